@@ -1,0 +1,35 @@
+"""`chat`: one question, one answer. The skill's instructions stand in the system prompt of the skill arm."""
+
+from __future__ import annotations
+
+from upskill.agents import Task
+from upskill.models import Message, Model, Request
+from upskill.traces import Step, Trace
+
+# The same in both arms; the skill follows after an empty line.
+SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
+
+
+class Chat:
+    """Asks once. What the model is shown differs between the arms by the skill's body and by nothing else."""
+
+    async def run(self, task: Task, model: Model) -> Trace:
+        reply = await model.reply(request_for(task))
+        thoughts = (Step("thinking", reply.thoughts),) if reply.thoughts else ()
+        return Trace((*thoughts, Step("assistant", reply.text)), reply.usage, reply.stop, reply.model)
+
+
+def request_for(task: Task) -> Request:
+    system = f"{SYSTEM}\n\n{task.skill.body}" if task.skill else SYSTEM
+    return Request(
+        (Message("system", system), Message("user", _user_text(task))),
+        max_output_tokens=task.max_output_tokens,
+        temperature=task.temperature,
+        seed=task.seed,
+    )
+
+
+def _user_text(task: Task) -> str:
+    """The prompt, after the files it is about."""
+    shown = [f"{name}:\n```\n{text.rstrip()}\n```" for name, text in task.files.items()]
+    return "\n\n".join([*shown, task.prompt.strip()])

@@ -1,0 +1,85 @@
+"""Every error upskill raises on purpose: one tree, each with a hint that says what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+
+class UpskillError(Exception):
+    """Something went wrong that a person can understand; `hint` is the next thing to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UsageError(UpskillError):
+    """What the person gave us cannot be used. Ends the command with exit code 2, before anything is paid for."""
+
+
+class TooManyErrors(UpskillError):
+    """So many trials errored that no number can be shown. Ends the command with exit code 3."""
+
+
+class StoreError(UpskillError):
+    """Results could not be read or kept. Everything acknowledged before is still there."""
+
+
+class TrialError(UpskillError):
+    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
+
+
+class ModelError(TrialError):
+    """The model did not give an answer that can be judged.
+
+    `status` is the HTTP status where there was one; `fatal` means that the next trial of this model would
+    fail the same way (a wrong key, an unknown model).
+    """
+
+    def __init__(self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False) -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.fatal = fatal
+
+
+class AgentError(TrialError):
+    """The agent around the model broke down."""
+
+
+class SandboxError(TrialError):
+    """The place where a trial's commands run broke down."""
+
+
+class CheckError(TrialError):
+    """A check could not be carried out, so the answer was neither right nor wrong."""
+
+
+@contextmanager
+def blame(kind: type[TrialError], doing: str) -> Generator[None]:
+    """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except TrialError as error:
+        if not error.message.startswith(doing):
+            error.message = f"{doing}: {error.message}"
+        raise
+    except Exception as error:
+        said = str(error) or "no further word"
+        raise kind(f"{doing}: {type(error).__name__}: {said}") from error
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint that names the nearest known word, or lists them all when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if near:
+        return "Did you mean " + " or ".join(repr(name) for name in near) + "?"
+    return otherwise or ("Known: " + ", ".join(names) + "." if names else "")

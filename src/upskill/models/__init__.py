@@ -1,0 +1,168 @@
+"""A Model answers messages and says what that used up.
+
+Kinds: `openai` (chat completions: OpenAI itself and every compatible endpoint of `endpoints.py`), `anthropic`
+(messages), `local` (the embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever
+pydantic-ai reaches) and `scripted` (a file of answers, for tests and demonstrations).
+
+A name as a person types it becomes an `Address` (`addresses.py`), a plain value; `open_model` turns an address into
+a Model. `Models` keeps the ones that this process has opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from upskill.registry import Registry
+from upskill.traces import NO_USAGE, Usage
+
+PROVIDERS = Registry(
+    "provider",
+    "upskill.providers",
+    {
+        "openai": "upskill.models.openai:open_model",
+        "anthropic": "upskill.models.anthropic:open_model",
+        "local": "upskill.models.local:open_model",
+        "command": "upskill.models.command:open_model",
+        "pydantic-ai": "upskill.models.bridge:open_model",
+        "scripted": "upskill.models.scripted:open_model",
+    },
+)
+
+Role = Literal["system", "user", "assistant", "tool"]
+Stop = Literal["end", "length", "tools", "refusal", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something the model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn. `calls` are an assistant's tool calls; a `tool` turn answers the call named by `call_id`.
+
+    `thinking` holds what a provider wants to see again when its own turn is sent back, in its own form.
+    """
+
+    role: Role
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    is_error: bool = False
+    thinking: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything that decides an answer. Two equal requests to one address may share a stored reply."""
+
+    messages: tuple[Message, ...]
+    max_output_tokens: int = 1024
+    temperature: float | None = None
+    seed: int | None = None
+    schema: Mapping[str, Any] | None = None  # the answer is JSON of this schema
+    tools: tuple[Tool, ...] = ()
+    effort: str = ""  # how long to think, in the provider's word
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    text: str
+    usage: Usage = NO_USAGE
+    stop: Stop = "end"
+    calls: tuple[ToolCall, ...] = ()
+    thinking: tuple[Mapping[str, Any], ...] = ()  # passed back in Message.thinking
+    thoughts: str = ""  # the readable part of the thinking
+    model: str = ""  # the name the provider answered under
+    seconds: float = 0.0
+    attempts: int = 1
+
+
+class Model(Protocol):
+    """What answers. `reply` raises ModelError when there is no answer that could be judged."""
+
+    async def reply(self, request: Request) -> Reply: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a model is: plain text that can travel to another process."""
+
+    name: str  # as the person typed it; what reports show
+    provider: str  # a row of PROVIDERS
+    model: str  # what that provider calls it
+    endpoint: str = ""  # a row of ENDPOINTS, for the providers that have rows
+    base_url: str = ""
+    effort: str = ""
+
+
+def _nothing(_: str) -> None:
+    pass
+
+
+def _no_progress(_what: str, _done: int, _total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a model may use of the process it is opened in."""
+
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])  # API keys and base URLs by variable name
+    offline: bool = False  # nothing may be downloaded
+    timeout: float = 300.0  # seconds for one whole call
+    connections: int = 64  # at the same time, to one endpoint
+    retries: int = 4  # further tries for what can heal
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
+    tell: Callable[[str], None] = _nothing  # a line for the person
+    progress: Callable[[str, int, int], None] = _no_progress  # what, bytes done, bytes in all
+
+
+async def open_model(address: Address, surroundings: Surroundings) -> Model:
+    """Open the model at this address; UsageError when something it needs (a key, weights) is missing."""
+    opener: Callable[[Address, Surroundings], Any] = PROVIDERS.load(address.provider)
+    return await opener(address, surroundings)
+
+
+class Models:
+    """The models this process has open: each address is opened once, and all are closed together."""
+
+    def __init__(self, surroundings: Surroundings | None = None) -> None:
+        self.surroundings = surroundings or Surroundings()
+        self._open: dict[Address, Model] = {}
+        self._locks: dict[Address, asyncio.Lock] = {}
+
+    async def get(self, address: Address) -> Model:
+        model = self._open.get(address)
+        if model is not None:
+            return model
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            if address not in self._open:
+                self._open[address] = await open_model(address, self.surroundings)
+            return self._open[address]
+
+    async def close(self) -> None:
+        models, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(model.close() for model in models))
+
+    async def __aenter__(self) -> Models:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

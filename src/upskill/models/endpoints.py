@@ -1,0 +1,57 @@
+"""The table of OpenAI-compatible endpoints: one row each, nothing else to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server that speaks chat completions. `base_url` may be replaced by one of `url_variables`."""
+
+    name: str
+    base_url: str
+    key_variables: tuple[str, ...] = ()  # the first that is set is used; none listed: no key is sent
+    url_variables: tuple[str, ...] = ()
+    key_required: bool = True
+    prices: str = ""  # the provider id in the price table; "free" for one's own machine
+    limit_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "max_tokens"
+    seeds: bool = True  # the request field `seed` is accepted
+
+
+def _own_machine(name: str, base_url: str, *url_variables: str) -> Endpoint:
+    return Endpoint(name, base_url, (), url_variables, key_required=False, prices="free")
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    row.name: row
+    for row in (
+        Endpoint(
+            "openai",
+            "https://api.openai.com/v1",
+            ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+            prices="openai",
+            limit_field="auto",
+        ),
+        Endpoint("hf", "https://router.huggingface.co/v1", ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), ("HF_BASE_URL",)),
+        Endpoint("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), prices="openrouter"),
+        Endpoint("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), prices="groq"),
+        Endpoint("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), prices="together"),
+        Endpoint("fireworks", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), prices="fireworks"),
+        Endpoint("mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), prices="mistral", seeds=False),
+        Endpoint("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), prices="deepseek", seeds=False),
+        Endpoint(
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            prices="google",
+        ),
+        Endpoint("generic", "", ("GENERIC_API_KEY",), ("GENERIC_BASE_URL",), key_required=False),
+        _own_machine("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL"),
+        _own_machine("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL"),
+        _own_machine("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL"),
+        _own_machine("llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL"),
+    )
+}

@@ -1,0 +1,121 @@
+"""`scripted:FILE`: a model that answers from a file, for tests and demonstrations.
+
+The file is YAML or JSON: a list of rules, or a mapping with `rules:`. The first rule whose conditions all hold
+answers; without one that does, the call is an error, never a guess.
+
+    - when: "9.0"              # this text is in the last user message (a regular expression with `match:`)
+      system: "cuda"           # and this text is in the system prompt
+      seed: 1                  # and the request has this seed
+      answer: "Use 9.0."       # or `answers:`, a list chosen by the seed; or `error:`, a provider's complaint
+      usage: {input: 10, output: 3}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upskill.errors import ModelError, UsageError
+from upskill.models import Address, Reply, Request, Surroundings, ToolCall
+from upskill.plain import as_list, as_mapping
+from upskill.traces import Usage
+
+
+class _Used(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    input: int | None = None
+    output: int | None = None
+    cost: float = 0.0
+
+
+class _Call(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    arguments: dict[str, object] = {}
+
+
+class Rule(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    when: str = ""
+    match: str = ""
+    system: str = ""
+    not_system: str = ""
+    seed: int | None = None
+    turn: int | None = None  # how many assistant turns came before
+    answer: str | None = None
+    answers: list[str] = Field(default_factory=list)
+    calls: list[_Call] = Field(default_factory=list[_Call])
+    error: str = ""
+    seconds: float = 0.0
+    usage: _Used = _Used()
+
+    def fits(self, request: Request) -> bool:
+        user = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+        system = "\n".join(message.text for message in request.messages if message.role == "system")
+        turns = sum(message.role == "assistant" for message in request.messages)
+        return (
+            self.when in user
+            and (not self.match or re.search(self.match, user, re.DOTALL) is not None)
+            and self.system in system
+            and (not self.not_system or self.not_system not in system)
+            and self.seed in (None, request.seed)
+            and self.turn in (None, turns)
+        )
+
+
+class Scripted:
+    def __init__(self, name: str, rules: list[Rule]) -> None:
+        self.name = name
+        self.rules = rules
+
+    async def reply(self, request: Request) -> Reply:
+        rule = next((rule for rule in self.rules if rule.fits(request)), None)
+        if rule is None:
+            raise ModelError(f"{self.name}: no rule of the script fits this request")
+        if rule.seconds:
+            await asyncio.sleep(rule.seconds)
+        if rule.error:
+            raise ModelError(rule.error)
+        texts = rule.answers or [rule.answer or ""]
+        text = texts[(request.seed or 0) % len(texts)]
+        calls = tuple(
+            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(rule.calls, start=1)
+        )
+        words = sum(len(message.text.split()) for message in request.messages)
+        usage = Usage(
+            rule.usage.input if rule.usage.input is not None else words,
+            rule.usage.output if rule.usage.output is not None else len(text.split()),
+            cost_usd=rule.usage.cost,
+        )
+        return Reply(text, usage, "tools" if calls else "end", calls, model=self.name)
+
+    async def close(self) -> None:
+        pass
+
+
+async def open_model(address: Address, surroundings: Surroundings) -> Scripted:
+    return Scripted(address.name, _read_rules(address))
+
+
+def _read_rules(address: Address) -> list[Rule]:
+    try:
+        said = yaml.safe_load(Path(address.model).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{address.name}: {error.strerror or error}", "Give the path of a script.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{address.name}: is not YAML: {str(error).splitlines()[0]}") from error
+    mapping = as_mapping(said)
+    rules = as_list(mapping.get("rules") if mapping is not None else said)
+    if not rules:
+        raise UsageError(f"{address.name}: is not a list of rules", "For example: - answer: hello")
+    try:
+        return [Rule.model_validate(rule) for rule in rules]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{address.name}: {place}: {first['msg']}") from error

@@ -1,0 +1,320 @@
+"""What the two wire formats of our own share: one call with manners, and an error for every reply that is no answer.
+
+A format says how a request is written, how an answer is read, and which complaints of a server it can learn from;
+everything about sending, waiting, retrying, stopping and telling is here, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from upskill.errors import ModelError
+from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models.manners import (
+    BUSY,
+    HEALING,
+    HOPELESS,
+    LONGEST_RETRY_AFTER,
+    Breaker,
+    gate_of,
+    retry_after,
+    wait_before,
+)
+from upskill.models.transport import AiohttpTransport, Response, Timeouts, Transport, Undelivered, take_transport
+
+LONGEST_WORDS = 300  # characters of a provider's own words in a message
+INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
+OVERFLOW = re.compile(
+    r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
+    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
+    re.IGNORECASE,
+)
+SPENT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
+UNSUPPORTED = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra_forbidden|invalid|"
+    r"deprecated|must be|only the default|use '",
+    re.IGNORECASE,
+)
+HINTS = {
+    401: "The key was not accepted: check {key}.",
+    403: "The key may not use this model: check {key} and what its account may use.",
+    404: "Check the model's name, and the base URL if one was given.",
+}
+
+
+class Overlong(ModelError):
+    """The prompt does not fit the model: this trial's own trouble, not a sign that the model is out of order."""
+
+
+class WireModel:
+    """A model behind an HTTP API. A format inherits this and fills in `write`, `read`, `learn` and `headers`."""
+
+    key_variable = ""  # named in hints
+
+    def __init__(
+        self,
+        address: Address,
+        url: str,
+        key: str,
+        surroundings: Surroundings,
+        transport: Transport | None = None,
+    ) -> None:
+        self.address = address
+        self.url = url
+        self.surroundings = surroundings
+        self.timeouts = Timeouts(
+            min(Timeouts.connect, surroundings.timeout), surroundings.timeout, surroundings.timeout
+        )
+        self.lessons: frozenset[str] = frozenset()  # what this server does not take, learned from its complaints
+        self._own = take_transport() if transport is None else None
+        self.transport: Transport = transport or cast("AiohttpTransport", self._own)
+        self._gate = gate_of(_origin(url), surroundings.connections)
+        self._breaker = Breaker(address.name)
+        self._headers = self.headers(key)
+        self._secrets = _secrets(key, surroundings.keys)
+        self._told: set[str] = set()
+
+    def headers(self, key: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+        """The body of the call, without what the server is known not to take."""
+        raise NotImplementedError
+
+    def read(self, answer: dict[str, Any], request: Request) -> Reply:
+        """The reply in the body of a 200; ModelError when it is none that could be judged."""
+        raise NotImplementedError
+
+    def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
+        """The lesson in a server's complaint about this body, or nothing."""
+        raise NotImplementedError
+
+    async def reply(self, request: Request) -> Reply:
+        self._breaker.check()
+        started = time.monotonic()
+        try:
+            reply, attempts = await self._ask(request)
+        except Overlong:
+            raise
+        except ModelError as error:
+            if error.status in HOPELESS or (error.status == 429 and not _heals(error.status, error.message)):
+                self._breaker.failed(error)
+            raise
+        self._breaker.succeeded()
+        return replace(reply, seconds=time.monotonic() - started, attempts=attempts)
+
+    async def close(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            await own.let_go()
+
+    async def _ask(self, request: Request) -> tuple[Reply, int]:
+        """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
+        attempts = tries = 0
+        lessons = self.lessons
+        body = self.write(request, lessons)
+        data = _encode(body)
+        while True:
+            attempts += 1
+            tries += 1
+            entered = await self._gate.enter()
+            try:
+                response = await self.transport.post(self.url, self._headers, data, self.timeouts)
+            except Undelivered as undelivered:
+                wait = self._wait_after_cut(undelivered, tries)
+            else:
+                if response.status == 200:
+                    self._gate.succeeded()
+                    return self.read(self._decode(response, request), request), attempts
+                learned = self._lesson(response, body) if response.status in (400, 422) else ""
+                if learned and learned not in lessons:
+                    lessons = self.lessons = self.lessons | {learned}
+                    body = self.write(request, lessons)
+                    data = _encode(body)
+                    tries -= 1
+                    wait = 0.0
+                else:
+                    wait = self._wait_after(response, tries, entered)
+            finally:
+                self._gate.leave()
+            if wait:
+                await asyncio.sleep(wait)
+
+    def _wait_after_cut(self, cut: Undelivered, tries: int) -> float:
+        """Seconds until the next try, or the ModelError that there will be none."""
+        host = urlsplit(self.url).hostname or ""
+        at_home = host in ("localhost", "::1") or host.startswith("127.")
+        allowed = self.surroundings.retries
+        if cut.kind == "too large" or (cut.kind == "refused" and at_home):
+            allowed = 0
+        elif cut.kind == "late":
+            allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
+        if tries > allowed:
+            hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "refused" else ""
+            raise ModelError(self._clean(cut.message), hint) from cut
+        return wait_before(tries + 1)
+
+    def _wait_after(self, response: Response, tries: int, entered: float) -> float:
+        """Seconds until the next try after a status that is no answer, or the ModelError that there will be none."""
+        status = response.status
+        complaint = _complaint(response.body)
+        wait = retry_after(response.headers)
+        busy = status in BUSY
+        if busy:
+            self._gate.refused(entered, wait if wait is not None and wait <= LONGEST_RETRY_AFTER else None)
+        # A busy server gets twice the patience: its gate has to find the right number of calls first.
+        allowed = self.surroundings.retries * (2 if busy else 1)
+        heals = _heals(status, complaint) and response.headers.get("x-should-retry") != "false"
+        if not heals or tries > allowed or (wait or 0.0) > LONGEST_RETRY_AFTER:
+            error = self._refusal(status, complaint)
+            if wait is not None and wait > LONGEST_RETRY_AFTER:
+                error.hint = f"The server asks to come back in {wait:.0f} s; run the same command again then."
+            raise error
+        return max(wait or 0.0, 0.001) if wait is not None else wait_before(tries + 1)
+
+    def _refusal(self, status: int, complaint: str) -> ModelError:
+        words = self._clean(complaint) or "no further word"
+        message = f"the server answered {status}: {words}"
+        if OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
+            return Overlong(
+                message, "The prompt is too long for this model: shorten the case or the skill.", status=status
+            )
+        hint = HINTS.get(status, "").format(key=self.key_variable or "the key")
+        if SPENT.search(complaint):
+            hint = "The account has no credit left."
+        return ModelError(message, hint, status=status)
+
+    def _lesson(self, response: Response, body: Mapping[str, Any]) -> str:
+        complaint = _complaint(response.body, whole=True)
+        if not UNSUPPORTED.search(complaint):
+            return ""
+        lesson = self.learn(complaint, body)
+        if lesson and lesson not in self._told:
+            self._told.add(lesson)
+            self.surroundings.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
+        return lesson
+
+    def _decode(self, response: Response, request: Request) -> dict[str, Any]:
+        """The JSON object in a 200, which some servers also use for their errors."""
+        if not response.body.strip():
+            raise ModelError("the server answered 200 with an empty body", status=200)
+        try:
+            answer: Any = json.loads(response.body)
+        except ValueError:
+            words = self._clean(_complaint(response.body))
+            kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
+            hint = "Is the base URL the API's own?" if kind == "an HTML page" else ""
+            raise ModelError(f"the server answered 200 with {kind}: {words}", hint, status=200) from None
+        answer = mapping(answer)
+        if answer.get("error") or answer.get("type") == "error":
+            complaint = _complaint(response.body)
+            error = self._refusal(200, complaint)
+            error.message = f"the server answered 200 with an error: {self._clean(complaint)}"
+            raise error
+        return answer
+
+    def cut_short(self, reason: str) -> ModelError:
+        """For an answer that ran into its limit before its first word."""
+        return ModelError(
+            f"the model used up its output tokens before it answered (stopped by {reason!r})",
+            "Allow more with --max-output-tokens.",
+        )
+
+    def tell_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self.surroundings.tell(line)
+
+    def words(self, text: str) -> str:
+        """A provider's own words for a message: short, on one line, without a key."""
+        return self._clean(text)
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        text = " ".join(text.split())
+        return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The value where it is a JSON object, otherwise an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def number(value: object) -> int:
+    """A count in a server's answer; whatever is not one counts as none."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+def arguments_of(text: object) -> Mapping[str, Any]:
+    """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
+    if isinstance(text, dict):
+        return mapping(cast("object", text))
+    try:
+        parsed: Any = json.loads(text) if isinstance(text, str) and text.strip() else {}
+    except ValueError:
+        parsed = None
+    return mapping(parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
+
+
+def estimated_tokens(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _heals(status: int, complaint: str) -> bool:
+    return status in HEALING and not (status == 429 and SPENT.search(complaint)) and not OVERFLOW.search(complaint)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def _secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+    """Everything that may not show up in a message: the key in use, and the others we were given."""
+    others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
+    return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))
+
+
+def _complaint(body: bytes, *, whole: bool = False) -> str:
+    """What a server says is wrong, in its own words, from any of the shapes that are in use."""
+    text = body.decode("utf-8", "replace").strip()
+    if text[:1] == "<":
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        plain = title.group(1) if title else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
+        return html.unescape(plain).strip()
+    try:
+        answer: Any = json.loads(text)
+    except ValueError:
+        return text
+    if whole:
+        return json.dumps(answer, ensure_ascii=False)
+    if isinstance(answer, list) and answer:  # Gemini wraps its errors in a list
+        answer = cast("list[Any]", answer)[0]
+    fields = mapping(answer)
+    said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or answer
+    if isinstance(said, dict):
+        inner = mapping(cast("object", said))
+        code = inner.get("code") or inner.get("type")
+        words: Any = inner.get("message") or inner
+        if not isinstance(words, str):
+            words = json.dumps(words, ensure_ascii=False)
+        return f"{words} ({code})" if isinstance(code, str) and code not in words else words
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)

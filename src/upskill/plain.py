@@ -1,0 +1,30 @@
+"""Plain data: the dicts, lists and scalars that come out of JSON and YAML files, and hashes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, cast
+
+
+def as_mapping(value: object) -> dict[str, Any] | None:
+    """The value with text keys when it is a mapping, None when it is anything else."""
+    if not isinstance(value, dict):
+        return None
+    return {str(key): item for key, item in cast("dict[Any, Any]", value).items()}
+
+
+def as_list(value: object) -> list[Any] | None:
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def digest(value: object) -> str:
+    """A short hash of plain data: equal data gives equal text, whatever the order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def short(value: object, most: int = 60) -> str:
+    """The value as a message can show it."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."

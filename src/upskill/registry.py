@@ -1,0 +1,48 @@
+"""A registry: names a person may type, each standing for "module:attribute" that is loaded when first used.
+
+Built-ins are rows of a table; other packages add rows through an entry point in the registry's group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from upskill.errors import UsageError, did_you_mean
+
+
+class Registry:
+    def __init__(self, noun: str, group: str, table: Mapping[str, str]) -> None:
+        self.noun = noun
+        self.group = group
+        self.table = table
+
+    @cached_property
+    def rows(self) -> dict[str, str]:
+        """Every name with its place. A built-in wins over a package that claims the same name."""
+        found = {point.name: point.value for point in entry_points(group=self.group)}
+        return found | dict(self.table)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.table or name in self.rows
+
+    def names(self) -> list[str]:
+        return sorted(self.rows)
+
+    def load(self, name: str) -> Any:
+        """The thing behind a name; a UsageError that suggests the nearest name when there is none."""
+        place = self.table.get(name) or self.rows.get(name)
+        if place is None:
+            raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))
+        module, _, attribute = place.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ImportError as error:
+            if (error.name or "").split(".")[0] == "upskill":
+                raise
+            raise UsageError(
+                f"the {self.noun} {name!r} needs the package {error.name!r}, which is not installed"
+            ) from error

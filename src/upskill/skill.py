@@ -1,0 +1,370 @@
+"""A Skill is a folder with a SKILL.md in the Agent Skills format.
+
+It is read leniently (what any client would load, loads here, with warnings), validated strictly (`problems`), and
+kept losslessly: every file, unknown frontmatter fields and run bits survive load, save and load again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from upskill import frontmatter
+from upskill.errors import UsageError
+from upskill.frontmatter import Level, Problem
+
+MANIFEST = "SKILL.md"
+FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+CLIENT_FIELDS = (
+    "argument-hint",
+    "user-invocable",
+    "disable-model-invocation",
+    "model",
+    "context",
+    "agent",
+    "hooks",
+    "paths",
+    "effort",
+)
+LARGEST_MANIFEST = 1_000_000  # bytes; a body of this size is over 200,000 tokens
+LARGEST_FOLDER = 256_000_000
+MOST_FILES = 10_000
+NOT_PART_OF_A_SKILL = {".git", "__pycache__", ".DS_Store"}
+# What only evaluation reads. The student never sees it, so a change here does not make a different skill to learn.
+NOT_TAUGHT = ("skill_meta.json", "evals/", "eval_queries.json")
+
+Profile = Literal["strict", "clients"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """One file of the folder; `link` is set instead of `data` when it is a symbolic link to another of its files."""
+
+    path: str
+    data: bytes = b""
+    executable: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Skill:
+    name: str
+    description: str
+    body: str
+    frontmatter: Mapping[str, Any]  # every scalar as the text that was written
+    files: tuple[SkillFile, ...]  # SKILL.md among them, in order of path
+    folder: Path | None = None
+    warnings: tuple[str, ...] = ()
+    _notes: tuple[Problem, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Skill:
+        """Read a skill folder (or its SKILL.md); UsageError when no client could use it."""
+        folder = Path(path)
+        if folder.name.lower() == "skill.md" and folder.is_file():
+            folder = folder.parent
+        if not os.path.lexists(folder):
+            raise UsageError(f"{path}: no such folder", "A skill is a folder with a SKILL.md in it.")
+        try:
+            folder = folder.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise UsageError(f"{path}: {_words(error)}", "Check where its links lead.") from error
+        if not folder.is_dir():
+            raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
+        files = tuple(sorted(_read_folder(folder), key=lambda file: file.path))
+        manifest = _manifest_of(files, str(path))
+        text = _text_of(manifest, f"{path}/{manifest.path}")
+        head, body = frontmatter.split(text, f"{path}/{manifest.path}")
+        notes: list[Problem] = []
+        if manifest.path != MANIFEST:
+            notes.append(Problem("warning", f"{manifest.path} should be called {MANIFEST}"))
+        if manifest.data.startswith(b"\xef\xbb\xbf"):
+            notes.append(Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"))
+        fields = frontmatter.parse(head, f"{path}/{manifest.path}", notes)
+        description = fields.get("description")
+        if not isinstance(description, str) or not description.strip():
+            raise UsageError(
+                f"{path}/{manifest.path}: has no description",
+                "Add `description:` to the frontmatter: what the skill does and when to use it.",
+            )
+        name = fields.get("name")
+        if not isinstance(name, str) or not name.strip():
+            name = folder.name
+        skill = cls(name.strip(), description.strip(), body, fields, files, folder=folder, _notes=tuple(notes))
+        return replace(skill, warnings=tuple(problem.message for problem in skill.problems("clients")))
+
+    @classmethod
+    def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:
+        """A skill that is not on disk yet."""
+        head = {"name": name, "description": description, **fields}
+        body = body.strip()
+        manifest = SkillFile(MANIFEST, frontmatter.render(head, body + "\n").encode())
+        return cls(name, description, body, head, (manifest,))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the whole folder: paths, contents, run bits and links."""
+        return _hash(self.files)
+
+    @property
+    def taught(self) -> str:
+        """A hash of the part a student can see: two skills with equal `taught` teach the same."""
+        return _hash(file for file in self.files if not file.path.startswith(NOT_TAUGHT))
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The files beside SKILL.md that an agent may open."""
+        return tuple(
+            file.path
+            for file in self.files
+            if not file.path.startswith(NOT_TAUGHT) and file.path.lower() != MANIFEST.lower()
+        )
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of what loading the body costs."""
+        return estimate_tokens(self.body)
+
+    def file(self, path: str) -> SkillFile | None:
+        return next((file for file in self.files if file.path == path), None)
+
+    def with_body(self, body: str) -> Skill:
+        """The same skill with other instructions; the frontmatter stays as it was written."""
+        manifest = self._manifest
+        head, _ = frontmatter.split(_text_of(manifest, manifest.path), manifest.path)
+        text = f"---\n{head.strip()}\n---\n\n{body.strip()}\n"
+        return self._with_manifest(manifest.path, text, body=body.strip())
+
+    def with_description(self, description: str) -> Skill:
+        fields = {**self.frontmatter, "description": description}
+        text = frontmatter.render(fields, self.body + "\n")
+        return self._with_manifest(self._manifest.path, text, description=description, frontmatter=fields)
+
+    def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
+        """The same skill with this file added or replaced."""
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or not path:
+            raise UsageError(f"{path!r} is not a path inside a skill", "Use a path relative to the skill's folder.")
+        kept = [file for file in self.files if file.path != path]
+        return replace(self, files=tuple(sorted([*kept, SkillFile(path, data, executable)], key=lambda f: f.path)))
+
+    @property
+    def _manifest(self) -> SkillFile:
+        return next(file for file in self.files if file.path.lower() == MANIFEST.lower())
+
+    def _with_manifest(self, path: str, text: str, **changed: Any) -> Skill:
+        return replace(self.with_file(path, text.encode()), **changed)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the whole folder, all or nothing."""
+        target = Path(folder)
+        if os.path.lexists(target) and not overwrite:
+            raise UsageError(f"{target}: exists already", "Choose another folder, or say that it may be replaced.")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {_words(error)}") from error
+        try:
+            for file in self.files:
+                _write(fresh / file.path, file)
+            fresh.chmod(0o755)
+            _swap(fresh, target)
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {_words(error)}", "Nothing was changed.") from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        return target
+
+    def problems(self, profile: Profile = "strict") -> list[Problem]:
+        """What is wrong by the specification.
+
+        `strict` comes to the same verdict as the reference validator; with `clients`, fields that clients have
+        added of their own are warnings.
+        """
+        found = list(self._notes)
+        found += _field_problems(self.frontmatter, profile)
+        found += _name_problems(self.frontmatter.get("name"), self.folder.name if self.folder else None)
+        if len(self.frontmatter.get("description", "")) > 1024:
+            found.append(Problem("error", f"description is longer than 1024 characters ({len(self.description)})"))
+        if not self.body:
+            found.append(Problem("warning", "the body is empty: there is nothing to learn"))
+        if self.body.count("\n") >= 500 or self.tokens > 5000:
+            found.append(
+                Problem("warning", f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
+            )
+        return found
+
+
+def estimate_tokens(text: str) -> int:
+    """Roughly how many tokens a model sees: a quarter of the UTF-8 bytes, which is near for English and code."""
+    return (len(text.encode()) + 3) // 4
+
+
+def find_skills(folder: str | Path) -> Iterator[Path]:
+    """The skill folders below a folder, in order; a skill inside a skill is a resource of it."""
+    root = Path(folder)
+    if any((root / name).is_file() for name in (MANIFEST, "skill.md")):
+        yield root
+        return
+    for child in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
+        if child.name not in NOT_PART_OF_A_SKILL:
+            yield from find_skills(child)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, RuntimeError):  # Path.resolve before Python 3.13
+        return "its symbolic links run in a circle"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _read_folder(root: Path) -> Iterator[SkillFile]:
+    total = 0
+    for number, path in enumerate(_walk(root)):
+        name = path.relative_to(root).as_posix()
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{root}: a file's name is not UTF-8: {name!r}", "Rename it.") from error
+        info = path.lstat()
+        total += info.st_size
+        if total > LARGEST_FOLDER or number >= MOST_FILES:
+            raise UsageError(
+                f"{root}: is too large for a skill (over {LARGEST_FOLDER // 10**6} MB or {MOST_FILES:,} files)",
+                "Is this the right folder? Keep data sets outside of the skill.",
+            )
+        yield _read_file(root, path, name, info)
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except OSError as error:
+        raise UsageError(f"{root}: cannot be read: {_words(error)}") from error
+    for entry in entries:
+        if entry.name in NOT_PART_OF_A_SKILL:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> SkillFile:
+    if stat.S_ISLNK(info.st_mode):
+        target = str(path.readlink())
+        try:
+            inside = path.resolve(strict=True).is_relative_to(root)
+        except (OSError, RuntimeError) as error:
+            why = "runs in a circle" if not isinstance(error, FileNotFoundError) else f"leads nowhere ({target})"
+            raise UsageError(f"{path}: this symbolic link {why}", "Remove it, or put the file itself there.") from error
+        if not inside or Path(target).is_absolute():
+            raise UsageError(
+                f"{path}: this symbolic link leads out of the skill ({target})", "Put the file itself there."
+            )
+        return SkillFile(name, link=target)
+    if not stat.S_ISREG(info.st_mode):
+        raise UsageError(f"{path}: is neither a file nor a folder", "Remove it from the skill.")
+    if name.lower() == MANIFEST.lower() and info.st_size > LARGEST_MANIFEST:
+        raise UsageError(
+            f"{path}: is {info.st_size / 1e6:.1f} MB; a SKILL.md may have {LARGEST_MANIFEST / 1e6:.0f} MB",
+            "Instructions are read whole by the model: move details into references/.",
+        )
+    try:
+        return SkillFile(name, path.read_bytes(), bool(info.st_mode & 0o100))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {_words(error)}") from error
+
+
+def _manifest_of(files: tuple[SkillFile, ...], where: str) -> SkillFile:
+    for name in (MANIFEST, "skill.md"):
+        for file in files:
+            if file.path == name and not file.link:
+                return file
+    raise UsageError(f"{where}: has no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
+
+
+def _text_of(file: SkillFile, where: str) -> str:
+    try:
+        text = file.data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+    if "\0" in text:
+        raise UsageError(f"{where}: holds zero bytes, so it is not a text file", "Save it as UTF-8.")
+    return text.replace("\r\n", "\n")
+
+
+def _field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Problem]:
+    for key, value in fields.items():
+        if key not in FIELDS:
+            level: Level = "warning" if profile == "clients" and key in CLIENT_FIELDS else "error"
+            kind = "a client's own field" if key in CLIENT_FIELDS else "not a field of the specification"
+            yield Problem(level, f"{key!r} is {kind}")
+        elif key == "metadata":
+            if not isinstance(value, Mapping):
+                yield Problem("warning", "metadata should be a list of `name: text` lines")
+        elif not isinstance(value, str):
+            yield Problem(
+                "error" if key in ("name", "description", "compatibility") else "warning", f"{key} is not text"
+            )
+    compatibility = fields.get("compatibility")
+    if isinstance(compatibility, str) and len(compatibility) > 500:
+        yield Problem("error", f"compatibility is longer than 500 characters ({len(compatibility)})")
+
+
+def _name_problems(written: object, folder: str | None) -> Iterator[Problem]:
+    if not isinstance(written, str) or not written.strip():
+        yield Problem("error", "name is missing")
+        return
+    name = unicodedata.normalize("NFKC", written.strip())
+    if len(name) > 64:
+        yield Problem("error", f"name is longer than 64 characters ({len(name)})")
+    if name != name.lower():
+        yield Problem("error", f"name {name!r} has capital letters")
+    if not all(letter.isalnum() or letter == "-" for letter in name):
+        yield Problem("error", f"name {name!r} has characters other than letters, digits and -")
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        yield Problem("error", f"name {name!r} starts or ends with - or has two in a row")
+    if folder is not None and unicodedata.normalize("NFKC", folder) != name:
+        yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}")
+
+
+def _hash(files: Iterable[SkillFile]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        kind = "link" if file.link else "run" if file.executable else "file"
+        data = file.link.encode() if file.link else file.data
+        for part in (file.path.encode(), kind.encode(), hashlib.sha256(data).digest()):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()[:16]
+
+
+def _write(path: Path, file: SkillFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file.link:
+        path.symlink_to(file.link)
+        return
+    path.write_bytes(file.data)
+    path.chmod(0o755 if file.executable else 0o644)
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    if not os.path.lexists(target):
+        fresh.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(old / "old")
+    try:
+        fresh.rename(target)
+    except OSError:
+        (old / "old").rename(target)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,673 @@
+"""The arithmetic behind a verdict: intervals, tests and sample sizes for paired outcomes that come in cases.
+
+Numbers in, numbers out: nothing is read, written or remembered, and nothing depends on the order of the rows or on a
+random state. `docs/statistics.md` has the formulas, the references and the simulations that check them.
+
+The words used below. A *pair* is one case and one seed tried in two arms; its *difference* is the one arm's outcome
+less the other's. *Case* labels say which differences belong together: pairs of one case resemble one another, so the
+case and not the pair is what is resampled. A *level* is a confidence level such as 0.95.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Scope = Literal["cases", "suite"]
+
+SEED = 20_261_115  # of every resampling: the same rows give the same interval, always
+RESAMPLES = 10_000
+MANY = 2_000  # cases from which on Student's t serves as well as a bootstrap, and sooner
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval. A bound is infinite where the data cannot bound it."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def __neg__(self) -> Estimate:
+        return Estimate(-self.value, -self.high, -self.low, self.level)
+
+
+# ---------------------------------------------------------------------------------------------------- quantiles
+
+
+def normal_cdf(z: float) -> float:
+    """The chance that a standard normal variable is below z. Assumes nothing."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+@lru_cache(maxsize=64)
+def normal_quantile(p: float) -> float:
+    """The z below which a standard normal variable falls with chance p. Assumes 0 < p < 1."""
+    return _inverse(normal_cdf, p)
+
+
+def t_cdf(t: float, freedom: int) -> float:
+    """The chance that Student's t with this many (whole) degrees of freedom is below t. Assumes freedom >= 1."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine = math.cos(angle)
+    term = cosine if freedom % 2 else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(3 if freedom % 2 else 2, freedom - 1, 2):
+        term *= cosine * cosine * (k - 1) / k
+        total += term
+    inside = math.sin(angle) * total
+    if freedom % 2:
+        inside = 2.0 / math.pi * (angle + inside)
+    return 0.5 + 0.5 * inside
+
+
+@lru_cache(maxsize=256)
+def t_quantile(p: float, freedom: int) -> float:
+    """The t below which Student's t falls with chance p. Assumes 0 < p < 1 and whole degrees of freedom >= 1."""
+    if freedom <= 300:
+        return _inverse(lambda t: t_cdf(t, freedom), p)
+    z = normal_quantile(p)  # Cornish and Fisher's expansion, right to eight digits by here
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def _inverse(cdf: Any, p: float) -> float:
+    if not 0.0 < p < 1.0:
+        raise ValueError(f"{p} is not between 0 and 1")
+    if p < 0.5:  # so that quantiles of p and 1 - p mirror each other to the last digit
+        return -_inverse(cdf, 1.0 - p)
+    low, high = 0.0, 1.0
+    while cdf(high) < p:
+        low, high = high, high * 2.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if cdf(middle) < p else (low, middle)
+    return 0.5 * (low + high)
+
+
+# ---------------------------------------------------------------------------------------------------- grouping
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """Rows gathered by case, in the order of the case labels."""
+
+    codes: NDArray[np.intp]  # of each row, the index of its case
+    counts: Floats  # rows of each case
+
+    @classmethod
+    def of(cls, labels: ArrayLike) -> Cases:
+        _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+        return cls(codes.reshape(-1), counts.astype(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def runs(self) -> float:
+        """Pairs a case, as the harmonic mean: how far averaging within cases shrinks noise."""
+        return float(len(self.counts) / np.sum(1.0 / self.counts)) if len(self.counts) else 0.0
+
+    def sums(self, values: ArrayLike) -> Floats:
+        return np.bincount(self.codes, weights=np.asarray(values, dtype=np.float64), minlength=len(self.counts))
+
+    def means(self, values: ArrayLike) -> Floats:
+        return self.sums(values) / self.counts
+
+
+@lru_cache(maxsize=4)
+def _resamples(cases: int) -> Floats:
+    """How often each of so many cases is drawn in each resample; with its mirror image, so that arms can be swapped."""
+    size = max(500, min(RESAMPLES, 2_000_000 // cases) // 2)
+    rng = np.random.default_rng((SEED, cases))
+    drawn = rng.multinomial(cases, np.full(cases, 1.0 / cases), size=size).astype(np.float64)
+    both = np.concatenate([drawn, drawn[:, ::-1]])
+    both.setflags(write=False)
+    return both
+
+
+def _check_level(level: float) -> None:
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"a level lies between 0 and 1, {level} does not")
+
+
+# ---------------------------------------------------------------------------------------------------- lift
+
+
+def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Mean difference in [-1, 1] over cases, every case weighing the same, with a studentised cluster-bootstrap interval.
+
+    Assumes that the cases are a random sample of the tasks one cares about and independent of one another; pairs of
+    one case may depend on each other in any way. With one case nothing is known about others: the interval is [-1, 1].
+    """
+    _check_level(level)
+    values = np.asarray(differences, dtype=np.float64).reshape(-1)
+    if values.size and not (np.abs(values) <= 1.0 + 1e-9).all():
+        raise ValueError("a difference of two outcomes lies between -1 and 1")
+    groups = Cases.of(cases)
+    if len(groups) == 0:
+        return Estimate(math.nan, -1.0, 1.0, level)
+    means = groups.means(values)
+    value = float(np.mean(np.sort(means)))
+    if len(groups) == 1:
+        return Estimate(value, -1.0, 1.0, level)
+    low, high = lift_bounds(means[np.newaxis, :], groups.runs, level=level)
+    return Estimate(value, min(float(low[0]), value), max(float(high[0]), value), level)
+
+
+def lift_bounds(means: Floats, runs: float, *, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Bounds of the lift for many data sets at once: `means` has one row a data set, one column a case.
+
+    Assumes what `paired_lift` does; `runs` is the number of pairs behind each case mean.
+    """
+    means = np.sort(means, axis=1)
+    count = means.shape[1]
+    extra = 1.0 / runs**2
+    total = count + 2.0 * extra
+    centre = means.sum(axis=1) / total
+    error = np.sqrt((((means**2).sum(axis=1) + 2.0 * extra) / total - centre**2) / total)
+    tail = 0.5 * (1.0 - level)
+    student = t_quantile(1.0 - tail, count - 1)
+    low, high = centre - student * error, centre + student * error
+    if count <= MANY:
+        draws = _resamples(count)
+        first = draws @ means.T / total
+        second = (draws @ (means**2).T + 2.0 * extra) / total
+        pivots = (first - centre) / np.sqrt((second - first**2) / total)
+        lower, upper = np.quantile(pivots, [tail, 1.0 - tail], axis=0)
+        low, high = 0.5 * (low + centre - upper * error), 0.5 * (high + centre - lower * error)
+    return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+
+
+def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
+    """Two-sided p-value of "the arms are interchangeable", flipping the sign of whole cases.
+
+    Assumes only that under the null each case's mean difference is as likely to be its opposite, independently of the
+    other cases. Exact (every flip is counted, by dynamic programming on whole numbers) unless cases have so many
+    different numbers of pairs that the sums do not fit; then 100,000 seeded random flips, counting the one seen.
+    """
+    values = np.asarray(differences, dtype=np.float64).reshape(-1)
+    groups = Cases.of(cases)
+    sums = groups.sums(values)
+    counts = groups.counts.astype(np.int64)
+    whole = np.rint(sums)
+    common = math.lcm(*(int(n) for n in np.unique(counts))) if len(counts) else 1
+    if np.abs(sums - whole).max(initial=0.0) < 1e-9 and common < 1_000_000:
+        steps = np.abs(whole.astype(np.int64)) * (common // counts)
+        seen = abs(int((whole.astype(np.int64) * (common // counts)).sum()))
+        steps = steps[steps > 0]
+        if steps.size == 0:
+            return 1.0
+        steps //= (unit := int(np.gcd.reduce(steps)))
+        if int(steps.sum()) * steps.size <= 20_000_000:
+            return _exact_flips(np.sort(steps), seen // unit)
+    return _random_flips(np.sort(sums / groups.counts))
+
+
+def _exact_flips(steps: NDArray[np.int64], seen: int) -> float:
+    """The share of all sign patterns whose sum is at least as far from zero as the one seen."""
+    reach = int(steps.sum())
+    chance = np.zeros(2 * reach + 1)
+    chance[reach] = 1.0
+    for step in steps.tolist():
+        moved = np.zeros_like(chance)
+        moved[step:] += 0.5 * chance[:-step]
+        moved[:-step] += 0.5 * chance[step:]
+        chance = moved
+    inner = chance[reach - seen + 1 : reach + seen]
+    # Added from the outside in, so that a tiny p is not lost beside a large one.
+    tails = chance[: reach - seen + 1].sum() + chance[reach + seen :].sum()
+    return float(min(1.0, tails)) if inner.size else 1.0
+
+
+def _random_flips(means: Floats, flips: int = 100_000) -> float:
+    rng = np.random.default_rng((SEED, means.size))
+    seen = abs(float(means.sum())) * (1.0 - 1e-12)
+    beyond = 0
+    for start in range(0, flips, 5_000):
+        signs = rng.integers(0, 2, size=(min(5_000, flips - start), means.size)) * 2.0 - 1.0
+        beyond += int((np.abs(signs @ means) >= seen).sum())
+    return (1 + beyond) / (1 + flips)
+
+
+# ---------------------------------------------------------------------------------------------------- one arm
+
+
+def wilson(passed: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval for a pass rate; [0, 1] without trials.
+
+    Assumes independent trials. Runs of one case are not: give `effective_trials` instead of the plain count (and the
+    pass rate times it as `passed`) where cases were run more than once.
+    """
+    _check_level(level)
+    if trials <= 0:
+        return 0.0, 1.0
+    z2 = normal_quantile(0.5 + 0.5 * level) ** 2
+    rate = passed / trials
+    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = math.sqrt(z2 * rate * (1 - rate) / trials + z2 * z2 / (4 * trials * trials)) / (1 + z2 / trials)
+    return (0.0 if rate == 0 else max(0.0, centre - half)), (1.0 if rate == 1 else min(1.0, centre + half))
+
+
+def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
+    """How many independent trials these clustered ones are worth: n over the design effect of Kish.
+
+    Assumes that all cases share one correlation between their runs (estimated by analysis of variance, and taken to be
+    1 where nothing varies, so that repeating a case that always passes proves nothing new about other cases).
+    """
+    values = np.asarray(passed, dtype=np.float64).reshape(-1)
+    groups = Cases.of(cases)
+    n, k = values.size, len(groups)
+    if n == 0 or n == k:
+        return float(n)
+    if k == 1:
+        return 1.0
+    means = groups.means(values)
+    size = (n - float((groups.counts**2).sum()) / n) / (k - 1)
+    between = float((groups.counts * (means - values.mean()) ** 2).sum()) / (k - 1)
+    within = float(((values - means[groups.codes]) ** 2).sum()) / (n - k)
+    spread = between + (size - 1.0) * within
+    correlation = 1.0 if spread <= 0 else min(1.0, max(0.0, (between - within) / spread))
+    weight = float((groups.counts**2).sum()) / n  # cases with more runs count for more: Kish's form
+    return n / (1.0 + (weight - 1.0) * correlation)
+
+
+# ---------------------------------------------------------------------------------------------------- tokens, cost
+
+
+def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Mean of after - before over pairs, with a studentised cluster-bootstrap interval.
+
+    Assumes independent cases with a finite variance. Unbounded with one case; a point when every case changed alike.
+    """
+    groups = Cases.of(cases)
+    change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    return _ratio_of_sums(groups.sums(change), groups.counts, level, log=False)
+
+
+def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Total of after over total of before, less 1 (0.2: a fifth more), interval by a cluster bootstrap of its logarithm.
+
+    Assumes independent cases with a finite variance, and values that are not negative.
+    """
+    groups = Cases.of(cases)
+    ratio = _ratio_of_sums(groups.sums(after), groups.sums(before), level, log=True)
+    return Estimate(ratio.value - 1.0, ratio.low - 1.0, ratio.high - 1.0, level)
+
+
+def cost_per_pass(cost: ArrayLike, passed: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Total cost over the number of passed trials, interval by a cluster bootstrap of its logarithm.
+
+    Assumes independent cases. Infinite without a pass: money was spent and nothing came of it.
+    """
+    groups = Cases.of(cases)
+    return _ratio_of_sums(groups.sums(cost), groups.sums(passed), level, log=True)
+
+
+def cost_per_pass_ratio(
+    cost_before: ArrayLike,
+    passed_before: ArrayLike,
+    cost_after: ArrayLike,
+    passed_after: ArrayLike,
+    cases: ArrayLike,
+    *,
+    level: float = 0.95,
+) -> Estimate:
+    """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper; paired by case.
+
+    Assumes independent cases. Bounds are infinite (or 0) where an arm passes so rarely that its cost is unbounded.
+    """
+    groups = Cases.of(cases)
+    up = groups.sums(cost_after), groups.sums(passed_before)
+    down = groups.sums(cost_before), groups.sums(passed_after)
+    return _log_ratio(up, down, level)
+
+
+def _ratio_of_sums(top: Floats, bottom: Floats, level: float, *, log: bool) -> Estimate:
+    if log:
+        return _log_ratio((top,), (bottom,), level)
+    _check_level(level)
+    count = len(top)
+    if count == 0:
+        return Estimate(math.nan, -math.inf, math.inf, level)
+    value = float(top.sum() / bottom.sum())
+    if count == 1:
+        return Estimate(value, -math.inf, math.inf, level)
+    residuals = (top - value * bottom) / bottom.mean()
+    error = math.sqrt(float((residuals**2).sum()) / (count * (count - 1)))
+    if error <= 1e-12 * max(1.0, abs(value)):
+        return Estimate(value, value, value, level)
+    tail = 0.5 * (1.0 - level)
+    student = t_quantile(1.0 - tail, count - 1)
+    lower, upper = -student, student
+    if count <= MANY:
+        draws = _resamples(count)
+        tops, bottoms = draws @ top, draws @ bottom
+        values = tops / bottoms
+        squares = draws @ (top**2) - 2 * values * (draws @ (top * bottom)) + values**2 * (draws @ (bottom**2))
+        errors = np.sqrt(np.maximum(squares, 0.0) * count / (count - 1)) / bottoms
+        lower, upper = _pivots(values - value, errors, error, tail, student)
+    return Estimate(value, value - upper * error, value - lower * error, level)
+
+
+def _pivots(shifts: Floats, errors: Floats, error: float, tail: float, student: float) -> tuple[float, float]:
+    """Quantiles of the studentised shifts, never wilder than resamples of hardly any spread can make them."""
+    pivots = shifts / np.maximum(errors, 0.1 * error)
+    lower, upper = np.quantile(pivots, [tail, 1.0 - tail])
+    # A few cases give a jagged bootstrap; Student's t steadies it, as in paired_lift.
+    return 0.5 * (float(lower) - student), 0.5 * (float(upper) + student)
+
+
+def _log_ratio(top: tuple[Floats, ...], bottom: tuple[Floats, ...], level: float) -> Estimate:
+    """A product of sums over a product of as many sums, studentised on the scale of logarithms."""
+    _check_level(level)
+    count = len(top[0])
+    tops, bottoms = [float(x.sum()) for x in top], [float(x.sum()) for x in bottom]
+    if count == 0 or (0.0 in tops and 0.0 in bottoms):
+        return Estimate(math.nan, 0.0, math.inf, level)
+    if 0.0 in bottoms:
+        return Estimate(math.inf, 0.0, math.inf, level)
+    if 0.0 in tops:
+        return Estimate(0.0, 0.0, math.inf, level)
+    value = math.prod(tops) / math.prod(bottoms)
+    if count == 1:
+        return Estimate(value, 0.0, math.inf, level)
+    parts = np.stack([x / x.mean() for x in (*top, *bottom)], axis=1)
+    signs = np.repeat([1.0, -1.0], [len(top), len(bottom)])
+    error = math.sqrt(float(((parts @ signs) ** 2).sum()) / (count * (count - 1)))
+    if error <= 1e-12:
+        return Estimate(value, value, value, level)
+    tail = 0.5 * (1.0 - level)
+    student = t_quantile(1.0 - tail, count - 1)
+    lower, upper = -student, student
+    if count <= MANY:
+        draws = _resamples(count)
+        means = draws @ parts / count
+        # A resample without a pass has no cost per pass. Where that is common the cost is unbounded; where it is
+        # rare such resamples are left out.
+        fine = (means > 0).all(axis=1)
+        if float(fine.mean()) < 0.5 * (1.0 + level):
+            return Estimate(value, 0.0, math.inf, level)
+        draws, means = draws[fine], means[fine]
+        squares = (draws * ((signs / means) @ parts.T) ** 2).sum(axis=1)
+        errors = np.sqrt(squares / (count * (count - 1)))
+        lower, upper = _pivots(np.log(means) @ signs, errors, error, tail, student)
+    return Estimate(value, value * math.exp(-upper * error), value * math.exp(-lower * error), level)
+
+
+# ---------------------------------------------------------------------------------------------------- peeking
+
+
+class Sequential:
+    """A test of the mean of differences in [-1, 1] that stays valid however often one looks and whenever one stops.
+
+    It bets against each possible mean m: wealth is multiplied by 1 + bet * (x - m) for every x, averaged over 32 sizes
+    of bet in either direction. If m is the true mean the wealth hardly ever grows: by Ville's inequality it reaches
+    1/a with a chance of at most a, over all looks together. The interval holds every m whose wealth stayed below.
+
+    What x is, and so what is assumed and claimed, is the scope:
+
+    "cases"  x is the mean of a case over the rounds so far. Claims something about the tasks the cases are a random
+             sample of. Assumes independent cases and, within a case, rounds in exchangeable order; the cases are those
+             of the first update. More rounds sharpen the case means and can never replace more cases.
+    "suite"  x is a pair. Claims something about these very cases, were they run for ever, and nothing about others.
+             Assumes pairs independent given their case, and that every update is a whole round: each case once (or
+             equally often). A pair lost to an error leaves its case with less weight; nothing else changes.
+    """
+
+    def __init__(self, scope: Scope = "cases") -> None:
+        self.scope: Scope = scope
+        self.rounds = 0
+        self._seen: dict[str, tuple[float, int]] = {}
+        self._looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
+        self._pairs: dict[float, int] = {}
+
+    def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
+        """Add a round: of each case its difference, or several."""
+        for case in sorted(differences):
+            given = differences[case]
+            values = [float(given)] if isinstance(given, (int, float)) else [float(value) for value in given]
+            if any(not -1.0 <= value <= 1.0 for value in values):
+                raise ValueError(f"case {case}: a difference lies between -1 and 1")
+            if self.rounds and case not in self._seen and self.scope == "cases":
+                continue  # a latecomer would break the reversal in time that makes looking legal
+            total, count = self._seen.get(case, (0.0, 0))
+            if values:
+                self._seen[case] = total + math.fsum(values), count + len(values)
+            for value in values:
+                self._pairs[value] = self._pairs.get(value, 0) + 1
+        if self.scope == "suite":
+            support = sorted(self._pairs)
+            counts = np.array([self._pairs[value] for value in support], dtype=np.float64)
+            values = np.array(support, dtype=np.float64)
+        else:
+            means = [round(total / count, 12) for total, count in self._seen.values()]
+            values, tally = np.unique(np.array(means, dtype=np.float64), return_counts=True)
+            counts = tally.astype(np.float64)
+        if self._seen:
+            self.rounds += 1
+            self._looks.append((values, counts))
+
+    @property
+    def value(self) -> float | None:
+        """The mean so far; None before anything was seen."""
+        if not self._looks:
+            return None
+        values, counts = self._looks[-1]
+        return float((values * counts).sum() / counts.sum())
+
+    @property
+    def e_value(self) -> float:
+        """The wealth against "no lift" at the latest look: 1 says nothing, 20 would be a surprise of one in twenty."""
+        if not self._looks:
+            return 1.0
+        values, counts = self._looks[-1]
+        up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
+        return float(np.exp(min(700.0, float(np.logaddexp(up, down)) - math.log(2.0))))
+
+    @property
+    def p_value(self) -> float:
+        """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
+        best = 0.0
+        for values, counts in self._looks:
+            up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
+            best = max(best, float(np.logaddexp(up, down)) - math.log(2.0))
+        return math.exp(-best)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
+        _check_level(level)
+        limit = math.log(2.0 / (1.0 - level))
+        low = max((_lower_bound(values, counts, limit) for values, counts in self._looks), default=-1.0)
+        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self._looks), default=1.0)
+        # The looks may contradict each other, though no more often than the interval may be wrong at all.
+        return (low, high) if low <= high else (0.5 * (low + high),) * 2
+
+    def decided(self, margin: float = 0.05, level: float = 0.95) -> Literal["helps", "hurts", "no effect"] | None:
+        """What the interval says so far; None means go on."""
+        low, high = self.interval(level)
+        if low > 0:
+            return "helps"
+        if high < 0:
+            return "hurts"
+        return "no effect" if -margin <= low and high <= margin else None
+
+
+# Bets as fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large.
+_BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
+
+
+def _wealth(values: Floats, counts: Floats, mean: float) -> float:
+    """The logarithm of the wealth of betting that the true mean is above this one."""
+    share = (1.0 + values) / (1.0 + mean) if mean > -1.0 else np.where(values > -1.0, np.inf, 1.0)
+    with np.errstate(divide="ignore"):
+        grown = np.log((1.0 - _BETS)[:, np.newaxis] + _BETS[:, np.newaxis] * share) @ counts
+    top = float(grown.max())
+    return top if math.isinf(top) else top + math.log(float(np.exp(grown - top).mean()))
+
+
+def _lower_bound(values: Floats, counts: Floats, limit: float) -> float:
+    """The smallest mean that the wealth does not rule out: the wealth falls as the mean rises, so halve and halve."""
+    low, high = -1.0, float((values * counts).sum() / counts.sum())
+    if high <= -1.0:
+        return -1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _wealth(values, counts, middle) >= limit else (low, middle)
+    return low
+
+
+# ---------------------------------------------------------------------------------------------------- planning
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
+
+    between: float
+    within: float
+
+    @classmethod
+    def assumed(cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3) -> Spread:
+        """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair.
+
+        Assumes yes-or-no outcomes: a pair's difference then varies by p(1-p) of both arms less what they share.
+        """
+        skill = min(1.0, max(0.0, baseline + lift))
+        one, two = baseline * (1.0 - baseline), skill * (1.0 - skill)
+        whole = max(0.0, one + two - 2.0 * correlation * math.sqrt(one * two))
+        between = min(between_sd**2, whole)
+        return cls(between, whole - between)
+
+    @classmethod
+    def measured(cls, differences: ArrayLike, cases: ArrayLike) -> Spread:
+        """From pairs already seen, by analysis of variance; never less than one odd pair more would show.
+
+        Assumes one variance within all cases. With one pair a case the two cannot be told apart, and everything
+        counts as between cases: more runs are then never promised to help.
+        """
+        values = np.asarray(differences, dtype=np.float64).reshape(-1)
+        groups = Cases.of(cases)
+        n, k = values.size, len(groups)
+        if k == 0:
+            return cls(0.0, 1.0)
+        means = groups.means(values)
+        floor = 2.0 / (n + 2.0)
+        within = float(((values - means[groups.codes]) ** 2).sum()) / (n - k) if n > k else 0.0
+        of_means = float(np.var(means, ddof=1)) if k > 1 else 0.0
+        between = max(0.0, of_means - within * float(np.mean(1.0 / groups.counts)))
+        short = max(0.0, floor - between - within)
+        return cls(between + short, within)
+
+    def error(self, cases: float, runs: float) -> float:
+        """Standard error of the lift over so many cases with so many pairs each. Assumes independent cases."""
+        return math.sqrt((self.between + self.within / runs) / cases)
+
+
+def power(lift: float, cases: int, runs: int, spread: Spread, *, level: float = 0.95) -> float:
+    """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this.
+
+    Assumes a nearly normal mean over cases; checked by simulation to be right to a few points from ten cases on.
+    """
+    if cases < 2:
+        return 0.0
+    error = spread.error(cases, runs)
+    if error == 0.0:
+        return 1.0 if lift else 0.0
+    return normal_cdf(abs(lift) / error - t_quantile(0.5 + 0.5 * level, cases - 1))
+
+
+def cases_needed(
+    lift: float, runs: int, spread: Spread, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000_000
+) -> int | None:
+    """The fewest cases, run so often, with which a lift like this is found with this chance. Assumes what `power` does."""
+    if lift == 0.0 or power(lift, most, runs, spread, level=level) < chance:
+        return None
+    low, high = 1, 2
+    while power(lift, high, runs, spread, level=level) < chance:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if power(lift, middle, runs, spread, level=level) < chance else (low, middle)
+    return high
+
+
+def runs_needed(
+    lift: float, cases: int, spread: Spread, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000
+) -> int | None:
+    """The fewest runs of each case with which a lift like this is found with this chance; None if no number will do.
+
+    Assumes what `power` does. Runs only average out what varies within a case.
+    """
+    if power(lift, cases, most, spread, level=level) < chance:
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if power(lift, cases, middle, spread, level=level) < chance else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
+
+    pairs: int
+    runs: int | None  # further runs of every case; None where no number of them would do
+    cases: int  # or further cases, each run as often as those before
+
+
+def further(
+    differences: ArrayLike, cases: ArrayLike, *, margin: float = 0.05, level: float = 0.95, scope: Scope = "cases"
+) -> Further:
+    """How much more evidence would settle it, if what was seen so far is typical.
+
+    Assumes that the estimate and its spread stay as they are; then the interval has to shrink until it excludes zero
+    or fits within the margin, whichever is nearer. It is a forecast with an even chance, not a promise.
+    """
+    groups = Cases.of(cases)
+    count = max(1, len(groups))
+    runs = max(1.0, groups.runs)
+    spread = Spread.measured(differences, cases)
+    mean = abs(float(groups.means(differences).mean())) if len(groups) else 0.0
+    half = max(mean, margin - mean, 1e-3)
+    if scope == "suite":
+        spread = Spread(0.0, spread.between + spread.within)
+
+    def missing(more_cases: int, more_runs: float) -> bool:
+        total = count + more_cases
+        if total < 2:
+            return True
+        return t_quantile(0.5 + 0.5 * level, total - 1) * spread.error(total, runs + more_runs) >= half
+
+    by_cases = _first(lambda n: not missing(n, 0.0), 1_000_000)
+    by_runs = _first(lambda n: not missing(0, n), 10_000)
+    more_cases = by_cases if by_cases is not None else 1_000_000
+    pairs = more_cases * math.ceil(runs)
+    if by_runs is not None:
+        pairs = min(pairs, by_runs * count)
+    return Further(pairs, by_runs, more_cases)
+
+
+def _first(holds: Any, most: int) -> int | None:
+    """The smallest n from 1 on for which something that stays true has become true."""
+    if not holds(most):
+        return None
+    low, high = 0, 1
+    while not holds(high):
+        low, high = high, min(most, high * 2)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,390 @@
+"""The Store keeps runs and results in SQLite: every result is on disk before anyone is told about it.
+
+One writer thread commits whatever has arrived since its last commit (group commit), and each caller waits for the
+commit that has its own result. A trial's key is unique within a run, so a result is there once, however often a run
+is killed and started again. Reading needs no lock (WAL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upskill.errors import StoreError, UsageError, did_you_mean
+from upskill.traces import Step, Trace, Usage
+from upskill.trial import Judgement, Outcome, Plan, Result, Trial
+
+FILE = "upskill.db"
+
+
+def _first_tables(db: sqlite3.Connection) -> None:
+    db.executescript(
+        """
+        CREATE TABLE runs (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            fingerprint TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            created TEXT NOT NULL,
+            version TEXT NOT NULL,
+            trials INTEGER NOT NULL,
+            plan TEXT NOT NULL
+        );
+        CREATE INDEX runs_by_fingerprint ON runs (fingerprint);
+        CREATE TABLE results (
+            run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+            key TEXT NOT NULL,
+            model TEXT NOT NULL,
+            case_id TEXT NOT NULL,
+            arm TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            passed INTEGER,
+            input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL,
+            cached_tokens INTEGER NOT NULL,
+            cost_usd REAL,
+            seconds REAL NOT NULL,
+            finished TEXT NOT NULL,
+            error TEXT NOT NULL,
+            detail TEXT NOT NULL,
+            PRIMARY KEY (run, key)
+        ) WITHOUT ROWID;
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds);
+        """
+    )
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables,)
+
+# An errored result gives way to a later one; anything that was scored stays as it is.
+_ADD = """
+INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+ON CONFLICT (run, key) DO UPDATE SET
+    passed = excluded.passed, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    cached_tokens = excluded.cached_tokens, cost_usd = excluded.cost_usd, seconds = excluded.seconds,
+    finished = excluded.finished, error = excluded.error, detail = excluded.detail
+WHERE results.passed IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stored plan and how far it has come."""
+
+    number: int
+    id: str
+    fingerprint: str
+    skill: str
+    created: str
+    trials: int
+    plan: dict[str, Any]
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.passed + self.failed == self.trials
+
+    @property
+    def models(self) -> list[str]:
+        return [model["name"] for model in self.plan["models"]]
+
+
+class Store:
+    def __init__(self, folder: str | Path | None) -> None:
+        """Open the store of a runs folder; None keeps everything in memory and forgets it at the end."""
+        self.path = Path(folder) / FILE if folder is not None else None
+        try:
+            if self.path:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = self._connect()
+            _migrate(self._db, str(self.path))
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(
+                f"{self.path}: cannot be used as a store: {error}", "Choose another folder with --runs-dir."
+            ) from error
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # the connection is shared by the writer and readers of a store in memory
+        self._writer: threading.Thread | None = None
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        return db
+
+    def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
+        """The run of this plan, and whether it was there already. `fresh` starts another one beside it."""
+        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", plan.fingerprint)
+        if known and not fresh:
+            return self.run(known[-1][0]), True
+        name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
+        run_id = name if not known else f"{name}-{len(known) + 1}"
+        with self._lock:
+            self._db.execute(
+                "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
+                (
+                    run_id,
+                    plan.fingerprint,
+                    plan.skill.name,
+                    _now(),
+                    version,
+                    len(plan),
+                    json.dumps(plan.plain(), ensure_ascii=False),
+                ),
+            )
+        return self.run(run_id), False
+
+    def run(self, name: str) -> Run:
+        """A run by its id, the beginning of it, or `last`."""
+        if name == "last":
+            rows = self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 1")
+        else:
+            rows = self._rows("SELECT id FROM runs WHERE id = ?", name) or self._rows(
+                "SELECT id FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
+            )
+        if len(rows) != 1:
+            known = [row[0] for row in self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
+            what = f"{len(rows)} runs start with {name!r}" if rows else f"no run is called {name!r}"
+            hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
+            raise UsageError(f"{self.path}: {what}", hint)
+        return next(self.runs(rows[0][0]))
+
+    def runs(self, name: str | None = None) -> Iterator[Run]:
+        """Every run, oldest first, with its counts."""
+        where = "WHERE runs.id = ?" if name else ""
+        query = f"""
+            SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
+                   COALESCE(SUM(results.passed = 1), 0), COALESCE(SUM(results.passed = 0), 0),
+                   COALESCE(SUM(results.key IS NOT NULL AND results.passed IS NULL), 0)
+            FROM runs LEFT JOIN results ON results.run = runs.number {where}
+            GROUP BY runs.number ORDER BY runs.number
+        """  # noqa: S608 - only the fixed words above
+        for row in self._rows(query, *([name] if name else [])):
+            yield Run(*row[:6], json.loads(row[6]), *row[7:])
+
+    def done(self, run: Run) -> set[str]:
+        """The keys of the trials that need not be run again: those with a score."""
+        return {
+            row[0] for row in self._rows("SELECT key FROM results WHERE run = ? AND passed IS NOT NULL", run.number)
+        }
+
+    def outcomes(self, run: Run) -> list[Outcome]:
+        """The arithmetic part of every result, from an index alone."""
+        rows = self._rows(
+            "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds"
+            " FROM results WHERE run = ?",
+            run.number,
+        )
+        return [Outcome(*row[:4], None if row[4] is None else bool(row[4]), *row[5:]) for row in rows]
+
+    def errors(self, run: Run, most: int = 100) -> list[tuple[str, str, int]]:
+        """The distinct errors of a run, most frequent first: model, message, how many trials."""
+        rows = self._rows(
+            "SELECT model, error, COUNT(*) FROM results WHERE run = ? AND passed IS NULL"
+            " GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?",
+            run.number,
+            most,
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
+        """Whole results, in the order of case, model, seed and arm."""
+        rows = self._rows(
+            "SELECT model, case_id, arm, seed, key, passed, error, detail, cost_usd, seconds FROM results"
+            " WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
+            " ORDER BY case_id, model, seed, arm",
+            run.number,
+            case,
+            case,
+            model,
+            model,
+        )
+        for row in rows:
+            yield _read_result(row)
+
+    async def add(self, run: Run, result: Result) -> None:
+        """Keep a result; returns when it is on disk."""
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="store", daemon=True)
+            self._writer.start()
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[None] = loop.create_future()
+        self._queue.put(_Write(_row(run.number, result), loop, told))
+        await asyncio.shield(told)
+
+    def delete(self, run: Run) -> None:
+        with self._lock:
+            self._db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+
+    def close(self) -> None:
+        """Write what is waiting, then close. What was acknowledged is safe without this."""
+        if self._writer is not None:
+            self._queue.put(None)
+            self._writer.join()
+            self._writer = None
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        try:
+            with self._lock:
+                return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}", "The file may be damaged; move it away to start anew.") from error
+
+    def _write(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            while len(batch) < 1000:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            writes = [item for item in batch if item is not None]
+            if writes:
+                failure = self._commit(writes)
+                _tell(writes, failure)
+            if len(writes) < len(batch):
+                return
+
+    def _commit(self, writes: list[_Write]) -> StoreError | None:
+        for attempt in range(5):
+            try:
+                with self._lock:
+                    self._db.execute("BEGIN IMMEDIATE")
+                    try:
+                        self._db.executemany(_ADD, [write.row for write in writes])
+                        self._db.execute("COMMIT")
+                    except BaseException:
+                        if self._db.in_transaction:
+                            self._db.execute("ROLLBACK")
+                        raise
+                return None
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or attempt == 4:
+                    return StoreError(
+                        f"{self.path}: results cannot be kept: {error}",
+                        "Make room on the disk, then run the same command: it goes on from what was kept.",
+                    )
+                time.sleep(0.2 * (attempt + 1))
+            except sqlite3.Error as error:
+                return StoreError(f"{self.path}: results cannot be kept: {error}")
+        return None
+
+
+@dataclass(slots=True)
+class _Write:
+    row: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    told: asyncio.Future[None]
+
+
+def _tell(writes: list[_Write], failure: StoreError | None) -> None:
+    """Wake every waiting task: one call into its event loop for the whole batch."""
+
+    def wake(group: list[_Write]) -> None:
+        for write in group:
+            if write.told.done():
+                continue
+            if failure:
+                write.told.set_exception(failure)
+            else:
+                write.told.set_result(None)
+
+    for loop in {write.loop for write in writes}:
+        try:
+            loop.call_soon_threadsafe(wake, [write for write in writes if write.loop is loop])
+        except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
+            continue
+
+
+def _migrate(db: sqlite3.Connection, where: str) -> None:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
+    for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
+        migration(db)
+        db.execute(f"PRAGMA user_version = {number}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _row(run: int, result: Result) -> tuple[Any, ...]:
+    trial, usage = result.trial, result.usage
+    return (
+        run,
+        result.key,
+        trial.model,
+        trial.case,
+        trial.arm,
+        trial.seed,
+        None if result.passed is None else int(result.passed),
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.cost_usd,
+        result.seconds,
+        _now(),
+        result.error,
+        json.dumps(_detail(result), ensure_ascii=False, separators=(",", ":")),
+    )
+
+
+def _detail(result: Result) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "usage": asdict(result.usage),
+        "judging": asdict(result.judging),
+        "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
+    }
+    if result.trace is not None:
+        detail["trace"] = {
+            "stop": result.trace.stop,
+            "model": result.trace.model,
+            "steps": [_plain_step(step) for step in result.trace.steps],
+        }
+    return detail
+
+
+def _plain_step(step: Step) -> dict[str, Any]:
+    return {key: value for key, value in asdict(step).items() if value not in ("", {}, None, "unknown")}
+
+
+def _read_result(row: tuple[Any, ...]) -> Result:
+    model, case, arm, seed, key, passed, error, detail_text, _, seconds = row
+    detail = json.loads(detail_text)
+    usage = Usage(**detail["usage"])
+    said = detail.get("trace")
+    trace = None
+    if said is not None:
+        trace = Trace(tuple(Step(**step) for step in said["steps"]), usage, said["stop"], said["model"])
+    return Result(
+        Trial(model, case, arm, seed),
+        key,
+        None if passed is None else bool(passed),
+        error,
+        trace,
+        tuple(Judgement(*item) for item in detail["judgements"]),
+        usage,
+        Usage(**detail["judging"]),
+        seconds,
+    )

@@ -1,0 +1,380 @@
+"""A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split.
+
+Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a `skill_meta.json`, and the ecosystem's
+`evals/evals.json`. Everything that is wrong with a suite is a usage error before the first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upskill.checks import Named, read_check
+from upskill.errors import UsageError
+from upskill.frontmatter import yaml_words
+from upskill.plain import as_list, as_mapping, digest, short
+from upskill.skill import Skill
+
+HELD_OUT_SHARE = 0.4
+LARGEST_SUITE = 20_000_000  # bytes
+PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
+
+ReadFile = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    id: str
+    prompt: str
+    checks: tuple[Named, ...]
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: tuple[str, ...] = ()
+    held_out: bool = False
+    reference: str = ""  # an answer that passes, to test the checks with
+    expected_output: str = ""  # what a good answer is like, in words
+
+    def plain(self) -> dict[str, Any]:
+        """The case as a suite file would say it."""
+        said: dict[str, Any] = {
+            "id": self.id,
+            "prompt": self.prompt,
+            "checks": [{named.name: named.written} for named in self.checks],
+            "held_out": self.held_out,
+        }
+        optional = {
+            "files": dict(self.files),
+            "tags": list(self.tags),
+            "reference": self.reference,
+            "expected_output": self.expected_output,
+        }
+        return said | {key: value for key, value in optional.items() if value}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what decides an outcome; tags and the split do not."""
+        return digest([self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]])
+
+
+@dataclass(frozen=True)
+class Suite:
+    cases: tuple[Case, ...]
+    source: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Suite:
+        """Read a suite file."""
+        file = Path(path)
+        try:
+            if file.stat().st_size > LARGEST_SUITE:
+                raise UsageError(f"{path}: is larger than {LARGEST_SUITE // 10**6} MB", "Is this the right file?")
+            data = file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}", "Give a suite file: YAML or JSON.") from error
+        except ValueError as error:  # a zero byte in the path
+            raise UsageError(f"{path!r}: {error}") from error
+        roots = [file.parent.parent if file.parent.name == "evals" else file.parent, file.parent]
+        return cls.read(data, str(path), lambda name: _read_beside(roots, name))
+
+    @classmethod
+    def of(cls, skill: Skill) -> Suite | None:
+        """The suite that lies in a skill's folder, None when there is none."""
+
+        def read(name: str) -> bytes | None:
+            found = skill.file(name) or skill.file(f"evals/{name}")
+            return found.data if found else None
+
+        for place in PLACES_IN_A_SKILL:
+            file = skill.file(place)
+            if file is None or file.link:
+                continue
+            where = str(skill.folder / place) if skill.folder else place
+            if place != "skill_meta.json":
+                return cls.read(file.data, where, read)
+            meta = as_mapping(_decode(file.data, where))
+            if meta and meta.get("tests"):
+                return cls.parse({"tests": meta["tests"]}, where, read)
+        return None
+
+    @classmethod
+    def read(cls, data: bytes, where: str, read_file: ReadFile | None = None) -> Suite:
+        return cls.parse(_decode(data, where), where, read_file)
+
+    @classmethod
+    def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
+        """A suite from plain data, in any of the shapes this module reads."""
+        items, common = _cases_of(said, where)
+        shared = [read_check(item, f"{where}: checks[{number}]") for number, item in enumerate(common)]
+        warnings: list[str] = []
+        cases = [
+            _read_case(item, number, where, shared, read_file, warnings) for number, item in enumerate(items, start=1)
+        ]
+        if not cases:
+            raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
+        seen: dict[str, int] = {}
+        for number, case in enumerate(cases, start=1):
+            if case.id in seen:
+                raise UsageError(
+                    f"{where}: case {number} has the id {case.id!r} of case {seen[case.id]}",
+                    "Give each case an id of its own.",
+                )
+            seen[case.id] = number
+        return cls(tuple(cases), where, tuple(warnings))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return digest([[case.id, case.fingerprint, case.held_out] for case in self.cases])
+
+    @cached_property
+    def by_id(self) -> dict[str, Case]:
+        return {case.id: case for case in self.cases}
+
+    @property
+    def held_out(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case.held_out)
+
+    @property
+    def train(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if not case.held_out)
+
+    def plain(self) -> dict[str, Any]:
+        return {"cases": [case.plain() for case in self.cases]}
+
+
+def held_out_by_id(id: str) -> bool:  # noqa: A002
+    """Which side of the split a case is on."""
+    # Decided by the id alone, so adding a case never moves another across the split.
+    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16) / 2**32 < HELD_OUT_SHARE
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+_Shape = TypeVar("_Shape", bound=_Strict)
+
+
+class _Ours(_Strict):
+    id: str | int | None = None
+    prompt: str
+    files: dict[str, str] = {}
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+    expected_output: str = ""
+
+
+class _Upstream(_Strict):
+    id: str | int | None = None
+    input: str
+    context: dict[str, Any] | None = None
+    expected: dict[str, Any] | str | list[str] | None = None
+    output_file: str | None = None
+    validator: str | None = None
+    validator_config: dict[str, Any] | None = None
+    tags: list[str] = []
+    held_out: bool | None = None
+
+
+class _Evals(_Strict):
+    id: str | int | None = None
+    name: str = ""
+    prompt: str
+    expected_output: str = ""
+    files: list[str] = []
+    assertions: list[str] = Field(default_factory=list)
+    expectations: list[str] = Field(default_factory=list)
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+
+
+def _read_case(
+    item: object, number: int, where: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str]
+) -> Case:
+    said = as_mapping(item)
+    place = f"{where}: case {number}"
+    if said is None:
+        raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
+    if isinstance(said.get("id"), str):
+        place += f" ({short(said['id'])})"
+    if "input" in said:
+        ours = _from_upstream(_fit(_Upstream, said, place), place, warnings)
+    elif {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
+        ours = _from_evals(_fit(_Evals, said, place), place, read_file)
+    else:
+        ours = _fit(_Ours, said, place)
+    checks = tuple(read_check(check, place) for check in ours.checks) + tuple(shared)
+    if not checks:
+        raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
+    if not ours.prompt.strip():
+        raise UsageError(f"{place}: the prompt is empty")
+    for name in ours.files:
+        _check_path(name, place)
+    made = ours.id if ours.id is not None else _id_from(ours)
+    id = str(made).strip()  # noqa: A001
+    if not id or len(id) > 200 or not id.isprintable():
+        raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
+    held_out = ours.held_out if ours.held_out is not None else held_out_by_id(id)
+    return Case(id, ours.prompt, checks, ours.files, tuple(ours.tags), held_out, ours.reference, ours.expected_output)
+
+
+def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
+    expected = as_mapping(case.expected) if isinstance(case.expected, dict) else {"contains": case.expected}
+    checks: list[Any] = []
+    for key, value in (expected or {}).items():
+        if key == "contains":
+            if value is None or value in ("", []):
+                raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
+            checks.append({"contains": value})
+        else:
+            checks.append({key: value})
+    if case.validator:
+        checks.append({case.validator: case.validator_config or {}})
+    if case.output_file:
+        warnings.append(f"{place}: output_file is not looked at; the checks look at the answer")
+    context = case.context or {}
+    files = as_mapping(context.get("files") or {})
+    if files is None or not all(isinstance(text, str) for text in files.values()):
+        raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
+    if unknown := set(context) - {"files"}:
+        warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
+    return _Ours(id=case.id, prompt=case.input, files=files, checks=checks, tags=case.tags, held_out=case.held_out)
+
+
+def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
+    checks = [*case.checks, *({"judge": text} for text in case.assertions or case.expectations)]
+    if not checks and case.expected_output:
+        checks = [{"judge": case.expected_output}]
+    files: dict[str, str] = {}
+    for name in case.files:
+        _check_path(name, place)
+        data = read_file(name) if read_file else None
+        if data is None:
+            raise UsageError(f"{place}: the file {name!r} is not there", "Paths are relative to the skill's folder.")
+        try:
+            files[name] = data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+    return _Ours(
+        id=case.id,
+        prompt=case.prompt,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        expected_output=case.expected_output,
+    )
+
+
+def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise UsageError(
+                f"{place}: no field is called {path!r}", f"Fields: {', '.join(sorted(kind.model_fields))}."
+            ) from error
+        if first["type"] == "missing":
+            raise UsageError(f"{place}: has no {path}") from error
+        hint = "Put it in quotes." if first["type"] == "string_type" else ""
+        raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
+
+
+def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
+    plain_list = as_list(said)
+    if plain_list is not None:
+        return plain_list, []
+    mapping = as_mapping(said)
+    keys = [key for key in ("cases", "tests", "evals") if mapping and key in mapping]
+    if mapping is None or len(keys) != 1:
+        raise UsageError(
+            f"{where}: is not a suite", "A suite is a list of cases, or a mapping with `cases:` and a list below it."
+        )
+    allowed = {keys[0], "checks", "skill_name", "name", "description", "version", "metadata"}
+    if unknown := sorted(set(mapping) - allowed):
+        raise UsageError(f"{where}: no field is called {unknown[0]!r}", f"Fields: {', '.join(sorted(allowed))}.")
+    cases, checks = as_list(mapping[keys[0]]), as_list(mapping.get("checks", []))
+    if cases is None:
+        raise UsageError(f"{where}: {keys[0]} is not a list")
+    if checks is None:
+        raise UsageError(f"{where}: checks is not a list")
+    return cases, checks
+
+
+def _check_path(name: str, place: str) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if not name.strip() or path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"^[A-Za-z]:", name):
+        raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
+
+
+def _id_from(case: _Ours) -> str:
+    """An id for a case that has none: from what it says, so that its neighbours do not change it."""
+    words = re.findall(r"[a-z0-9]+", case.prompt.lower())[:5]
+    return "-".join([*words, digest([case.prompt, case.files, case.checks])[:6]])
+
+
+def _read_beside(roots: list[Path], name: str) -> bytes | None:
+    for root in roots:
+        file = (root / name).resolve()
+        if file.is_relative_to(root.resolve()) and file.is_file():
+            return file.read_bytes()
+    return None
+
+
+def _decode(data: bytes, where: str) -> object:
+    """JSON or YAML, told apart by the content; duplicate keys and NaN are errors, not silently something else."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+            except json.JSONDecodeError as error:
+                if where.endswith(".json"):
+                    raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader that also refuses duplicate keys
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where}: {yaml_words(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"{where}: is nested too deeply") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the field {key!r} is there twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a value that JSON has")
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)

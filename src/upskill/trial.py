@@ -1,0 +1,175 @@
+"""A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money.
+
+A Plan says which trials there are; a Result is what one came to. A stored Plan with its Results is a Run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from upskill.models import Address
+from upskill.plain import digest
+from upskill.skill import Skill
+from upskill.suite import Suite
+from upskill.traces import NO_USAGE, Trace, Usage
+
+Arm = Literal["baseline", "skill", "placebo", "again"]
+BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
+# Part of every trial's key: raise it when the same plan would be carried out differently than before.
+GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    model: str
+    case: str
+    arm: Arm
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what is run: plain values that can be stored or carried to another machine."""
+
+    skill: Skill
+    suite: Suite
+    models: tuple[Address, ...]
+    arms: tuple[Arm, ...] = BOTH_ARMS
+    runs: int = 1
+    seed: int = 0
+    agent: str = "chat"
+    temperature: float | None = 0.0
+    max_output_tokens: int = 1024
+    judge: Address | None = None
+
+    @cached_property
+    def addresses(self) -> dict[str, Address]:
+        return {address.name: address for address in self.models}
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.runs)
+
+    def __len__(self) -> int:
+        return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
+
+    def trials(self) -> Iterator[Trial]:
+        """Every trial. One arm after the other, so that the skill stays the prefix that servers have cached."""
+        for address in self.models:
+            for arm in self.arms:
+                for seed in self.seeds:
+                    for case in self.suite.cases:
+                        yield Trial(address.name, case.id, arm, seed)
+
+    def key(self, trial: Trial) -> str:
+        """A hash of all that defines a trial: equal keys mean that the result can be used again."""
+        return digest(
+            [*self._settings, *self._arms[trial.arm], self._places[trial.model], self._cases[trial.case], trial.seed]
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the set of trials: two plans with the same one are the same run."""
+        return digest(sorted(self.key(trial) for trial in self.trials()))
+
+    @cached_property
+    def _settings(self) -> list[Any]:
+        judge = asdict(self.judge) if self.judge else None
+        return [GENERATION, self.agent, self.temperature, self.max_output_tokens, judge]
+
+    @cached_property
+    def _arms(self) -> dict[str, tuple[str, str]]:
+        return {arm: (arm, "" if arm in ("baseline", "again") else self.skill.taught) for arm in self.arms}
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        return {address.name: digest(asdict(address)) for address in self.models}
+
+    @cached_property
+    def _cases(self) -> dict[str, str]:
+        return {case.id: f"{case.id} {case.fingerprint}" for case in self.suite.cases}
+
+    def plain(self) -> dict[str, Any]:
+        """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""
+        return {
+            "skill": {
+                "name": self.skill.name,
+                "description": self.skill.description,
+                "fingerprint": self.skill.fingerprint,
+                "taught": self.skill.taught,
+                "tokens": self.skill.tokens,
+                "body": self.skill.body,
+            },
+            "suite": {
+                "source": self.suite.source,
+                "fingerprint": self.suite.fingerprint,
+                **self.suite.plain(),
+            },
+            "models": [asdict(address) for address in self.models],
+            "arms": list(self.arms),
+            "runs": self.runs,
+            "seed": self.seed,
+            "agent": self.agent,
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_output_tokens,
+            "judge": asdict(self.judge) if self.judge else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one check said, under the name the suite calls it by."""
+
+    check: str
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a trial came to: passed, failed, or errored (`passed` is None and `error` says why)."""
+
+    trial: Trial
+    key: str
+    passed: bool | None
+    error: str = ""
+    trace: Trace | None = None
+    judgements: tuple[Judgement, ...] = ()
+    usage: Usage = NO_USAGE
+    judging: Usage = NO_USAGE  # what grading used, on top of the student
+    seconds: float = 0.0
+    fatal: bool = False  # the next trial of this model would error the same way; not stored
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            self.trial.model,
+            self.trial.case,
+            self.trial.arm,
+            self.trial.seed,
+            self.passed,
+            self.usage.input_tokens,
+            self.usage.output_tokens,
+            self.usage.cost_usd,
+            self.usage.cached_tokens,
+            self.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The part of a Result that arithmetic needs."""
+
+    model: str
+    case: str
+    arm: str
+    seed: int
+    passed: bool | None  # None: errored, never scored
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None  # None: the price is not known
+    cached_tokens: int = 0
+    seconds: float = 0.0
