@@ -11,10 +11,10 @@ case and not the pair is what is resampled. A *level* is a confidence level such
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,7 +82,7 @@ def t_quantile(p: float, freedom: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def _inverse(cdf: Any, p: float) -> float:
+def _inverse(cdf: Callable[[float], float], p: float) -> float:
     if not 0.0 < p < 1.0:
         raise ValueError(f"{p} is not between 0 and 1")
     if p < 0.5:  # so that quantiles of p and 1 - p mirror each other to the last digit
@@ -120,7 +120,8 @@ class Cases:
         return float(len(self.counts) / np.sum(1.0 / self.counts)) if len(self.counts) else 0.0
 
     def sums(self, values: ArrayLike) -> Floats:
-        return np.bincount(self.codes, weights=np.asarray(values, dtype=np.float64), minlength=len(self.counts))
+        weights = np.asarray(values, dtype=np.float64)
+        return np.bincount(self.codes, weights=weights, minlength=len(self.counts)).astype(np.float64)
 
     def means(self, values: ArrayLike) -> Floats:
         return self.sums(values) / self.counts
@@ -146,7 +147,7 @@ def _check_level(level: float) -> None:
 
 
 def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Mean difference in [-1, 1] over cases, every case weighing the same, with a studentised cluster-bootstrap interval.
+    """Mean difference in [-1, 1], every case weighing the same, with a studentised cluster-bootstrap interval.
 
     Assumes that the cases are a random sample of the tasks one cares about and independent of one another; pairs of
     one case may depend on each other in any way. With one case nothing is known about others: the interval is [-1, 1].
@@ -195,7 +196,7 @@ def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
 
     Assumes only that under the null each case's mean difference is as likely to be its opposite, independently of the
     other cases. Exact (every flip is counted, by dynamic programming on whole numbers) unless cases have so many
-    different numbers of pairs that the sums do not fit; then 100,000 seeded random flips, counting the one seen.
+    different numbers of pairs that the sums do not fit; then up to 100,000 seeded random flips, counting the one seen.
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     groups = Cases.of(cases)
@@ -210,7 +211,7 @@ def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
         if steps.size == 0:
             return 1.0
         steps //= (unit := int(np.gcd.reduce(steps)))
-        if int(steps.sum()) * steps.size <= 20_000_000:
+        if int(steps.sum()) * steps.size <= 100_000_000:
             return _exact_flips(np.sort(steps), seen // unit)
     return _random_flips(np.sort(sums / groups.counts))
 
@@ -231,12 +232,13 @@ def _exact_flips(steps: NDArray[np.int64], seen: int) -> float:
     return float(min(1.0, tails)) if inner.size else 1.0
 
 
-def _random_flips(means: Floats, flips: int = 100_000) -> float:
+def _random_flips(means: Floats) -> float:
+    flips = max(2_000, min(100_000, 20_000_000 // means.size))
     rng = np.random.default_rng((SEED, means.size))
     seen = abs(float(means.sum())) * (1.0 - 1e-12)
     beyond = 0
-    for start in range(0, flips, 5_000):
-        signs = rng.integers(0, 2, size=(min(5_000, flips - start), means.size)) * 2.0 - 1.0
+    for start in range(0, flips, 1_000):
+        signs = rng.integers(0, 2, size=(min(1_000, flips - start), means.size)) * 2.0 - 1.0
         beyond += int((np.abs(signs @ means) >= seen).sum())
     return (1 + beyond) / (1 + flips)
 
@@ -269,7 +271,7 @@ def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
     values = np.asarray(passed, dtype=np.float64).reshape(-1)
     groups = Cases.of(cases)
     n, k = values.size, len(groups)
-    if n == 0 or n == k:
+    if n in (0, k):
         return float(n)
     if k == 1:
         return 1.0
@@ -297,7 +299,7 @@ def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level:
 
 
 def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Total of after over total of before, less 1 (0.2: a fifth more), interval by a cluster bootstrap of its logarithm.
+    """Total of after over total of before, less 1 (0.2: a fifth more); cluster bootstrap of its logarithm.
 
     Assumes independent cases with a finite variance, and values that are not negative.
     """
@@ -309,10 +311,11 @@ def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, le
 def cost_per_pass(cost: ArrayLike, passed: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
     """Total cost over the number of passed trials, interval by a cluster bootstrap of its logarithm.
 
-    Assumes independent cases. Infinite without a pass: money was spent and nothing came of it.
+    Assumes independent cases. Infinite without a pass: money was spent and nothing came of it. The interval is worked
+    out with half a pass more than were seen, so that resamples without a pass have a cost too.
     """
     groups = Cases.of(cases)
-    return _ratio_of_sums(groups.sums(cost), groups.sums(passed), level, log=True)
+    return _log_ratio((groups.sums(cost),), (groups.sums(passed),), level, bottom_is_passes=True)
 
 
 def cost_per_pass_ratio(
@@ -326,12 +329,12 @@ def cost_per_pass_ratio(
 ) -> Estimate:
     """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper; paired by case.
 
-    Assumes independent cases. Bounds are infinite (or 0) where an arm passes so rarely that its cost is unbounded.
+    Assumes what `cost_per_pass` does. 0 if only the later arm passes anything, infinite if only the earlier one does.
     """
     groups = Cases.of(cases)
     up = groups.sums(cost_after), groups.sums(passed_before)
     down = groups.sums(cost_before), groups.sums(passed_after)
-    return _log_ratio(up, down, level)
+    return _log_ratio(up, down, level, bottom_is_passes=True, top_has_passes=True)
 
 
 def _ratio_of_sums(top: Floats, bottom: Floats, level: float, *, log: bool) -> Estimate:
@@ -369,41 +372,52 @@ def _pivots(shifts: Floats, errors: Floats, error: float, tail: float, student: 
     return 0.5 * (float(lower) - student), 0.5 * (float(upper) + student)
 
 
-def _log_ratio(top: tuple[Floats, ...], bottom: tuple[Floats, ...], level: float) -> Estimate:
-    """A product of sums over a product of as many sums, studentised on the scale of logarithms."""
+def _log_ratio(
+    top: tuple[Floats, ...],
+    bottom: tuple[Floats, ...],
+    level: float,
+    *,
+    bottom_is_passes: bool = False,
+    top_has_passes: bool = False,
+) -> Estimate:
+    """A product of sums over a product of as many sums, studentised on the scale of logarithms.
+
+    The last factor above or below may be a number of passes, which can be zero in a resample or altogether.
+    """
     _check_level(level)
     count = len(top[0])
-    tops, bottoms = [float(x.sum()) for x in top], [float(x.sum()) for x in bottom]
-    if count == 0 or (0.0 in tops and 0.0 in bottoms):
+    above, below = math.prod(float(x.sum()) for x in top), math.prod(float(x.sum()) for x in bottom)
+    if count == 0 or above == below == 0.0:
         return Estimate(math.nan, 0.0, math.inf, level)
-    if 0.0 in bottoms:
-        return Estimate(math.inf, 0.0, math.inf, level)
-    if 0.0 in tops:
-        return Estimate(0.0, 0.0, math.inf, level)
-    value = math.prod(tops) / math.prod(bottoms)
-    if count == 1:
+    value = above / below if below else math.inf
+    half = 0.5 / count
+    parts = np.stack([*top, *bottom], axis=1)
+    if top_has_passes:
+        parts[:, len(top) - 1] += half
+    if bottom_is_passes:
+        parts[:, -1] += half
+    sizes = parts.mean(axis=0)
+    if count == 1 or (sizes == 0.0).any():
         return Estimate(value, 0.0, math.inf, level)
-    parts = np.stack([x / x.mean() for x in (*top, *bottom)], axis=1)
+    parts = parts / sizes
     signs = np.repeat([1.0, -1.0], [len(top), len(bottom)])
+    centre = math.exp(float(np.log(sizes) @ signs))
     error = math.sqrt(float(((parts @ signs) ** 2).sum()) / (count * (count - 1)))
     if error <= 1e-12:
-        return Estimate(value, value, value, level)
+        return Estimate(value, min(value, centre), max(value, centre), level)
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
     if count <= MANY:
         draws = _resamples(count)
         means = draws @ parts / count
-        # A resample without a pass has no cost per pass. Where that is common the cost is unbounded; where it is
-        # rare such resamples are left out.
-        fine = (means > 0).all(axis=1)
-        if float(fine.mean()) < 0.5 * (1.0 + level):
-            return Estimate(value, 0.0, math.inf, level)
+        fine = (means > 0).all(axis=1)  # nearly always: sums of tokens and costs are hardly ever zero
         draws, means = draws[fine], means[fine]
         squares = (draws * ((signs / means) @ parts.T) ** 2).sum(axis=1)
         errors = np.sqrt(squares / (count * (count - 1)))
         lower, upper = _pivots(np.log(means) @ signs, errors, error, tail, student)
-    return Estimate(value, value * math.exp(-upper * error), value * math.exp(-lower * error), level)
+    low, high = centre * math.exp(-upper * error), centre * math.exp(-lower * error)
+    return Estimate(value, min(low, value), max(high, value), level)
 
 
 # ---------------------------------------------------------------------------------------------------- peeking
@@ -492,7 +506,7 @@ class Sequential:
         low = max((_lower_bound(values, counts, limit) for values, counts in self._looks), default=-1.0)
         high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self._looks), default=1.0)
         # The looks may contradict each other, though no more often than the interval may be wrong at all.
-        return (low, high) if low <= high else (0.5 * (low + high),) * 2
+        return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
 
     def decided(self, margin: float = 0.05, level: float = 0.95) -> Literal["helps", "hurts", "no effect"] | None:
         """What the interval says so far; None means go on."""
@@ -591,7 +605,7 @@ def power(lift: float, cases: int, runs: int, spread: Spread, *, level: float = 
 def cases_needed(
     lift: float, runs: int, spread: Spread, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000_000
 ) -> int | None:
-    """The fewest cases, run so often, with which a lift like this is found with this chance. Assumes what `power` does."""
+    """The fewest cases, run so often, that find a lift like this with this chance. Assumes what `power` does."""
     if lift == 0.0 or power(lift, most, runs, spread, level=level) < chance:
         return None
     low, high = 1, 2
@@ -660,7 +674,7 @@ def further(
     return Further(pairs, by_runs, more_cases)
 
 
-def _first(holds: Any, most: int) -> int | None:
+def _first(holds: Callable[[int], bool], most: int) -> int | None:
     """The smallest n from 1 on for which something that stays true has become true."""
     if not holds(most):
         return None

@@ -13,7 +13,8 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,11 @@ from typing import Any
 from upskill.errors import StoreError, UsageError, did_you_mean
 from upskill.traces import Step, Trace, Usage
 from upskill.trial import Judgement, Outcome, Plan, Result, Trial
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 FILE = "upskill.db"
 
@@ -53,13 +59,16 @@ def _first_tables(db: sqlite3.Connection) -> None:
             cached_tokens INTEGER NOT NULL,
             cost_usd REAL,
             seconds REAL NOT NULL,
+            checks_passed INTEGER NOT NULL,
+            checks INTEGER NOT NULL,
             finished TEXT NOT NULL,
             error TEXT NOT NULL,
             detail TEXT NOT NULL,
             PRIMARY KEY (run, key)
         ) WITHOUT ROWID;
         CREATE INDEX results_for_reports ON results
-            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds);
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks);
         """
     )
 
@@ -68,10 +77,11 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables,)
 
 # An errored result gives way to a later one; anything that was scored stays as it is.
 _ADD = """
-INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 ON CONFLICT (run, key) DO UPDATE SET
     passed = excluded.passed, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     cached_tokens = excluded.cached_tokens, cost_usd = excluded.cost_usd, seconds = excluded.seconds,
+    checks_passed = excluded.checks_passed, checks = excluded.checks,
     finished = excluded.finished, error = excluded.error, detail = excluded.detail
 WHERE results.passed IS NULL
 """
@@ -172,8 +182,10 @@ class Store:
             FROM runs LEFT JOIN results ON results.run = runs.number {where}
             GROUP BY runs.number ORDER BY runs.number
         """  # noqa: S608 - only the fixed words above
-        for row in self._rows(query, *([name] if name else [])):
-            yield Run(*row[:6], json.loads(row[6]), *row[7:])
+        for number, run_id, fingerprint, skill, created, trials, plan, *counts in self._rows(
+            query, *([name] if name else [])
+        ):
+            yield Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *counts)
 
     def done(self, run: Run) -> set[str]:
         """The keys of the trials that need not be run again: those with a score."""
@@ -184,11 +196,15 @@ class Store:
     def outcomes(self, run: Run) -> list[Outcome]:
         """The arithmetic part of every result, from an index alone."""
         rows = self._rows(
-            "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds"
+            "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
+            " checks_passed, checks"
             " FROM results WHERE run = ?",
             run.number,
         )
-        return [Outcome(*row[:4], None if row[4] is None else bool(row[4]), *row[5:]) for row in rows]
+        return [
+            Outcome(model, case, arm, seed, None if passed is None else bool(passed), *numbers)
+            for model, case, arm, seed, passed, *numbers in rows
+        ]
 
     def errors(self, run: Run, most: int = 100) -> list[tuple[str, str, int]]:
         """The distinct errors of a run, most frequent first: model, message, how many trials."""
@@ -224,6 +240,24 @@ class Store:
         told: asyncio.Future[None] = loop.create_future()
         self._queue.put(_Write(_row(run.number, result), loop, told))
         await asyncio.shield(told)
+
+    @contextmanager
+    def claim(self, run: Run) -> Generator[None]:
+        """Carry a run in this process only: a second process with the same plan is turned away."""
+        if self.path is None or fcntl is None:
+            yield
+            return
+        lock = self.path.with_name(f".{run.number}.lock")
+        with lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UsageError(
+                    f"the run {run.id} is being carried out by another process",
+                    "Wait for it and give the same command again, or start another run with --fresh.",
+                ) from error
+            yield
+            lock.unlink(missing_ok=True)
 
     def delete(self, run: Run) -> None:
         with self._lock:
@@ -344,6 +378,8 @@ def _row(run: int, result: Result) -> tuple[Any, ...]:
         usage.cached_tokens,
         usage.cost_usd,
         result.seconds,
+        sum(judgement.passed for judgement in result.judgements),
+        len(result.judgements),
         _now(),
         result.error,
         json.dumps(_detail(result), ensure_ascii=False, separators=(",", ":")),

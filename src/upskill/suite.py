@@ -68,6 +68,7 @@ class Case:
 class Suite:
     cases: tuple[Case, ...]
     source: str = ""
+    max_output_tokens: int | None = None  # how long an answer may be; one that is cut there is scored as it is
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -128,7 +129,7 @@ class Suite:
                     "Give each case an id of its own.",
                 )
             seen[case.id] = number
-        return cls(tuple(cases), where, tuple(warnings))
+        return cls(tuple(cases), where, _limit_of(said, where), tuple(warnings))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -147,7 +148,8 @@ class Suite:
         return tuple(case for case in self.cases if not case.held_out)
 
     def plain(self) -> dict[str, Any]:
-        return {"cases": [case.plain() for case in self.cases]}
+        said: dict[str, Any] = {"cases": [case.plain() for case in self.cases]}
+        return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
 
 
 def held_out_by_id(id: str) -> bool:  # noqa: A002
@@ -305,7 +307,7 @@ def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
         raise UsageError(
             f"{where}: is not a suite", "A suite is a list of cases, or a mapping with `cases:` and a list below it."
         )
-    allowed = {keys[0], "checks", "skill_name", "name", "description", "version", "metadata"}
+    allowed = {keys[0], "checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata"}
     if unknown := sorted(set(mapping) - allowed):
         raise UsageError(f"{where}: no field is called {unknown[0]!r}", f"Fields: {', '.join(sorted(allowed))}.")
     cases, checks = as_list(mapping[keys[0]]), as_list(mapping.get("checks", []))
@@ -314,6 +316,13 @@ def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
     if checks is None:
         raise UsageError(f"{where}: checks is not a list")
     return cases, checks
+
+
+def _limit_of(said: object, where: str) -> int | None:
+    limit = (as_mapping(said) or {}).get("max_output_tokens")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise UsageError(f"{where}: max_output_tokens is a number of tokens, not {short(limit)}")
+    return limit
 
 
 def _check_path(name: str, place: str) -> None:

@@ -42,7 +42,8 @@ class Plan:
     seed: int = 0
     agent: str = "chat"
     temperature: float | None = 0.0
-    max_output_tokens: int = 1024
+    max_output_tokens: int = 4096
+    limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
     judge: Address | None = None
 
     @cached_property
@@ -78,7 +79,7 @@ class Plan:
     @cached_property
     def _settings(self) -> list[Any]:
         judge = asdict(self.judge) if self.judge else None
-        return [GENERATION, self.agent, self.temperature, self.max_output_tokens, judge]
+        return [GENERATION, self.agent, self.temperature, self.max_output_tokens, self.limit_is_stated, judge]
 
     @cached_property
     def _arms(self) -> dict[str, tuple[str, str]]:
@@ -115,6 +116,7 @@ class Plan:
             "agent": self.agent,
             "temperature": self.temperature,
             "max_output_tokens": self.max_output_tokens,
+            "limit_is_stated": self.limit_is_stated,
             "judge": asdict(self.judge) if self.judge else None,
         }
 
@@ -156,6 +158,8 @@ class Result:
             self.usage.cost_usd,
             self.usage.cached_tokens,
             self.seconds,
+            sum(judgement.passed for judgement in self.judgements),
+            len(self.judgements),
         )
 
 
@@ -173,3 +177,5 @@ class Outcome:
     cost_usd: float | None  # None: the price is not known
     cached_tokens: int = 0
     seconds: float = 0.0
+    checks_passed: int = 0
+    checks: int = 0

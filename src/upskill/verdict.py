@@ -7,8 +7,6 @@ errored trial is never a failure, never a pass and never saves a token. `docs/st
 from __future__ import annotations
 
 import math
-import operator
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from upskill import statistics
-from upskill.errors import UsageError, did_you_mean
 from upskill.statistics import Estimate, Further, Scope, Sequential
 from upskill.trial import Outcome
 
@@ -402,7 +399,10 @@ def _decide(verdict: Verdict, cheaper: str) -> tuple[Decision, str]:
         return "saves", f"not worse by more than the margin, and {cheaper} lower beyond doubt"
     if -verdict.margin <= low and high <= verdict.margin:
         return "no effect", "the interval of the lift is within the margin"
-    return "undecided", "one case" if verdict.cases == 1 else "the interval of the lift holds both 0 and more than the margin"
+    return (
+        "undecided",
+        "one case" if verdict.cases == 1 else "the interval of the lift holds both 0 and more than the margin",
+    )
 
 
 def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | None) -> float | None:

@@ -2,18 +2,20 @@
 
 A check's fields are what a suite file may say; its first field is the short form: `- contains: hello`. Kinds:
 `contains`, `contains_any`, `not_contains`, `equals`, `regex`, `not_regex`, `starts_with`, `min_length`,
-`max_length`, `json_schema`.
+`max_length`, `json_schema`, `judge` (a model grades a statement).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from upskill.errors import UsageError
+from upskill.models import Reply, Request
 from upskill.plain import as_mapping, short
 from upskill.registry import Registry
 from upskill.traces import Trace
@@ -32,15 +34,18 @@ CHECKS = Registry(
         "min_length": "upskill.checks.length:MinLength",
         "max_length": "upskill.checks.length:MaxLength",
         "json_schema": "upskill.checks.json_schema:JsonSchema",
+        "judge": "upskill.checks.judge:Judge",
     },
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a trial left behind for checks to look at."""
+    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named."""
 
     trace: Trace
+    prompt: str = ""
+    ask: Callable[[Request], Awaitable[Reply]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Check(BaseModel, ABC):
     """Something that can be said of a trial. Its fields are what a suite file may say about it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    needs_judge: ClassVar[bool] = False
 
     @abstractmethod
     async def look(self, evidence: Evidence) -> Finding: ...

@@ -1,11 +1,11 @@
-"""An Executor carries trials: it runs those it is given and hands over each result as it arrives.
+"""An Executor carries trials: it runs those it is given, keeps each result, and hands it over as it arrives.
 
 Kinds: `local` (this process, asyncio).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Protocol
 
 from upskill.registry import Registry
@@ -13,8 +13,14 @@ from upskill.trial import Plan, Result, Trial
 
 EXECUTORS = Registry("executor", "upskill.executors", {"local": "upskill.executors.local:Local"})
 
+RunTrial = Callable[[Plan, Trial], Awaitable[Result]]
+Keep = Callable[[Result], Awaitable[None]]
+
 
 class Executor(Protocol):
-    def carry(self, plan: Plan, trials: Iterable[Trial]) -> AsyncIterator[Result]:
-        """Run these trials, in this order as far as possible. Each result is handed over once."""
+    def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncIterator[Result]:
+        """Run these trials, in this order as far as possible; each result is kept before it is handed over.
+
+        A model whose result is `fatal` gets no further trial: those are missing, not errored, and wait for a resume.
+        """
         ...

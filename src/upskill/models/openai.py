@@ -62,6 +62,7 @@ class ChatCompletions(WireModel):
         base_url: str,
         key: str,
         surroundings: Surroundings,
+        *,
         transport: Transport | None = None,
     ) -> None:
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""

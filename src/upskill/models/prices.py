@@ -30,7 +30,7 @@ class Price:
 
     def of(self, taken: int, given: int, cached: int = 0, written: int = 0) -> float | None:
         if self.provider and taken > LAST_FLAT:
-            return _look_up(self.provider, self.model, taken, given, cached, written)
+            return _look_up(self.provider, self.model, (taken, given, cached, written))
         plain = max(0, taken - cached - written)
         dollars = plain * self.input + cached * self.cached + written * self.written + given * self.output
         return dollars / 1_000_000
@@ -76,14 +76,15 @@ def _given_price(name: str, rates: Mapping[str, float]) -> Price:
 def _listed_price(provider: str, model: str) -> Price | UnknownPrice:
     """The flat rates of a model, asked for once: a look-up costs as much CPU as a whole call on the wire."""
     probes = ((PROBE, 0, 0, 0), (0, PROBE, 0, 0), (PROBE, 0, PROBE, 0), (PROBE, 0, 0, PROBE))
-    found = [_look_up(provider, model, *probe) for probe in probes]
+    found = [_look_up(provider, model, probe) for probe in probes]
     rates = [dollars / PROBE * 1_000_000 for dollars in found if dollars is not None]
     return Price(*rates, provider=provider, model=model) if len(rates) == len(probes) else UNKNOWN
 
 
-def _look_up(provider: str, model: str, taken: int, given: int, cached: int, written: int) -> float | None:
+def _look_up(provider: str, model: str, tokens: tuple[int, int, int, int]) -> float | None:
     from genai_prices import Usage, calc_price  # noqa: PLC0415  half a second of imports, only for models that cost
 
+    taken, given, cached, written = tokens
     usage = Usage(input_tokens=taken, output_tokens=given, cache_read_tokens=cached, cache_write_tokens=written)
     try:
         return float(calc_price(usage, model_ref=model, provider_id=provider).total_price)

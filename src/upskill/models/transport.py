@@ -17,6 +17,7 @@ import aiohttp
 from upskill.errors import UpskillError
 
 POOL = 1024  # sockets in all; how many go to one endpoint is decided by its gate
+CONNECT = 15.0  # seconds
 LARGEST_BODY = 32 * 1024 * 1024  # bytes; no answer of a model is near it
 
 
@@ -31,7 +32,7 @@ class Response:
 class Timeouts:
     """Seconds until there is a connection, until the answer begins, and until all of it is here."""
 
-    connect: float = 15.0
+    connect: float = CONNECT
     first_byte: float = 300.0
     total: float = 300.0
 

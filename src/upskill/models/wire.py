@@ -28,7 +28,15 @@ from upskill.models.manners import (
     retry_after,
     wait_before,
 )
-from upskill.models.transport import AiohttpTransport, Response, Timeouts, Transport, Undelivered, take_transport
+from upskill.models.transport import (
+    CONNECT,
+    AiohttpTransport,
+    Response,
+    Timeouts,
+    Transport,
+    Undelivered,
+    take_transport,
+)
 
 LONGEST_WORDS = 300  # characters of a provider's own words in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
@@ -39,8 +47,8 @@ OVERFLOW = re.compile(
 )
 SPENT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
 UNSUPPORTED = re.compile(
-    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra_forbidden|invalid|"
-    r"deprecated|must be|only the default|use '",
+    r"unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
+    r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
     re.IGNORECASE,
 )
 HINTS = {
@@ -70,9 +78,7 @@ class WireModel:
         self.address = address
         self.url = url
         self.surroundings = surroundings
-        self.timeouts = Timeouts(
-            min(Timeouts.connect, surroundings.timeout), surroundings.timeout, surroundings.timeout
-        )
+        self.timeouts = Timeouts(min(CONNECT, surroundings.timeout), surroundings.timeout, surroundings.timeout)
         self.lessons: frozenset[str] = frozenset()  # what this server does not take, learned from its complaints
         self._own = take_transport() if transport is None else None
         self.transport: Transport = transport or cast("AiohttpTransport", self._own)
@@ -261,12 +267,12 @@ def number(value: object) -> int:
 def arguments_of(text: object) -> Mapping[str, Any]:
     """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
     if isinstance(text, dict):
-        return mapping(cast("object", text))
+        return cast("dict[str, Any]", text)
     try:
         parsed: Any = json.loads(text) if isinstance(text, str) and text.strip() else {}
     except ValueError:
         parsed = None
-    return mapping(parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
 
 
 def estimated_tokens(text: str) -> int:
@@ -306,10 +312,10 @@ def _complaint(body: bytes, *, whole: bool = False) -> str:
         return text
     if whole:
         return json.dumps(answer, ensure_ascii=False)
-    if isinstance(answer, list) and answer:  # Gemini wraps its errors in a list
-        answer = cast("list[Any]", answer)[0]
-    fields = mapping(answer)
-    said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or answer
+    if isinstance(answer, list):  # Gemini wraps its errors in a list
+        answer = next(iter(cast("list[Any]", answer)), "")
+    fields = mapping(cast("object", answer))
+    said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
     if isinstance(said, dict):
         inner = mapping(cast("object", said))
         code = inner.get("code") or inner.get("type")

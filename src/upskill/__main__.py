@@ -1,0 +1,5 @@
+"""`python -m upskill`: the command line."""
+
+from upskill.cli import main
+
+main()

@@ -1,0 +1,116 @@
+"""The command line: one thin file per command, loaded when that command is asked for.
+
+This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
+standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from upskill import __version__
+
+# name -> (where it is, its line of help). A command whose line is empty is not listed.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and say what the skill did."),
+    "benchmark": ("upskill.cli.benchmark:command", "The same for several models, three runs each."),
+    "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
+    "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
+    "plot": ("upskill.cli.runs:command", ""),
+    "list": ("upskill.cli.list:command", "List the skills in a folder."),
+    "validate": ("upskill.cli.validate:command", "Hold skills against the Agent Skills specification."),
+    "install": ("upskill.cli.install:command", "Put a skill where an agent looks for it."),
+    "models": ("upskill.cli.models:group", "The embedded models: what there is, and what is here."),
+    "doctor": ("upskill.cli.doctor:command", "Say which models, keys and stores work here, and what to do if not."),
+}
+
+
+class Commands(click.Group):
+    """Knows every command by name and line of help, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (_, line) in COMMANDS.items() if line]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from upskill.errors import did_you_mean  # noqa: PLC0415 - only when something is wrong
+
+            raise click.UsageError(
+                f"no command is called {args[0]!r}. {did_you_mean(args[0], self.list_commands(ctx))}"
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="upskill")
+def upskill() -> None:
+    """Teach cheap models what expensive models know, as an Agent Skill, and prove that it worked.
+
+    \b
+    upskill eval examples/kernel-builder-cuda-kernels -m local   does the skill help? (no key needed)
+    upskill show last                                            what was asked and answered
+    upskill install SKILL --to claude-code                       use it
+    """
+
+
+def main() -> None:
+    """Run the command line; every error ends as one message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if (getattr(stream, "encoding", "") or "").lower().replace("-", "") != "utf8":
+            stream.reconfigure(encoding="utf-8", errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    try:
+        code = upskill.main(standalone_mode=False, prog_name="upskill")
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.UsageError as error:
+        _say(error.format_message())
+        if error.ctx:
+            click.echo(f"  See `{error.ctx.command_path} --help`.", err=True)
+        code = 2
+    except click.ClickException as error:
+        _say(error.format_message())
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        code = 130
+    except BrokenPipeError:  # `upskill … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        code = _explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    from upskill.errors import TooManyErrors, UpskillError, UsageError  # noqa: PLC0415
+
+    if os.environ.get("UPSKILL_DEBUG"):
+        raise error
+    if isinstance(error, UpskillError):
+        _say(error.message)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, TooManyErrors) else 4
+    _say(f"this is a bug: {type(error).__name__}: {error}")
+    click.echo("  Run the same with UPSKILL_DEBUG=1 to see where, and report it.", err=True)
+    return 70
+
+
+def _say(message: str) -> None:
+    click.echo(f"upskill: {message}", err=True)

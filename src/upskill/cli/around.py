@@ -1,0 +1,53 @@
+"""What most commands share: settings, keys, and the surroundings that models are opened in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from upskill.cli.screen import Download, note
+from upskill.models import Surroundings
+from upskill.models.keys import read_keys
+from upskill.settings import Settings
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+runs_dir_option = click.option(
+    "-d", "--runs-dir", "runs_dir", metavar="DIR", help="Where runs are kept (default ./runs)."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; only the result.")
+
+
+def surroundings(
+    settings: Settings,
+    *,
+    quiet: bool = False,
+    offline: bool = False,
+    timeout: float | None = None,
+    connections: int = 64,
+) -> Surroundings:
+    return Surroundings(
+        keys=read_keys(os.environ, Path(".env")),
+        offline=offline,
+        timeout=timeout or settings.timeout,
+        connections=connections,
+        tell=(lambda _: None) if quiet else note,
+        progress=Download(quiet=quiet),
+        prices={name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()},
+    )
+
+
+def student(named: tuple[str, ...], settings: Settings, *, quiet: bool) -> tuple[str, ...]:
+    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so."""
+    if named:
+        return named
+    if settings.eval_model:
+        return (settings.eval_model,)
+    if not quiet:
+        note("No model was named, so the student is `local`, the small embedded model. Choose others with -m.")
+    return ("local",)

@@ -1,0 +1,110 @@
+"""`upskill doctor`: which models, keys and stores work here, and what to do for those that do not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from upskill import __version__
+from upskill.cli.around import json_option
+from upskill.cli.screen import show, show_json
+from upskill.errors import UpskillError
+from upskill.models.addresses import COMMANDS
+from upskill.models.endpoints import ENDPOINTS
+from upskill.models.keys import read_keys
+from upskill.settings import Settings
+
+State = Literal["ok", "missing", "broken"]
+Row = tuple[str, State, str]
+
+
+@click.command("doctor")
+@json_option
+def command(as_json: bool) -> None:
+    """Say which models, keys and stores work here, and what to do for those that do not."""
+    rows = list(_look())
+    if as_json:
+        show_json([{"what": what, "state": state, "detail": detail} for what, state, detail in rows])
+    else:
+        colours = {"ok": "green", "missing": "yellow", "broken": "red"}
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column()
+        table.add_column(overflow="fold")
+        for what, state, detail in rows:
+            table.add_row(what, f"[{colours[state]}]{state}[/{colours[state]}]", escape(detail))
+        show(table)
+    if any(state == "broken" for _, state, _ in rows):
+        raise click.exceptions.Exit(2)
+
+
+def _look() -> Iterator[Row]:
+    yield "upskill", "ok", f"{__version__} on Python {sys.version.split()[0]}"
+    settings = Settings()
+    try:
+        settings = Settings.load()
+        yield "settings", "ok", settings.source or "defaults (no upskill.config.yaml)"
+    except UpskillError as error:
+        yield "settings", "broken", f"{error.message} {error.hint}"
+    yield _store(settings)
+    yield from _local()
+    keys = read_keys(os.environ, Path(".env"))
+    yield _key("anthropic", ("ANTHROPIC_API_KEY",), keys)
+    for name, row in ENDPOINTS.items():
+        if row.key_required:
+            yield _key(name, row.key_variables, keys)
+        else:
+            place = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
+            detail = f"{place} (asked when used)" if place else f"set {row.url_variables[0]} or use --base-url"
+            yield f"server {name}", "ok" if place else "missing", detail
+    for name in COMMANDS:
+        binary = "claude" if name == "claude-code" else name
+        found = shutil.which(binary)
+        yield f"agent {name}", "ok" if found else "missing", found or f"{binary} is not on PATH"
+
+
+def _store(settings: Settings) -> Row:
+    from upskill.store import Store  # noqa: PLC0415
+
+    try:
+        folder = Path(settings.runs_dir)
+        if (folder / "upskill.db").exists():
+            with Store(folder) as store:
+                return "store", "ok", f"{store.path} ({sum(1 for _ in store.runs())} runs)"
+        near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
+        with tempfile.TemporaryDirectory(dir=near) as trial, Store(trial):
+            return "store", "ok", f"{folder} can be written"
+    except (UpskillError, OSError) as error:
+        return "store", "broken", f"{error}; choose another folder with --runs-dir"
+
+
+def _local() -> Iterator[Row]:
+    from upskill.models.weights import LOCAL_MODELS, path_of, state  # noqa: PLC0415
+
+    if importlib.util.find_spec("xllamacpp") is None:
+        yield "local runtime", "missing", 'pip install "upskill[local]"'
+    else:
+        yield "local runtime", "ok", "xllamacpp"
+    for name, row in LOCAL_MODELS.items():
+        here = state(row)
+        if here == "ready":
+            yield f"local:{name}", "ok", str(path_of(row))
+        elif here == "damaged":
+            yield f"local:{name}", "broken", f"{path_of(row)} is damaged: upskill models pull {name}"
+        elif row is next(iter(LOCAL_MODELS.values())):
+            yield f"local:{name}", "missing", f"fetched at first use, or now: upskill models pull {name}"
+
+
+def _key(name: str, variables: tuple[str, ...], keys: dict[str, str]) -> Row:
+    found = next((variable for variable in variables if keys.get(variable)), None)
+    return f"key {name}", "ok" if found else "missing", f"{found} is set" if found else f"set {variables[0]}"

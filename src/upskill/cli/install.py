@@ -1,0 +1,39 @@
+"""`upskill install`: put a skill where an agent looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upskill.cli.around import json_option
+from upskill.cli.screen import note, show_json
+from upskill.install import install
+from upskill.skill import Skill
+from upskill.targets import TARGETS, find_target
+
+
+@click.command("install")
+@click.argument("skill", type=click.Path())
+@click.option("--to", "agent", required=True, metavar="AGENT", help=f"One of: {', '.join(TARGETS)}.")
+@click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
+@click.option("--project", type=click.Path(), default=".", help="The project's folder (default: this one).")
+@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept beside it.")
+@json_option
+def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, as_json: bool) -> None:
+    """Copy SKILL to where an agent looks for skills.
+
+    \b
+    upskill install ./skills/my-skill --to claude-code            into .claude/skills of this project
+    upskill install ./skills/my-skill --to codex --global         into ~/.codex/skills
+    """
+    target = find_target(agent)
+    folder = target.folder(user_wide=user_wide, project=Path(project), home=Path.home())
+    done = install(Skill.load(skill), folder, force=force)
+    if as_json:
+        kept = str(done.kept) if done.kept else None
+        show_json({"agent": agent, "folder": str(done.folder), "done": done.done, "kept": kept})
+        return
+    click.echo(f"{done.done}: {done.folder}")
+    if done.kept:
+        note(f"The folder that was there is now {done.kept}")

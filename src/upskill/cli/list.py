@@ -1,0 +1,61 @@
+"""`upskill list`: a tree of the skills in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.markup import escape
+from rich.tree import Tree
+
+from upskill.cli.around import json_option
+from upskill.cli.screen import note, show, show_json
+from upskill.errors import UsageError
+from upskill.settings import Settings
+from upskill.skill import Skill, find_skills
+
+
+@click.command("list")
+@click.option(
+    "-d", "--dir", "folder", metavar="DIR", help="The folder (default: skills_dir of the settings, ./skills)."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also list each skill's files.")
+@json_option
+def command(folder: str | None, verbose: bool, as_json: bool) -> None:
+    """List the skills in a folder."""
+    root = Path(folder or Settings.load().skills_dir)
+    if not root.is_dir():
+        raise UsageError(f"{root}: no such folder", "Say where your skills are with --dir.")
+    skills: list[Skill] = []
+    unreadable: list[UsageError] = []
+    for path in find_skills(root):
+        try:
+            skills.append(Skill.load(path))
+        except UsageError as error:
+            unreadable.append(error)
+    if as_json:
+        show_json(
+            [
+                {
+                    "name": skill.name,
+                    "description": skill.description,
+                    "folder": str(skill.folder),
+                    "tokens": skill.tokens,
+                    "fingerprint": skill.fingerprint,
+                    "files": [file.path for file in skill.files],
+                }
+                for skill in skills
+            ]
+        )
+    else:
+        tree = Tree(escape(str(root)))
+        for skill in skills:
+            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens")
+            branch.add(escape(" ".join(skill.description.split())))
+            for file in skill.files if verbose else ():
+                branch.add(escape(file.path))
+        show(tree)
+        if not skills:
+            note("No skill is there. A skill is a folder with a SKILL.md in it.")
+    for error in unreadable:
+        note(f"Skipped: {error.message}")

@@ -1,0 +1,143 @@
+"""`upskill runs`: the stored runs as bars, or as a table of skills and models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from upskill.cli.around import json_option
+from upskill.cli.screen import note, show, show_json
+from upskill.errors import UsageError
+from upskill.settings import Settings
+from upskill.store import Run, Store
+
+if TYPE_CHECKING:
+    from upskill.verdict import Verdict
+
+Metric = Literal["success", "tokens"]
+
+
+@click.command("runs")
+@click.option("-d", "--dir", "--runs-dir", "folder", metavar="DIR", help="Where runs are kept (default ./runs).")
+@click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
+@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")
+@click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True)
+@click.option(
+    "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
+)
+@json_option
+def command(
+    folder: str | None,
+    skills: tuple[str, ...],
+    models: tuple[str, ...],
+    metric: Metric,
+    csv_file: str | None,
+    as_json: bool,
+) -> None:
+    """List the stored runs, latest last.
+
+    One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
+    """
+    from upskill.reports.csv import of_runs  # noqa: PLC0415 - numpy comes with it
+
+    place = Path(folder or Settings.load().runs_dir)
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder", "Say where runs are kept with --dir.")
+    with Store(place) as store:
+        rows = [
+            (run, verdict)
+            for run in store.runs()
+            if not skills or run.skill in skills
+            for verdict in _verdicts(store, run)
+            if not models or verdict.model in models
+        ]
+    if csv_file == "-":
+        click.echo(of_runs(rows), nl=False)
+    elif csv_file:
+        try:
+            Path(csv_file).write_text(of_runs(rows), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{csv_file}: cannot be written: {error.strerror or error}") from error
+        note(f"Wrote {len(rows)} rows to {csv_file}")
+    elif as_json:
+        show_json([_plain(run, verdict) for run, verdict in rows])
+    elif not rows:
+        note("No run fits. `upskill eval SKILL` makes one.")
+    elif len({run.skill for run, _ in rows}) > 1:
+        show(_matrix(rows, metric))
+    else:
+        show(*_bars(rows, metric))
+
+
+def _verdicts(store: Store, run: Run) -> list[Verdict]:
+    from upskill.verdict import weigh_models  # noqa: PLC0415
+
+    return list(weigh_models(store.outcomes(run)))
+
+
+def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
+    return {
+        "run": run.id,
+        "created": run.created,
+        "skill": run.skill,
+        "trials": run.trials,
+        "finished": run.finished,
+        **verdict.as_json(),
+    }
+
+
+def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
+    from upskill.reports.terminal import bar, percent  # noqa: PLC0415
+
+    most = (
+        max((arm.total_tokens / max(1, arm.scored) for _, v in rows for arm in (v.baseline, v.skill)), default=1) or 1
+    )
+    shown: list[Text] = []
+    for run, verdict in rows:
+        open_end = "" if run.finished else "  (unfinished)"
+        shown.append(
+            Text.from_markup(f"[bold]{escape(run.id)}[/bold]  {verdict.model}  [dim]{run.created}[/dim]{open_end}")
+        )
+        for name, arm in (("baseline", verdict.baseline), ("with skill", verdict.skill)):
+            if not arm.scored:
+                continue
+            if metric == "success":
+                shown.append(Text(f"  {name:<11}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}"))
+            else:
+                mean = arm.total_tokens / arm.scored
+                shown.append(Text(f"  {name:<11}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
+        lift = f"lift {percent(verdict.lift, signed=True)}, " if verdict.lift is not None else ""
+        shown.append(Text(f"  {lift}{verdict.decision}\n"))
+    return shown
+
+
+def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
+    from upskill.reports.terminal import percent  # noqa: PLC0415
+
+    latest = {(run.skill, verdict.model): verdict for run, verdict in rows}  # later runs replace earlier ones
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Skill", overflow="fold")
+    models = sorted({model for _, model in latest})
+    for model in models:
+        table.add_column(escape(model), overflow="fold")
+    for skill in sorted({skill for skill, _ in latest}):
+        cells: list[str] = []
+        for model in models:
+            verdict = latest.get((skill, model))
+            if verdict is None:
+                cells.append("–")
+            elif metric == "success":
+                lift = f" ({percent(verdict.lift, signed=True)})" if verdict.lift is not None else ""
+                cells.append(f"{percent(verdict.baseline.pass_rate)} → {percent(verdict.skill.pass_rate)}{lift}")
+            else:
+                means = [
+                    arm.total_tokens / arm.scored if arm.scored else 0 for arm in (verdict.baseline, verdict.skill)
+                ]
+                cells.append(f"{means[0]:,.0f} → {means[1]:,.0f}")
+        table.add_row(escape(skill), *cells)
+    return table

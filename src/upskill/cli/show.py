@@ -1,0 +1,110 @@
+"""`upskill show`: every trial of a run, with its prompt, its answer and what the checks found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from upskill.cli.around import json_option
+from upskill.cli.screen import show, show_json
+from upskill.errors import UsageError, did_you_mean
+from upskill.settings import Settings
+from upskill.store import Run, Store
+from upskill.trial import Result
+
+WORDS = {True: "passed", False: "failed", None: "errored"}
+COLOURS = {True: "green", False: "red", None: "yellow"}
+
+
+@click.command("show")
+@click.argument("run")
+@click.option("--case", metavar="ID", help="Only this case, both arms side by side.")
+@click.option("-m", "--model", metavar="MODEL", help="Only this model.")
+@click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
+@click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
+@json_option
+def command(run: str, case: str | None, model: str | None, failed: bool, runs_dir: str | None, as_json: bool) -> None:
+    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, its beginning, or `last`."""
+    folder = Path(runs_dir or Settings.load().runs_dir)
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
+    with Store(folder) as store:
+        found = store.run(run)
+        cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
+        if case is not None and case not in cases:
+            raise UsageError(f"{found.id}: no case is called {case!r}", did_you_mean(case, cases))
+        if model is not None and model not in found.models:
+            raise UsageError(f"{found.id}: no model is called {model!r}", did_you_mean(model, found.models))
+        results = (result for result in store.results(found, case, model) if not (failed and result.passed))
+        if as_json:
+            show_json({"run": found.id, "plan": found.plan, "trials": [_plain(result) for result in results]})
+            return
+        show(*_heading(found))
+        for case_id, group in groupby(results, key=lambda result: result.trial.case):
+            show(*_case(cases[case_id], list(group), side_by_side=case is not None))
+
+
+def _heading(run: Run) -> Iterator[RenderableType]:
+    yield Text(f"run {run.id}, started {run.created}", style="bold")
+    counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
+    yield Text(f"skill {run.skill} · {', '.join(run.models)} · {run.trials} trials: {counts}\n")
+
+
+def _case(case: dict[str, Any], results: list[Result], *, side_by_side: bool) -> Iterator[RenderableType]:
+    held_out = "held-out" if case["held_out"] else "fit"
+    yield Text.from_markup(f"[bold]{escape(case['id'])}[/bold]  [dim]{held_out}[/dim]")
+    yield Padding(Text(case["prompt"].strip()), (0, 0, 0, 2))
+    for name, text in case.get("files", {}).items():
+        yield Padding(Text(f"{name}:\n{text}", style="dim"), (0, 0, 0, 2))
+    if not side_by_side:
+        for result in results:
+            yield Padding(_trial(result), (0, 0, 0, 2))
+        yield Text("")
+        return
+    for (_, _), pair in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
+        grid = Table.grid(expand=True, padding=(0, 1))
+        found = list(pair)
+        for _ in found:
+            grid.add_column(ratio=1)
+        grid.add_row(*(Panel(_trial(result), border_style=COLOURS[result.passed]) for result in found))
+        yield grid
+    yield Text("")
+
+
+def _trial(result: Result) -> RenderableType:
+    trial = result.trial
+    colour = COLOURS[result.passed]
+    usage = result.usage
+    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.5f}"
+    parts: list[RenderableType] = [
+        Text.from_markup(
+            f"[{colour}]{WORDS[result.passed]}[/{colour}]  {trial.arm} · {escape(trial.model)} · seed {trial.seed}"
+            f" · {usage.input_tokens}+{usage.output_tokens} tokens · {result.seconds:.1f} s{cost}"
+        )
+    ]
+    if result.trace:
+        parts.append(Padding(Text(result.trace.answer or "(an empty answer)"), (0, 0, 0, 2)))
+    for judgement in result.judgements:
+        mark = "✓" if judgement.passed else "✗"
+        parts.append(Text(f"  {mark} {judgement.check}: {judgement.reason}", style="dim"))
+    if result.error:
+        parts.append(Text(f"  {result.error}", style="yellow"))
+    return Group(*parts)
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    plain = asdict(result)
+    trial = plain.pop("trial")
+    plain.pop("fatal")
+    return {**trial, "outcome": WORDS[result.passed], "answer": result.trace.answer if result.trace else None, **plain}

@@ -1,0 +1,243 @@
+"""Evaluate: carry out a Plan, keep every Result as it arrives, and weigh what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from upskill import __version__
+from upskill.agents import AGENTS, Agent, Task
+from upskill.checks import Evidence
+from upskill.errors import CheckError, ModelError, TrialError, UsageError, blame
+from upskill.executors import Executor
+from upskill.executors.local import Local
+from upskill.models import Model, Models, Reply, Request
+from upskill.models.addresses import resolve
+from upskill.skill import Skill
+from upskill.store import Run, Store
+from upskill.suite import Suite
+from upskill.traces import NO_USAGE, Usage
+from upskill.trial import BOTH_ARMS, Judgement, Outcome, Plan, Result, Trial
+
+if TYPE_CHECKING:
+    from upskill.verdict import Verdict
+
+DEFAULT_OUTPUT_TOKENS = 4096
+
+
+def make_plan(
+    skill: Skill,
+    suite: Suite | None = None,
+    models: Iterable[str] = ("local",),
+    *,
+    base_url: str = "",
+    runs: int = 1,
+    seed: int = 0,
+    temperature: float | None = None,
+    max_output_tokens: int | None = None,
+    baseline: bool = True,
+    agent: str = "chat",
+    judge: str = "",
+) -> Plan:
+    """A plan from what a person says; UsageError for anything that could not be carried out.
+
+    Without a temperature, one run is greedy (0) and several runs are sampled (0.7): repeats of a greedy answer
+    would only be the same answer again. A suite may state how long answers can be; what is said here goes first.
+    """
+    suite = suite or Suite.of(skill)
+    if suite is None:
+        raise UsageError(
+            f"{skill.folder or skill.name}: has no test cases",
+            "Give a suite with --tests FILE, or put one into the skill's folder as evals/suite.yaml.",
+        )
+    addresses = tuple(resolve(name, base_url) for name in dict.fromkeys(models))
+    if not addresses:
+        raise UsageError("no model was given", "For example -m local.")
+    if runs < 1:
+        raise UsageError("runs must be at least 1")
+    if agent not in AGENTS:
+        AGENTS.load(agent)
+    judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
+    if judged and not judge:
+        raise UsageError(
+            f"{suite.source}: {len(judged)} cases ({judged[0]!r} is the first) need a model that grades them",
+            "Name one with --judge-model, for example --judge-model sonnet.",
+        )
+    limit = max_output_tokens or suite.max_output_tokens
+    return Plan(
+        skill,
+        suite,
+        addresses,
+        arms=BOTH_ARMS if baseline else ("skill",),
+        runs=runs,
+        seed=seed,
+        agent=agent,
+        temperature=temperature if temperature is not None else (0.0 if runs == 1 else 0.7),
+        max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
+        limit_is_stated=limit is not None,
+        judge=resolve(judge) if judge and judged else None,
+    )
+
+
+@dataclass
+class Evaluation:
+    """A run and all that can be computed from what it has stored."""
+
+    plan: Plan
+    run: Run
+    outcomes: list[Outcome]
+    errors: list[tuple[str, str, int]]  # model, message, how many trials
+    reused: int = 0  # trials whose results were there before
+    stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    warnings: list[str] = field(default_factory=list[str])
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """One verdict per model, in the order of the plan."""
+        from upskill.verdict import weigh  # noqa: PLC0415 - numpy, only when something is weighed
+
+        tags = {case.id: case.tags for case in self.plan.suite.cases}
+        by_model: dict[str, list[Outcome]] = {address.name: [] for address in self.plan.models}
+        for outcome in self.outcomes:
+            by_model[outcome.model].append(outcome)
+        return [replace(weigh(rows, tags=tags), model=name) for name, rows in by_model.items()]
+
+    def part(self, *, held_out: bool) -> dict[str, Verdict]:
+        """The verdict of each model over the held-out cases alone, or over the others."""
+        from upskill.verdict import weigh  # noqa: PLC0415
+
+        ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
+        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
+        return {
+            address.name: weigh(outcome for outcome in rows if outcome.model == address.name)
+            for address in self.plan.models
+        }
+
+    @property
+    def too_many_errors(self) -> bool:
+        """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
+        return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
+
+
+async def evaluate(
+    plan: Plan,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    executor: Executor | None = None,
+    fresh: bool = False,
+    begin: Callable[[Run, int], None] | None = None,
+    watch: Callable[[Result], None] | None = None,
+) -> Evaluation:
+    """Run what is missing of a plan.
+
+    Results that the store has of the same plan are used again, errored ones are tried again; `fresh` starts over.
+    Every model is opened before the first call, so a missing key or missing weights cost nothing. `begin` is told
+    the run and how many of its trials are there already, `watch` every result after it was stored.
+    """
+    store = store if store is not None else Store(None)
+    models = models if models is not None else Models()
+    executor = executor or Local()
+    stopped: dict[str, str] = {}
+    async with models:
+        for address in plan.models:
+            await models.get(address)
+        if plan.judge:
+            await models.get(plan.judge)
+        run, _ = store.start_run(plan, __version__, fresh=fresh)
+        with store.claim(run):
+            done = store.done(run)
+            if begin:
+                begin(run, len(done))
+            missing = [trial for trial in plan.trials() if plan.key(trial) not in done]
+
+            async def run_here(plan: Plan, trial: Trial) -> Result:
+                return await run_trial(plan, trial, models)
+
+            async def keep(result: Result) -> None:
+                await store.add(run, result)
+
+            async for result in executor.carry(plan, missing, run_here, keep):
+                if result.fatal:
+                    stopped.setdefault(result.trial.model, result.error)
+                if watch:
+                    watch(result)
+    return look_up(plan, store, run, reused=len(done), stopped=stopped)
+
+
+def look_up(
+    plan: Plan, store: Store, run: Run, *, reused: int = 0, stopped: dict[str, str] | None = None
+) -> Evaluation:
+    """The evaluation of a run as far as it is stored."""
+    warnings = [*plan.skill.warnings, *plan.suite.warnings]
+    return Evaluation(plan, store.run(run.id), store.outcomes(run), store.errors(run), reused, stopped or {}, warnings)
+
+
+async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
+    """Carry out one trial. Whatever goes wrong belongs to this trial: it is errored, never failed."""
+    case = plan.suite.by_id[trial.case]
+    agent: Agent = AGENTS.load(plan.agent)()
+    task = Task(
+        case.prompt,
+        case.files,
+        plan.skill if trial.arm == "skill" else None,
+        trial.seed,
+        plan.temperature,
+        plan.max_output_tokens,
+    )
+    started = time.perf_counter()
+    trace = None
+    judge = _Judge(await models.get(plan.judge)) if plan.judge else None
+    passed: bool | None = None
+    judgements: list[Judgement] = []
+    error: TrialError | None = None
+    try:
+        with blame(ModelError, f"asking {trial.model}"):
+            trace = await agent.run(task, await models.get(plan.addresses[trial.model]))
+            if trace.stop == "length" and not plan.limit_is_stated:
+                raise ModelError(
+                    f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
+                    "Give it more room with --max-output-tokens.",
+                )
+        evidence = Evidence(trace, case.prompt, judge.ask if judge else None)
+        for named in case.checks:
+            with blame(CheckError, f"checking {named.name} of {case.id}"):
+                finding = await named.check.look(evidence)
+            judgements.append(Judgement(named.name, finding.passed, finding.reason))
+        passed = all(judgement.passed for judgement in judgements)
+    except TrialError as raised:
+        error = raised
+    return Result(
+        trial,
+        plan.key(trial),
+        passed,
+        str(error) if error else "",
+        trace,
+        tuple(judgements),
+        trace.usage if trace else NO_USAGE,
+        judge.usage if judge else NO_USAGE,
+        round(time.perf_counter() - started, 4),
+        isinstance(error, ModelError) and error.fatal,
+    )
+
+
+class _Judge:
+    """The model that grades, counting what it uses."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.usage: Usage = NO_USAGE
+
+    async def ask(self, request: Request) -> Reply:
+        reply = await self.model.reply(request)
+        self.usage = self.usage + reply.usage
+        return reply
+
+
+def evaluate_now(plan: Plan, *, store: Store | None = None) -> Evaluation:
+    """`evaluate` for code that is not asynchronous."""
+    return asyncio.run(evaluate(plan, store=store))

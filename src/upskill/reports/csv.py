@@ -1,0 +1,59 @@
+"""`csv`: every model of every stored run as one row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+
+from upskill.store import Run
+from upskill.verdict import Verdict
+
+COLUMNS = (
+    "run",
+    "created",
+    "skill",
+    "model",
+    "pairs",
+    "baseline_pass_rate",
+    "skill_pass_rate",
+    "lift",
+    "interval_low",
+    "interval_high",
+    "decision",
+    "baseline_tokens",
+    "skill_tokens",
+    "token_savings",
+    "cost_usd",
+    "errored",
+)
+
+
+def of_runs(rows: Iterable[tuple[Run, Verdict]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for run, verdict in rows:
+        low, high = verdict.interval or (None, None)
+        costs = (verdict.baseline.cost_usd, verdict.skill.cost_usd)
+        writer.writerow(
+            [
+                run.id,
+                run.created,
+                run.skill,
+                verdict.model,
+                verdict.pairs,
+                verdict.baseline.pass_rate,
+                verdict.skill.pass_rate,
+                verdict.lift,
+                low,
+                high,
+                verdict.decision,
+                verdict.baseline.total_tokens,
+                verdict.skill.total_tokens,
+                verdict.token_savings,
+                None if None in costs else sum(cost or 0.0 for cost in costs),
+                verdict.baseline.errored + verdict.skill.errored,
+            ]
+        )
+    return text.getvalue()

@@ -1,0 +1,80 @@
+"""Settings are what a person wrote into `upskill.config.yaml`: defaults for what is not said on the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upskill.errors import UsageError, did_you_mean
+from upskill.frontmatter import yaml_words
+from upskill.plain import as_mapping, short
+
+FILE = "upskill.config.yaml"
+
+
+class Price(BaseModel):
+    """US dollars for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    skill_generation_model: str | None = None  # the teacher
+    eval_model: str | None = None  # the student
+    test_gen_model: str | None = None
+    judge_model: str | None = None
+    skills_dir: str = "./skills"
+    runs_dir: str = "./runs"
+    max_refine_attempts: int = Field(default=3, ge=0)
+    concurrency: int = Field(default=8, ge=1)
+    timeout: float = Field(default=300, gt=0, strict=False)
+    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
+    source: str = ""  # the file these came from
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] = os.environ, here: str | Path = ".") -> Settings:
+        """The first of $UPSKILL_CONFIG, ./upskill.config.yaml and ~/.config/upskill/config.yaml; else the defaults."""
+        named = environment.get("UPSKILL_CONFIG")
+        if named:
+            return cls.read(Path(named))
+        config = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
+        for path in (Path(here) / FILE, Path(config) / "upskill" / "config.yaml"):
+            if path.is_file():
+                return cls.read(path)
+        return cls()
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        try:
+            said: Any = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}", "Check UPSKILL_CONFIG.") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: is not UTF-8 text", "Save it as UTF-8.") from error
+        except yaml.YAMLError as error:
+            raise UsageError(f"{path}: {yaml_words(error)}") from error
+        fields = as_mapping(said if said is not None else {})
+        if fields is None:
+            raise UsageError(f"{path}: is not a list of `setting: value` lines")
+        if "model" in fields:  # its name in older files
+            fields.setdefault("skill_generation_model", fields.pop("model"))
+        try:
+            return cls.model_validate({**fields, "source": str(path)})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            if first["type"] == "extra_forbidden":
+                known = [name for name in cls.model_fields if name != "source"]
+                raise UsageError(f"{path}: no setting is called {key!r}", did_you_mean(key, known)) from error
+            raise UsageError(f"{path}: {key}: {first['msg']}, not {short(first['input'])}") from error
