@@ -15,6 +15,7 @@ from upskill.checks import Evidence
 from upskill.errors import CheckError, ModelError, TrialError, UsageError, blame
 from upskill.executors import Executor
 from upskill.executors.local import Local
+from upskill.gate import summarise, try_suite
 from upskill.models import Model, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.skill import Skill
@@ -52,7 +53,8 @@ def make_plan(
     if suite is None:
         raise UsageError(
             f"{skill.folder or skill.name}: has no test cases",
-            "Give a suite with --tests FILE, or put one into the skill's folder as evals/suite.yaml.",
+            "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
+            " with --test-gen-model MODEL.",
         )
     addresses = tuple(resolve(name, base_url) for name in dict.fromkeys(models))
     if not addresses:
@@ -143,6 +145,7 @@ async def evaluate(
     models = models if models is not None else Models()
     executor = executor or Local()
     stopped: dict[str, str] = {}
+    warnings = [*plan.skill.warnings, *plan.suite.warnings, *await judge_suite(plan.suite, plan.skill)]
     async with models:
         for address in plan.models:
             await models.get(address)
@@ -166,15 +169,25 @@ async def evaluate(
                     stopped.setdefault(result.trial.model, result.error)
                 if watch:
                     watch(result)
-    return look_up(plan, store, run, reused=len(done), stopped=stopped)
+    return Evaluation(
+        plan,
+        store.run(run.id),
+        store.outcomes(run),
+        store.errors(run),
+        len(done),
+        stopped,
+        list(dict.fromkeys(warnings)),
+    )
 
 
-def look_up(
-    plan: Plan, store: Store, run: Run, *, reused: int = 0, stopped: dict[str, str] | None = None
-) -> Evaluation:
-    """The evaluation of a run as far as it is stored."""
-    warnings = [*plan.skill.warnings, *plan.suite.warnings]
-    return Evaluation(plan, store.run(run.id), store.outcomes(run), store.errors(run), reused, stopped or {}, warnings)
+async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False) -> list[str]:
+    """Try a suite with answers that know nothing: UsageError when an empty one passes, else what to warn of."""
+    leaks = await try_suite(suite, skill)
+    fatal = [leak for leak in leaks if strict or leak.probe == "empty"]
+    if fatal:
+        more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
+        raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
+    return summarise(leaks)
 
 
 async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:

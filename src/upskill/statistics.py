@@ -128,9 +128,9 @@ class Cases:
 
 
 @lru_cache(maxsize=4)
-def _resamples(cases: int) -> Floats:
+def _resamples(cases: int, most: int = RESAMPLES) -> Floats:
     """How often each of so many cases is drawn in each resample; with its mirror image, so that arms can be swapped."""
-    size = max(500, min(RESAMPLES, 2_000_000 // cases) // 2)
+    size = max(500, min(most, 2_000_000 // cases) // 2)
     rng = np.random.default_rng((SEED, cases))
     drawn = rng.multinomial(cases, np.full(cases, 1.0 / cases), size=size).astype(np.float64)
     both = np.concatenate([drawn, drawn[:, ::-1]])
@@ -167,28 +167,50 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
     return Estimate(value, min(float(low[0]), value), max(float(high[0]), value), level)
 
 
-def lift_bounds(means: Floats, runs: float, *, level: float = 0.95) -> tuple[Floats, Floats]:
+def lift_bounds(
+    means: Floats, runs: float, *, level: float = 0.95, resamples: int = RESAMPLES
+) -> tuple[Floats, Floats]:
     """Bounds of the lift for many data sets at once: `means` has one row a data set, one column a case.
 
-    Assumes what `paired_lift` does; `runs` is the number of pairs behind each case mean.
+    Assumes what `paired_lift` does; `runs` is the number of pairs behind each case mean, and there are two cases or
+    more. Three things make the bootstrap honest on few cases of yes-or-no data, each checked by simulation:
+
+    - One case of +1 and one of -1 are added with a weight of runs^-1.5 each, as Bonett and Price do for pairs, and
+      with more (up to 1) where hardly any case differs from the rest. Ten wins in ten then do not mean [1, 1].
+    - The studentised bootstrap supplies 0.6 of each critical value and Student's t the rest; the former knows which
+      way the data lean, the latter how little ten cases are.
+    - The bootstrap's share fades where fewer than three cases differ from the rest: there it has nothing to resample.
     """
     means = np.sort(means, axis=1)
     count = means.shape[1]
-    extra = 1.0 / runs**2
+    odd = count - _longest_run(means)  # cases that differ from the most common value
+    extra = np.maximum(runs**-1.5, 1.0 / (1.0 + odd))
     total = count + 2.0 * extra
     centre = means.sum(axis=1) / total
     error = np.sqrt((((means**2).sum(axis=1) + 2.0 * extra) / total - centre**2) / total)
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
-    low, high = centre - student * error, centre + student * error
+    below = above = np.full(len(means), student)
     if count <= MANY:
-        draws = _resamples(count)
-        first = draws @ means.T / total
-        second = (draws @ (means**2).T + 2.0 * extra) / total
-        pivots = (first - centre) / np.sqrt((second - first**2) / total)
-        lower, upper = np.quantile(pivots, [tail, 1.0 - tail], axis=0)
-        low, high = 0.5 * (low + centre - upper * error), 0.5 * (high + centre - lower * error)
-    return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
+        draws = _resamples(count, resamples).T
+        first = means @ draws / total[:, np.newaxis]
+        second = (means**2 @ draws + 2.0 * extra[:, np.newaxis]) / total[:, np.newaxis]
+        pivots = (first - centre[:, np.newaxis]) / np.sqrt((second - first**2) / total[:, np.newaxis])
+        lower, upper = np.quantile(pivots, [tail, 1.0 - tail], axis=1)
+        share = 0.6 * np.minimum(1.0, odd / 3.0)
+        below = share * upper + (1.0 - share) * student
+        above = (1.0 - share) * student - share * lower
+    return np.clip(centre - below * error, -1.0, 1.0), np.clip(centre + above * error, -1.0, 1.0)
+
+
+def _longest_run(ordered: Floats) -> Floats:
+    """How often the most common value occurs in each row of sorted values."""
+    run = np.ones(len(ordered))
+    longest = run.copy()
+    for before, after in zip(ordered.T[:-1], ordered.T[1:], strict=True):
+        run = np.where(after - before < 1e-9, run + 1.0, 1.0)
+        longest = np.maximum(longest, run)
+    return longest
 
 
 def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
@@ -309,10 +331,10 @@ def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, le
 
 
 def cost_per_pass(cost: ArrayLike, passed: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Total cost over the number of passed trials, interval by a cluster bootstrap of its logarithm.
+    """Total cost over the number of passed trials, with Student's interval for its logarithm, clustered by case.
 
     Assumes independent cases. Infinite without a pass: money was spent and nothing came of it. The interval is worked
-    out with half a pass more than were seen, so that resamples without a pass have a cost too.
+    out with half a pass more than was seen (as Haldane and Anscombe do), so that no pass at all still bounds it below.
     """
     groups = Cases.of(cases)
     return _log_ratio((groups.sums(cost),), (groups.sums(passed),), level, bottom_is_passes=True)
@@ -408,7 +430,7 @@ def _log_ratio(
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
-    if count <= MANY:
+    if count <= MANY and not bottom_is_passes:  # resampling a handful of passes says less than the formula
         draws = _resamples(count)
         means = draws @ parts / count
         fine = (means > 0).all(axis=1)  # nearly always: sums of tokens and costs are hardly ever zero
@@ -519,14 +541,14 @@ class Sequential:
 
 
 # Bets as fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large.
-_BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
+BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
 
 
 def _wealth(values: Floats, counts: Floats, mean: float) -> float:
     """The logarithm of the wealth of betting that the true mean is above this one."""
     share = (1.0 + values) / (1.0 + mean) if mean > -1.0 else np.where(values > -1.0, np.inf, 1.0)
     with np.errstate(divide="ignore"):
-        grown = np.log((1.0 - _BETS)[:, np.newaxis] + _BETS[:, np.newaxis] * share) @ counts
+        grown = np.log((1.0 - BETS)[:, np.newaxis] + BETS[:, np.newaxis] * share) @ counts
     top = float(grown.max())
     return top if math.isinf(top) else top + math.log(float(np.exp(grown - top).mean()))
 

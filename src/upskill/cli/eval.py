@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +15,17 @@ from upskill.cli.screen import Watch, note, show, show_json
 from upskill.errors import UsageError
 from upskill.settings import Settings
 
+if TYPE_CHECKING:
+    from upskill.skill import Skill
+    from upskill.suite import Suite
+
 _OPTIONS: list[Decorator] = [
     click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder)."),
     click.option(
         "-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local."
     ),
     click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; MODEL is its name for the model."),
+    click.option("--test-gen-model", metavar="MODEL", help="Writes the test cases when the skill has none."),
     click.option("--judge-model", metavar="MODEL", help="The model that grades cases with `judge` checks."),
     click.option("--no-baseline", is_flag=True, help="Skip the runs without the skill. Then there is no lift."),
     click.option("--seed", type=int, default=0, show_default=True, help="The first seed; run N uses seed + N - 1."),
@@ -62,6 +68,7 @@ class Order:
     models: tuple[str, ...] = ()
     runs: int = 1
     base_url: str | None = None
+    test_gen_model: str | None = None
     judge_model: str | None = None
     no_baseline: bool = False
     seed: int = 0
@@ -112,9 +119,14 @@ def carry_out(order: Order) -> None:
 
     settings = order.settings
     quiet = order.quiet or order.as_json
+    skill = Skill.load(order.skill)
+    suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
+    writer = order.test_gen_model or settings.test_gen_model
+    if suite is None and writer:
+        skill, suite = _write_tests(skill, writer, order, quiet=quiet)
     plan = make_plan(
-        Skill.load(order.skill),
-        Suite.load(order.tests) if order.tests else None,
+        skill,
+        suite,
         student(order.models, settings, quiet=quiet),
         base_url=order.base_url or "",
         runs=order.runs,
@@ -164,3 +176,31 @@ def carry_out(order: Order) -> None:
             show(*terminal.of_evaluation(evaluation, verbose=order.verbose, results=store.results))
     if evaluation.too_many_errors:
         raise click.exceptions.Exit(3)
+
+
+def _write_tests(skill: Skill, writer: str, order: Order, *, quiet: bool) -> tuple[Skill, Suite]:
+    """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
+    from upskill.create import write_suite  # noqa: PLC0415
+    from upskill.models import open_model  # noqa: PLC0415
+    from upskill.models.addresses import resolve  # noqa: PLC0415
+    from upskill.suite import Suite  # noqa: PLC0415
+
+    around = surroundings(order.settings, quiet=quiet, offline=order.offline, timeout=order.timeout)
+
+    async def write() -> Suite:
+        model = await open_model(resolve(writer), around)
+        try:
+            return await write_suite(skill, model, tell=around.tell)
+        finally:
+            await model.close()
+
+    if not quiet:
+        note(f"Generating test cases with {writer}...")
+    suite = asyncio.run(write())
+    text = json.dumps(suite.plain(), indent=2, ensure_ascii=False) + "\n"
+    assert skill.folder is not None
+    place = skill.folder / "evals" / "suite.json"
+    skill.with_file("evals/suite.json", text.encode()).save(skill.folder, overwrite=True)
+    if not quiet:
+        note(f"Wrote {len(suite.cases)} cases to {place}")
+    return Skill.load(skill.folder), Suite.load(place)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from upskill.cli.around import json_option
 from upskill.cli.screen import show_json
 from upskill.errors import UsageError
 from upskill.frontmatter import Problem
+from upskill.gate import near_duplicates, try_suite
 from upskill.skill import Profile, Skill
 from upskill.suite import Suite
 
@@ -21,10 +24,19 @@ from upskill.suite import Suite
     show_default=True,
     help="strict: the specification to the letter; clients: fields that clients have added are warnings.",
 )
+@click.option("--suite", "try_cases", is_flag=True, help="Also try every case with answers that know nothing.")
+@click.option("--strict-suite", is_flag=True, help="Like --suite, and a case that such an answer passes is an error.")
 @json_option
-def command(skills: tuple[str, ...], profile: Profile, as_json: bool) -> None:
-    """Hold SKILLS against the specification, and read their suites. Exit code 2 when one is invalid."""
+def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
+    """Hold SKILLS against the specification, and read their suites. Exit code 2 when one is invalid.
+
+    --suite tries each case with an empty answer, its prompt repeated, the skill recited, and a refusal that names
+    the keywords: a case that one of them passes says nothing about what a student knows.
+    """
     found = {path: _problems(path, profile) for path in skills}
+    if try_cases or strict_suite:
+        for path, problems in found.items():
+            problems.extend(_leaks(path, strict=strict_suite))
     valid = {path: not any(problem.level == "error" for problem in problems) for path, problems in found.items()}
     if as_json:
         show_json(
@@ -44,6 +56,25 @@ def command(skills: tuple[str, ...], profile: Profile, as_json: bool) -> None:
                 click.echo(f"  {problem.level}: {problem.message}")
     if not all(valid.values()):
         raise click.exceptions.Exit(2)
+
+
+def _leaks(path: str, *, strict: bool) -> list[Problem]:
+    try:
+        skill = Skill.load(path)
+        suite = Suite.of(skill)
+    except UsageError:
+        return []  # told already
+    if suite is None:
+        return [Problem("error", "has no suite to try")]
+    found = [
+        Problem("error" if strict or leak.probe in ("empty", "reference") else "warning", str(leak))
+        for leak in asyncio.run(try_suite(suite, skill))
+    ]
+    twins = [
+        Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
+        for one, two in near_duplicates(suite.cases)
+    ]
+    return found + twins
 
 
 def _problems(path: str, profile: Profile) -> list[Problem]:

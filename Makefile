@@ -1,0 +1,44 @@
+# make demo   from a fresh clone to a measured lift: no key, no network beyond the package registries
+# make test   everything CI runs
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test format lint types pytest clean
+
+demo: $(VENV)/.local
+	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
+
+test: $(VENV)/.dev lint types pytest
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright
+
+pytest: $(VENV)/.dev
+	$(BIN)/pytest --cov --cov-report=term
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "upskill needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.local: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[local]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.local pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[local,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist
