@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -61,7 +61,7 @@ class Open:
 @asynccontextmanager
 async def opened(
     format_: str, answer: Answer | Spoken = "Hello!", name: str = "", effort: str = "", **options: Any
-) -> AsyncIterator[Open]:
+) -> AsyncGenerator[Open]:
     """A model of this format; options go to the server, and to the surroundings where they have such a field."""
     told: list[str] = []
     fields = {
@@ -227,9 +227,7 @@ async def test_tokens_that_a_server_does_not_count_are_estimated_and_said_so_onc
     async with opened("openai", Say("Hello there!", usage={})) as it:
         first, second = await it.model.reply(HELLO), await it.model.reply(HELLO)
     assert first.usage.output_tokens == second.usage.output_tokens == 3
-    assert [line for line in it.told if "estimated" in line] == [
-        "openai:gpt-4.1: the server does not say how many tokens it used; they are estimated from the length of the text"
-    ]
+    assert len([line for line in it.told if "estimated from the length of the text" in line]) == 1
 
 
 @pytest.mark.parametrize(
@@ -302,8 +300,9 @@ async def test_no_effort_turns_claudes_thinking_off_in_whichever_way_it_takes() 
 
 
 async def test_thoughts_in_parts_and_signatures_of_thoughts_are_read_and_sent_back() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    call["extra_content"] = {"google": {"thought_signature": "abc"}}
+    function = {"name": "weather", "arguments": "{}"}
+    signature = {"google": {"thought_signature": "abc"}}
+    call = {"id": "c1", "type": "function", "function": function, "extra_content": signature}
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Looking."}]
     message = {"role": "assistant", "content": parts, "tool_calls": [call]}
     extra = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
@@ -318,7 +317,7 @@ async def test_thoughts_in_parts_and_signatures_of_thoughts_are_read_and_sent_ba
         )
         assert await it.ask(replace(request, messages=turns)) == "Done."
     sent = it.bodies[1]["messages"][2]["tool_calls"][0]
-    assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
+    assert sent["extra_content"] == signature
 
 
 @both_formats
@@ -416,8 +415,12 @@ async def test_an_empty_answer_of_a_model_that_ended_by_itself_is_an_answer() ->
 
 @both_formats
 async def test_an_answer_that_never_begins_or_never_ends_is_given_up(format_: str) -> None:
-    for kind, words in (("silence", "no answer had begun after 0.2 s"), ("slow body", "had not ended after 0.2 s")):
-        async with opened(format_, Trouble(kind, seconds=5.0), timeout=0.2, retries=0) as it:
+    troubles = {
+        "no answer had begun after 0.2 s": Trouble("silence", seconds=5.0),
+        "had not ended after 0.2 s": Trouble("slow body", seconds=5.0),
+    }
+    for words, trouble in troubles.items():
+        async with opened(format_, trouble, timeout=0.2, retries=0) as it:
             error = await it.fail()
         assert words in error.message
 

@@ -73,9 +73,7 @@ async def write_suite(
             "Name a stronger model with --test-gen-model, or write the cases yourself and give them with --tests.",
         )
     if refused:
-        tell(
-            f"Refused {len(refused)} generated cases that an answer without knowledge would pass or that broke a rule."
-        )
+        tell(f"Refused {len(refused)} generated cases that knowing nothing would pass or that broke a rule.")
     return Suite(tuple(kept.values()), "generated")
 
 

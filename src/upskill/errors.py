@@ -31,6 +31,10 @@ class StoreError(UpskillError):
     """Results could not be read or kept. Everything acknowledged before is still there."""
 
 
+class CeilingReached(UpskillError):
+    """A ceiling on calls, tokens or dollars ends the run here. What was not run is missing, and can be resumed."""
+
+
 class TrialError(UpskillError):
     """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
 
@@ -65,7 +69,7 @@ def blame(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done."""
     try:
         yield
-    except UsageError:
+    except (UsageError, CeilingReached, StoreError):
         raise
     except TrialError as error:
         if not error.message.startswith(doing):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from upskill import __version__
-from upskill.agents import AGENTS, Agent, Task
+from upskill.agents import AGENTS, Agent
 from upskill.checks import Evidence
-from upskill.errors import CheckError, ModelError, TrialError, UsageError, blame
+from upskill.errors import CeilingReached, CheckError, ModelError, TrialError, UsageError, blame
 from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.gate import summarise, try_suite
@@ -22,12 +23,13 @@ from upskill.skill import Skill
 from upskill.store import Run, Store
 from upskill.suite import Suite
 from upskill.traces import NO_USAGE, Usage
-from upskill.trial import BOTH_ARMS, Judgement, Outcome, Plan, Result, Trial
+from upskill.trial import BOTH_ARMS, Judgement, Outcome, Plan, Result, Trial, task_of
 
 if TYPE_CHECKING:
     from upskill.verdict import Verdict
 
 DEFAULT_OUTPUT_TOKENS = 4096
+LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
 
 
 def make_plan(
@@ -56,11 +58,13 @@ def make_plan(
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
             " with --test-gen-model MODEL.",
         )
-    addresses = tuple(resolve(name, base_url) for name in dict.fromkeys(models))
+    addresses = tuple(dict.fromkeys(resolve(name, base_url) for name in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
     if runs < 1:
         raise UsageError("runs must be at least 1")
+    if not LOWEST_SEED <= seed <= HIGHEST_SEED - runs:
+        raise UsageError(f"{seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
     if agent not in AGENTS:
         AGENTS.load(agent)
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
@@ -93,8 +97,10 @@ class Evaluation:
     run: Run
     outcomes: list[Outcome]
     errors: list[tuple[str, str, int]]  # model, message, how many trials
+    spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
     reused: int = 0  # trials whose results were there before
     stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
 
     @cached_property
@@ -132,51 +138,65 @@ async def evaluate(
     models: Models | None = None,
     executor: Executor | None = None,
     fresh: bool = False,
-    begin: Callable[[Run, int], None] | None = None,
+    begin: Callable[[Run, list[Trial]], None] | None = None,
     watch: Callable[[Result], None] | None = None,
 ) -> Evaluation:
     """Run what is missing of a plan.
 
     Results that the store has of the same plan are used again, errored ones are tried again; `fresh` starts over.
     Every model is opened before the first call, so a missing key or missing weights cost nothing. `begin` is told
-    the run and how many of its trials are there already, `watch` every result after it was stored.
+    the run and what is missing of it before the first call, `watch` every result after it was stored.
     """
-    store = store if store is not None else Store(None)
+    if store is None:
+        with Store(None) as own:
+            return await evaluate(
+                plan, store=own, models=models, executor=executor, fresh=fresh, begin=begin, watch=watch
+            )
     models = models if models is not None else Models()
     executor = executor or Local()
     stopped: dict[str, str] = {}
+    halted = ""
     warnings = [*plan.skill.warnings, *plan.suite.warnings, *await judge_suite(plan.suite, plan.skill)]
     async with models:
         for address in plan.models:
             await models.get(address)
         if plan.judge:
-            await models.get(plan.judge)
+            await models.get(plan.judge, "judge")
         run, _ = store.start_run(plan, __version__, fresh=fresh)
         with store.claim(run):
             done = store.done(run)
-            if begin:
-                begin(run, len(done))
             missing = [trial for trial in plan.trials() if plan.key(trial) not in done]
+            if begin:
+                begin(run, missing)
 
-            async def run_here(plan: Plan, trial: Trial) -> Result:
-                return await run_trial(plan, trial, models)
+            async def run_here(plan: Plan, trial: Trial) -> Result | None:
+                nonlocal halted
+                try:
+                    return await run_trial(plan, trial, models)
+                except CeilingReached as reached:
+                    halted = reached.message
+                    return None
 
             async def keep(result: Result) -> None:
                 await store.add(run, result)
 
-            async for result in executor.carry(plan, missing, run_here, keep):
-                if result.fatal:
-                    stopped.setdefault(result.trial.model, result.error)
-                if watch:
-                    watch(result)
+            # Closed here, not whenever it is collected: no trial may go on after its model was closed.
+            async with aclosing(executor.carry(plan, missing, run_here, keep)) as results:
+                async for result in results:
+                    if result.fatal:
+                        stopped.setdefault(result.trial.model, result.error)
+                    if watch:
+                        watch(result)
     return Evaluation(
         plan,
         store.run(run.id),
         store.outcomes(run),
         store.errors(run),
-        len(done),
-        stopped,
-        list(dict.fromkeys(warnings)),
+        store.spent(run),
+        reused=len(done),
+        stopped=stopped,
+        halted=halted,
+        warnings=list(dict.fromkeys(warnings)),
     )
 
 
@@ -194,23 +214,15 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
     """Carry out one trial. Whatever goes wrong belongs to this trial: it is errored, never failed."""
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
-    task = Task(
-        case.prompt,
-        case.files,
-        plan.skill if trial.arm == "skill" else None,
-        trial.seed,
-        plan.temperature,
-        plan.max_output_tokens,
-    )
     started = time.perf_counter()
     trace = None
-    judge = _Judge(await models.get(plan.judge)) if plan.judge else None
+    judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
     passed: bool | None = None
     judgements: list[Judgement] = []
     error: TrialError | None = None
     try:
         with blame(ModelError, f"asking {trial.model}"):
-            trace = await agent.run(task, await models.get(plan.addresses[trial.model]))
+            trace = await agent.run(task_of(plan, trial), await models.get(plan.addresses[trial.model]))
             if trace.stop == "length" and not plan.limit_is_stated:
                 raise ModelError(
                     f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",

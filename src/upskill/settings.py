@@ -39,6 +39,7 @@ class Settings(BaseModel):
     max_refine_attempts: int = Field(default=3, ge=0)
     concurrency: int = Field(default=8, ge=1)
     timeout: float = Field(default=300, gt=0, strict=False)
+    confirm_above: float = Field(default=1.0, ge=0, strict=False)  # dollars that are spent without asking
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     source: str = ""  # the file these came from
 

@@ -79,7 +79,9 @@ def t_quantile(p: float, freedom: int) -> float:
     if freedom <= 300:
         return _inverse(lambda t: t_cdf(t, freedom), p)
     z = normal_quantile(p)  # Cornish and Fisher's expansion, right to eight digits by here
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _inverse(cdf: Callable[[float], float], p: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import sqlite3
 import threading
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from upskill.errors import StoreError, UsageError, did_you_mean
 from upskill.traces import Step, Trace, Usage
@@ -30,10 +31,11 @@ except ImportError:  # Windows
     fcntl = None
 
 FILE = "upskill.db"
+ROOM = "Make room on the disk, then run the same command: it goes on from what was kept."
 
 
 def _first_tables(db: sqlite3.Connection) -> None:
-    db.executescript(
+    db.execute(
         """
         CREATE TABLE runs (
             number INTEGER PRIMARY KEY,
@@ -44,8 +46,12 @@ def _first_tables(db: sqlite3.Connection) -> None:
             version TEXT NOT NULL,
             trials INTEGER NOT NULL,
             plan TEXT NOT NULL
-        );
-        CREATE INDEX runs_by_fingerprint ON runs (fingerprint);
+        )
+        """
+    )
+    db.execute("CREATE INDEX runs_by_fingerprint ON runs (fingerprint)")
+    db.execute(
+        """
         CREATE TABLE results (
             run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
             key TEXT NOT NULL,
@@ -61,30 +67,47 @@ def _first_tables(db: sqlite3.Connection) -> None:
             seconds REAL NOT NULL,
             checks_passed INTEGER NOT NULL,
             checks INTEGER NOT NULL,
+            judge_tokens INTEGER NOT NULL,
+            judge_cost_usd REAL,
             finished TEXT NOT NULL,
             error TEXT NOT NULL,
             detail TEXT NOT NULL,
             PRIMARY KEY (run, key)
-        ) WITHOUT ROWID;
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute(
+        """
         CREATE INDEX results_for_reports ON results
             (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
-             checks_passed, checks);
+             checks_passed, checks)
         """
     )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables,)
+def _replies(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT NOT NULL, created TEXT NOT NULL)"
+        " WITHOUT ROWID"
+    )
+
+
+# Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies)
 
 # An errored result gives way to a later one; anything that was scored stays as it is.
 _ADD = """
-INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 ON CONFLICT (run, key) DO UPDATE SET
     passed = excluded.passed, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     cached_tokens = excluded.cached_tokens, cost_usd = excluded.cost_usd, seconds = excluded.seconds,
     checks_passed = excluded.checks_passed, checks = excluded.checks,
+    judge_tokens = excluded.judge_tokens, judge_cost_usd = excluded.judge_cost_usd,
     finished = excluded.finished, error = excluded.error, detail = excluded.detail
 WHERE results.passed IS NULL
 """
+
+_ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,43 +142,51 @@ class Store:
             if self.path:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._connect()
-            _migrate(self._db, str(self.path))
+            # Readers have a connection of their own, so that looking something up never waits for a commit.
+            self._reader = self._connect() if self.path else self._db
         except (sqlite3.Error, OSError) as error:
             raise UsageError(
                 f"{self.path}: cannot be used as a store: {error}", "Choose another folder with --runs-dir."
             ) from error
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # the connection is shared by the writer and readers of a store in memory
+        self._lock = threading.Lock()  # held while writing
+        self._read_lock = threading.Lock() if self.path else self._lock
         self._writer: threading.Thread | None = None
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
+        try:
+            _switch_to_wal(db)
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = ON")
+            _migrate(db, str(self.path))
+        except BaseException:
+            db.close()
+            raise
         return db
+
+    def find_run(self, plan: Plan) -> Run | None:
+        """The latest run of this plan, where there is one."""
+        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", plan.fingerprint)
+        return self.run(known[-1][0]) if known else None
 
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
         """The run of this plan, and whether it was there already. `fresh` starts another one beside it."""
-        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", plan.fingerprint)
-        if known and not fresh:
-            return self.run(known[-1][0]), True
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
-        run_id = name if not known else f"{name}-{len(known) + 1}"
-        with self._lock:
-            self._db.execute(
-                "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
-                (
-                    run_id,
-                    plan.fingerprint,
-                    plan.skill.name,
-                    _now(),
-                    version,
-                    len(plan),
-                    json.dumps(plan.plain(), ensure_ascii=False),
-                ),
-            )
-        return self.run(run_id), False
+        written = _json(plan.plain())
+        # Looked up and added in one transaction: another process may be starting the same plan.
+        with self._writing() as db:
+            known = db.execute(
+                "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", (plan.fingerprint,)
+            ).fetchall()
+            found = bool(known) and not fresh
+            run_id = known[-1][0] if found else _free_id(db, name, len(known))
+            if not found:
+                db.execute(
+                    "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
+                    (run_id, plan.fingerprint, plan.skill.name, _now(), version, len(plan), written),
+                )
+        return self.run(run_id), found
 
     def run(self, name: str) -> Run:
         """A run by its id, the beginning of it, or `last`."""
@@ -206,6 +237,21 @@ class Store:
             for model, case, arm, seed, passed, *numbers in rows
         ]
 
+    def spent(self, run: Run) -> dict[str, tuple[int, float | None]]:
+        """Tokens and dollars of a run by role. None: a price is not known."""
+        spent: dict[str, tuple[int, float | None]] = {}
+        for role, tokens, cost in (
+            ("student", "input_tokens + output_tokens", "cost_usd"),
+            ("judge", "judge_tokens", "judge_cost_usd"),
+        ):
+            row = self._rows(
+                f"SELECT COALESCE(SUM({tokens}), 0), TOTAL({cost}), SUM({cost} IS NULL) FROM results WHERE run = ?",  # noqa: S608
+                run.number,
+            )[0]
+            if row[0]:
+                spent[role] = (row[0], None if row[2] else row[1])
+        return spent
+
     def errors(self, run: Run, most: int = 100) -> list[tuple[str, str, int]]:
         """The distinct errors of a run, most frequent first: model, message, how many trials."""
         rows = self._rows(
@@ -233,12 +279,24 @@ class Store:
 
     async def add(self, run: Run, result: Result) -> None:
         """Keep a result; returns when it is on disk."""
+        await self._keep(_ADD, _row(run.number, result))
+
+    def reply(self, key: str) -> str | None:
+        """A stored reply, as the cache wrote it."""
+        rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
+        return rows[0][0] if rows else None
+
+    async def add_reply(self, key: str, model: str, reply: str) -> None:
+        """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
+        await self._keep(_ADD_REPLY, (key, model, reply, _now()))
+
+    async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="store", daemon=True)
             self._writer.start()
         loop = asyncio.get_running_loop()
         told: asyncio.Future[None] = loop.create_future()
-        self._queue.put(_Write(_row(run.number, result), loop, told))
+        self._queue.put(_Write(statement, row, loop, told))
         await asyncio.shield(told)
 
     @contextmanager
@@ -248,20 +306,17 @@ class Store:
             yield
             return
         lock = self.path.with_name(f".{run.number}.lock")
-        with lock.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+        with _locked(lock) as ours:
+            if not ours:
                 raise UsageError(
                     f"the run {run.id} is being carried out by another process",
                     "Wait for it and give the same command again, or start another run with --fresh.",
-                ) from error
+                )
             yield
-            lock.unlink(missing_ok=True)
 
     def delete(self, run: Run) -> None:
-        with self._lock:
-            self._db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+        with self._writing() as db:
+            db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
 
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
@@ -269,6 +324,7 @@ class Store:
             self._queue.put(None)
             self._writer.join()
             self._writer = None
+        self._reader.close()
         self._db.close()
 
     def __enter__(self) -> Store:
@@ -277,10 +333,19 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextmanager
+    def _writing(self) -> Generator[sqlite3.Connection]:
+        """A transaction: all of it or, when something goes wrong, nothing."""
+        try:
+            with self._lock, _transaction(self._db):
+                yield self._db
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot be written: {error}", ROOM) from error
+
     def _rows(self, query: str, *values: Any) -> list[Any]:
         try:
-            with self._lock:
-                return self._db.execute(query, values).fetchall()
+            with self._read_lock:
+                return self._reader.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}", "The file may be damaged; move it away to start anew.") from error
 
@@ -302,30 +367,23 @@ class Store:
     def _commit(self, writes: list[_Write]) -> StoreError | None:
         for attempt in range(5):
             try:
-                with self._lock:
-                    self._db.execute("BEGIN IMMEDIATE")
-                    try:
-                        self._db.executemany(_ADD, [write.row for write in writes])
-                        self._db.execute("COMMIT")
-                    except BaseException:
-                        if self._db.in_transaction:
-                            self._db.execute("ROLLBACK")
-                        raise
+                with self._lock, _transaction(self._db):
+                    for statement in {write.statement for write in writes}:
+                        rows = [write.row for write in writes if write.statement is statement]
+                        self._db.executemany(statement, rows)
                 return None
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or attempt == 4:
-                    return StoreError(
-                        f"{self.path}: results cannot be kept: {error}",
-                        "Make room on the disk, then run the same command: it goes on from what was kept.",
-                    )
+                    return StoreError(f"{self.path}: results cannot be kept: {error}", ROOM)
                 time.sleep(0.2 * (attempt + 1))
-            except sqlite3.Error as error:
-                return StoreError(f"{self.path}: results cannot be kept: {error}")
+            except Exception as error:  # whoever waits has to hear of it: a writer that dies would hang them all
+                return StoreError(f"{self.path}: results cannot be kept: {type(error).__name__}: {error}")
         return None
 
 
 @dataclass(slots=True)
 class _Write:
+    statement: str
     row: tuple[Any, ...]
     loop: asyncio.AbstractEventLoop
     told: asyncio.Future[None]
@@ -350,13 +408,85 @@ def _tell(writes: list[_Write], failure: StoreError | None) -> None:
             continue
 
 
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Generator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _switch_to_wal(db: sqlite3.Connection) -> None:
+    # SQLite does not wait for its own lock here, so processes that open a new store at once have to ask again.
+    for attempt in range(100):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or attempt == 99:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
 def _migrate(db: sqlite3.Connection, where: str) -> None:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
-        raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
-    for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
-        migration(db)
-        db.execute(f"PRAGMA user_version = {number}")
+    if _version(db) == len(MIGRATIONS):
+        return
+    with _transaction(db):
+        version = _version(db)  # again: another process may have migrated it in the meantime
+        if version > len(MIGRATIONS):
+            raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
+        for migration in MIGRATIONS[version:]:
+            migration(db)
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
+    """`name`, or the first of `name-2`, `name-3`, … that no run has."""
+    taken = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
+    number = known + 1
+    while (run_id := f"{name}-{number}" if number > 1 else name) in taken:
+        number += 1
+    return run_id
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[bool]:
+    """Hold a lock file while the block runs; False where another process does."""
+    assert fcntl is not None
+    while True:
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:  # a file system without locks
+                yield True
+                return
+            # Whoever held it before may have removed the file between our opening and our locking it.
+            if not _is_at(file, path):
+                continue
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _now() -> str:
@@ -380,10 +510,21 @@ def _row(run: int, result: Result) -> tuple[Any, ...]:
         result.seconds,
         sum(judgement.passed for judgement in result.judgements),
         len(result.judgements),
+        result.judging.total_tokens,
+        result.judging.cost_usd,
         _now(),
-        result.error,
-        json.dumps(_detail(result), ensure_ascii=False, separators=(",", ":")),
+        result.error.encode(errors="backslashreplace").decode(),
+        _json(_detail(result)),
     )
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which models do say; escaped it can be kept
+        return json.dumps(value, separators=(",", ":"))
+    return text
 
 
 def _detail(result: Result) -> dict[str, Any]:

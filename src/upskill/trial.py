@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, Literal
 
+from upskill.agents import Task
 from upskill.models import Address
 from upskill.plain import digest
 from upskill.skill import Skill
@@ -58,12 +60,18 @@ class Plan:
         return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
 
     def trials(self) -> Iterator[Trial]:
-        """Every trial. One arm after the other, so that the skill stays the prefix that servers have cached."""
+        """Every trial, in the order in which they are run.
+
+        The embedded model goes one arm after the other, so that the skill stays the prefix it has cached; elsewhere
+        the arms of a case go together, so that a run that is cut short still has pairs.
+        """
         for address in self.models:
-            for arm in self.arms:
-                for seed in self.seeds:
-                    for case in self.suite.cases:
-                        yield Trial(address.name, case.id, arm, seed)
+            arms_in_turn: list[tuple[Arm, ...]] = [self.arms]
+            if address.provider == "local":
+                arms_in_turn = [(arm,) for arm in self.arms]
+            for arms, seed, case in product(arms_in_turn, self.seeds, self.suite.cases):
+                for arm in arms:
+                    yield Trial(address.name, case.id, arm, seed)
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
@@ -119,6 +127,13 @@ class Plan:
             "limit_is_stated": self.limit_is_stated,
             "judge": asdict(self.judge) if self.judge else None,
         }
+
+
+def task_of(plan: Plan, trial: Trial) -> Task:
+    """What the agent of a trial is given."""
+    case = plan.suite.by_id[trial.case]
+    skill = plan.skill if trial.arm == "skill" else None
+    return Task(case.prompt, case.files, skill, trial.seed, plan.temperature, plan.max_output_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
 standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored,
-130 interrupted.
+4 results could not be kept, 70 a bug in upskill, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -52,6 +53,13 @@ class Commands(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `upskill … | head`; click itself would end with 1, which means something else here
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
@@ -72,8 +80,8 @@ def upskill() -> None:
 def main() -> None:
     """Run the command line; every error ends as one message and an exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if (getattr(stream, "encoding", "") or "").lower().replace("-", "") != "utf8":
-            stream.reconfigure(encoding="utf-8", errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        if isinstance(stream, TextIOWrapper):  # an answer may hold what no encoding can: that is shown as ?
+            stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         code = upskill.main(standalone_mode=False, prog_name="upskill")
     except click.exceptions.Exit as error:
@@ -89,9 +97,6 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         code = 130
-    except BrokenPipeError:  # `upskill … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception as error:
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
@@ -101,7 +106,7 @@ def _explain(error: Exception) -> int:
     from upskill.errors import TooManyErrors, UpskillError, UsageError  # noqa: PLC0415
 
     if os.environ.get("UPSKILL_DEBUG"):
-        raise error
+        sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, UpskillError):
         _say(error.message)
         if error.hint:

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from upskill.cli.screen import Download, note
+from upskill.errors import UsageError
 from upskill.models import Surroundings
 from upskill.models.keys import read_keys
 from upskill.settings import Settings
+from upskill.store import FILE, Store
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -21,6 +23,15 @@ runs_dir_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; only the result.")
+
+
+def open_stored(folder: str | Path) -> Store:
+    """The store of a runs folder that has one. Looking at runs never makes a store."""
+    if not Path(folder).is_dir():
+        raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
+    if not (Path(folder) / FILE).is_file():
+        raise UsageError(f"{folder}: no runs are kept here", "`upskill eval SKILL` makes one.")
+    return Store(folder)
 
 
 def surroundings(

@@ -23,4 +23,5 @@ def command(output: str | None, **given: Any) -> None:
     """
     if not given["models"]:
         raise UsageError("no model was named", "Name the models to compare: -m haiku -m sonnet.")
-    carry_out(Order(**{**given, "runs_dir": output or given["runs_dir"]}))
+    given["runs_dir"] = output or given["runs_dir"]
+    carry_out(Order(**given))

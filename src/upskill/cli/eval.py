@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from upskill.cli.around import Decorator, json_option, quiet_option, student, surroundings
 from upskill.cli.screen import Watch, note, show, show_json
+from upskill.create import write_suite
 from upskill.errors import UsageError
+from upskill.estimate import Estimate, estimate
+from upskill.evaluate import evaluate, make_plan
+from upskill.executors.local import Local
+from upskill.models import CacheMode, Models, open_model
+from upskill.models.addresses import resolve
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.reports import json as json_report
+from upskill.reports import terminal
 from upskill.settings import Settings
-
-if TYPE_CHECKING:
-    from upskill.skill import Skill
-    from upskill.suite import Suite
+from upskill.skill import Skill
+from upskill.store import Run, Store
+from upskill.suite import Suite
+from upskill.trial import Trial
 
 _OPTIONS: list[Decorator] = [
     click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder)."),
@@ -43,6 +53,12 @@ _OPTIONS: list[Decorator] = [
     click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
     click.option("--resume", is_flag=True, help="Go on with a stored run of this plan, or say that there is none."),
     click.option("--fresh", is_flag=True, help="Start over, even if the store has results of this very plan."),
+    click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."),
+    click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
+    click.option("--no-cache", is_flag=True, help="Neither take nor keep stored replies."),
+    click.option("--replay", is_flag=True, help="Answer from stored replies only: no key, no call, no cost."),
     click.option("--offline", is_flag=True, help="Download nothing."),
     click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
     click.option("--log-runs/--no-log-runs", default=True, help="Keep the run in the store (default) or forget it."),
@@ -78,6 +94,12 @@ class Order:
     timeout: float | None = None
     resume: bool = False
     fresh: bool = False
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    no_cache: bool = False
+    replay: bool = False
     offline: bool = False
     runs_dir: str | None = None
     log_runs: bool = True
@@ -108,17 +130,11 @@ def command(**given: Any) -> None:
 
 def carry_out(order: Order) -> None:
     """Evaluate and print; exits with 3 when too many trials errored."""
-    from upskill.evaluate import evaluate, make_plan  # noqa: PLC0415 - pydantic and friends, not for --help
-    from upskill.executors.local import Local  # noqa: PLC0415
-    from upskill.models import Models  # noqa: PLC0415
-    from upskill.reports import json as json_report  # noqa: PLC0415
-    from upskill.reports import terminal  # noqa: PLC0415
-    from upskill.skill import Skill  # noqa: PLC0415
-    from upskill.store import Run, Store  # noqa: PLC0415
-    from upskill.suite import Suite  # noqa: PLC0415
 
     settings = order.settings
     quiet = order.quiet or order.as_json
+    if order.resume and (order.fresh or not order.log_runs):
+        raise UsageError(f"--resume and {'--fresh' if order.fresh else '--no-log-runs'} contradict each other")
     skill = Skill.load(order.skill)
     suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
     writer = order.test_gen_model or settings.test_gen_model
@@ -140,23 +156,29 @@ def carry_out(order: Order) -> None:
     concurrency = order.concurrency or settings.concurrency
     around = surroundings(settings, quiet=quiet, offline=order.offline, timeout=order.timeout, connections=concurrency)
     watch = Watch(plan, quiet=quiet)
+    ceilings = Ceilings(order.max_cost, order.max_tokens, order.max_calls)
+    ledger = Ledger(ceilings)
 
-    def begin(run: Run, done: int) -> None:
+    def begin(run: Run, missing: list[Trial]) -> None:
+        done = len(plan) - len(missing)
         if order.resume and not done:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
         if done and not quiet:
-            left = len(plan) - done
+            left = len(missing)
             going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
             note(f"Going on with run {run.id}: {done} of {len(plan)} trials are stored, {going_on}.")
+        if not order.replay:
+            _confirm(estimate(plan, missing, around.prices), order, quiet=quiet)
         watch.begin(done)
 
     with Store(folder) as store:
+        models = Models(around, shelf=store, cache=_cache_mode(order), ledger=ledger)
         try:
             evaluation = asyncio.run(
                 evaluate(
                     plan,
                     store=store,
-                    models=Models(around),
+                    models=models,
                     executor=Local(concurrency),
                     fresh=order.fresh,
                     begin=begin,
@@ -170,6 +192,10 @@ def carry_out(order: Order) -> None:
             raise
         finally:
             watch.end()
+        if models.hits and not quiet:
+            note(f"{models.hits} of {models.hits + ledger.calls} calls were answered from stored replies, at no cost.")
+        if evaluation.halted and not quiet:
+            note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
         if order.as_json:
             show_json(json_report.of_evaluation(evaluation))
         else:
@@ -178,12 +204,33 @@ def carry_out(order: Order) -> None:
         raise click.exceptions.Exit(3)
 
 
+def _cache_mode(order: Order) -> CacheMode:
+    if order.replay:
+        return "replay"
+    if order.no_cache:
+        return "off"
+    return "refresh" if order.fresh else "use"
+
+
+def _confirm(expected: Estimate, order: Order, *, quiet: bool) -> None:
+    """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
+    if order.max_cost is not None and expected.unknown:
+        raise UsageError(
+            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
+            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+        )
+    high = expected.cost_usd[1]
+    if not expected.calls or (high == 0 and not expected.unknown):
+        return
+    if not quiet:
+        note(f"Estimate: {expected.words}.")
+    at_most = high if order.max_cost is None else min(high, order.max_cost)
+    if at_most > order.settings.confirm_above and not order.yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm("Go ahead?", abort=True, err=True)
+
+
 def _write_tests(skill: Skill, writer: str, order: Order, *, quiet: bool) -> tuple[Skill, Suite]:
     """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
-    from upskill.create import write_suite  # noqa: PLC0415
-    from upskill.models import open_model  # noqa: PLC0415
-    from upskill.models.addresses import resolve  # noqa: PLC0415
-    from upskill.suite import Suite  # noqa: PLC0415
 
     around = surroundings(order.settings, quiet=quiet, offline=order.offline, timeout=order.timeout)
 

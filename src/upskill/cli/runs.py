@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option
+from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import note, show, show_json
 from upskill.errors import UsageError
 from upskill.settings import Settings
@@ -45,10 +45,7 @@ def command(
     """
     from upskill.reports.csv import of_runs  # noqa: PLC0415 - numpy comes with it
 
-    place = Path(folder or Settings.load().runs_dir)
-    if not place.is_dir():
-        raise UsageError(f"{place}: no such folder", "Say where runs are kept with --dir.")
-    with Store(place) as store:
+    with open_stored(folder or Settings.load().runs_dir) as store:
         rows = [
             (run, verdict)
             for run in store.runs()
@@ -101,7 +98,9 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
     for run, verdict in rows:
         open_end = "" if run.finished else "  (unfinished)"
         shown.append(
-            Text.from_markup(f"[bold]{escape(run.id)}[/bold]  {verdict.model}  [dim]{run.created}[/dim]{open_end}")
+            Text.from_markup(
+                f"[bold]{escape(run.id)}[/bold]  {escape(verdict.model)}  [dim]{run.created}[/dim]{open_end}"
+            )
         )
         for name, arm in (("baseline", verdict.baseline), ("with skill", verdict.skill)):
             if not arm.scored:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,11 +15,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option
+from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import show, show_json
 from upskill.errors import UsageError, did_you_mean
 from upskill.settings import Settings
-from upskill.store import Run, Store
+from upskill.store import Run
 from upskill.trial import Result
 
 WORDS = {True: "passed", False: "failed", None: "errored"}
@@ -36,10 +35,7 @@ COLOURS = {True: "green", False: "red", None: "yellow"}
 @json_option
 def command(run: str, case: str | None, model: str | None, failed: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show RUN: every trial with its prompt, answer and findings. RUN is an id, its beginning, or `last`."""
-    folder = Path(runs_dir or Settings.load().runs_dir)
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
-    with Store(folder) as store:
+    with open_stored(runs_dir or Settings.load().runs_dir) as store:
         found = store.run(run)
         cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
         if case is not None and case not in cases:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 from upskill.executors import Keep, RunTrial
 from upskill.trial import Plan, Result, Trial
@@ -16,12 +16,12 @@ class Local:
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency
 
-    async def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncIterator[Result]:
+    async def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncGenerator[Result]:
         lanes: dict[str, deque[Trial]] = {}
         for trial in trials:
             lane = "" if plan.addresses[trial.model].provider == "local" else trial.model
             lanes.setdefault(lane, deque()).append(trial)
-        arrived: asyncio.Queue[Result | None] = asyncio.Queue(maxsize=1000)
+        arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
 
         async def work(waiting: deque[Trial]) -> None:
@@ -30,10 +30,14 @@ class Local:
                 if trial.model in stopped:
                     continue
                 result = await run(plan, trial)
+                if result is None:
+                    for lane in lanes.values():
+                        lane.clear()
+                    return
                 await keep(result)
                 if result.fatal:
                     stopped.add(trial.model)
-                await arrived.put(result)
+                arrived.put_nowait(result)
 
         async def work_all() -> None:
             try:
@@ -42,7 +46,7 @@ class Local:
                         for _ in range(min(len(waiting), self.concurrency if lane else 1)):
                             group.create_task(work(waiting))
             finally:
-                await arrived.put(None)
+                arrived.put_nowait(None)
 
         everything = asyncio.create_task(work_all())
         try:

@@ -13,10 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from upskill.registry import Registry
 from upskill.traces import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from upskill.models.cache import Cached
+    from upskill.models.ledger import Ledger
 
 PROVIDERS = Registry(
     "provider",
@@ -31,7 +35,9 @@ PROVIDERS = Registry(
     },
 )
 
-Role = Literal["system", "user", "assistant", "tool"]
+Speaker = Literal["system", "user", "assistant", "tool"]
+Role = Literal["student", "judge", "test writer", "teacher"]
+CacheMode = Literal["use", "refresh", "replay", "off"]
 Stop = Literal["end", "length", "tools", "refusal", "other"]
 
 
@@ -58,7 +64,7 @@ class Message:
     `thinking` holds what a provider wants to see again when its own turn is sent back, in its own form.
     """
 
-    role: Role
+    role: Speaker
     text: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
@@ -140,18 +146,65 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
     return await opener(address, surroundings)
 
 
-class Models:
-    """The models this process has open: each address is opened once, and all are closed together."""
+class Shelf(Protocol):
+    """Where replies are kept by the hash of their request: the store."""
 
-    def __init__(self, surroundings: Surroundings | None = None) -> None:
+    def reply(self, key: str) -> str | None: ...
+
+    async def add_reply(self, key: str, model: str, reply: str) -> None: ...
+
+
+class Models:
+    """The models this process has open: each address is opened once, and all are closed together.
+
+    With a shelf, identical requests share a stored reply; with a ledger, calls are counted by role and end at its
+    ceilings. In `replay` nothing is opened at all.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings | None = None,
+        *,
+        shelf: Shelf | None = None,
+        cache: CacheMode = "use",
+        ledger: Ledger | None = None,
+    ) -> None:
         self.surroundings = surroundings or Surroundings()
+        self.shelf = shelf if cache != "off" else None
+        self.cache: CacheMode = cache
+        self.ledger = ledger
         self._open: dict[Address, Model] = {}
         self._locks: dict[Address, asyncio.Lock] = {}
+        self._in_role: dict[tuple[Address, str], Model] = {}
+        self._cached: list[Cached] = []
 
-    async def get(self, address: Address) -> Model:
-        model = self._open.get(address)
-        if model is not None:
-            return model
+    @property
+    def hits(self) -> int:
+        """How many requests were answered from the shelf."""
+        return sum(cached.hits for cached in self._cached)
+
+    async def get(self, address: Address, role: Role = "student") -> Model:
+        model = self._in_role.get((address, role))
+        if model is None:
+            model = await self._wrap(address, role)
+            self._in_role[address, role] = model
+        return model
+
+    async def _wrap(self, address: Address, role: Role) -> Model:
+        async def opened() -> Model:
+            model = await self._opened(address)
+            return self.ledger.metered(model, role) if self.ledger else model
+
+        if self.shelf is None:
+            return await opened()
+        from upskill.models.cache import Cached  # noqa: PLC0415 - leans on this page
+
+        cached = Cached(address, opened, self.shelf, self.cache)
+        await cached.open()
+        self._cached.append(cached)
+        return cached
+
+    async def _opened(self, address: Address) -> Model:
         async with self._locks.setdefault(address, asyncio.Lock()):
             if address not in self._open:
                 self._open[address] = await open_model(address, self.surroundings)
@@ -159,6 +212,7 @@ class Models:
 
     async def close(self) -> None:
         models, self._open = list(self._open.values()), {}
+        self._in_role.clear()
         await asyncio.gather(*(model.close() for model in models))
 
     async def __aenter__(self) -> Models:

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models.lenient import items, mapping, number
 from upskill.models.prices import find_price
 from upskill.models.transport import Transport
-from upskill.models.wire import WireModel, arguments_of, items, mapping, number
+from upskill.models.wire import WireModel, arguments_of
 from upskill.traces import Usage
 
 BASE_URL = "https://api.anthropic.com"
@@ -28,7 +29,21 @@ EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 ANSWER = "answer"  # the tool that older models are made to call when the answer has a schema
 KEPT_WORDS = frozenset(
-    ["type", "properties", "required", "items", "enum", "const", "anyOf", "allOf", "$ref", "$defs", "description", "title", "format"]
+    [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "$defs",
+        "description",
+        "title",
+        "format",
+    ]
 )
 FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"))
 

@@ -118,8 +118,9 @@ def gate_of(endpoint: str, most: int) -> Gate:
     """The gate that all models at this base URL go through, in the running event loop."""
     gates = _gates.setdefault(asyncio.get_running_loop(), {})
     gate = gates.setdefault(endpoint, Gate(most))
+    unhindered = gate.limit >= gate.most
     gate.most = most if gate.inside == 0 else max(gate.most, most)
-    gate.limit = min(gate.limit, float(gate.most)) if gate.limit < gate.most else float(gate.most)
+    gate.limit = float(gate.most) if unhindered else min(gate.limit, float(gate.most))
     return gate
 
 

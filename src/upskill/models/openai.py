@@ -10,9 +10,10 @@ from typing import Any, cast
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
 from upskill.models.endpoints import ENDPOINTS, Endpoint
-from upskill.models.prices import find_price
+from upskill.models.lenient import items, mapping, number
+from upskill.models.prices import FREE, find_price, on_this_machine
 from upskill.models.transport import Transport
-from upskill.models.wire import WireModel, arguments_of, estimated_tokens, items, mapping, number
+from upskill.models.wire import WireModel, arguments_of, estimated_tokens
 from upskill.traces import Usage
 
 STOPS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_calls": "tools", "function_call": "tools"}
@@ -68,7 +69,8 @@ class ChatCompletions(WireModel):
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""
         super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, surroundings, transport)
         self.endpoint = endpoint
-        self.price = find_price(endpoint.prices, address.name, address.model, given=surroundings.prices)
+        provider = FREE if on_this_machine(base_url) else endpoint.prices
+        self.price = find_price(provider, address.name, address.model, given=surroundings.prices)
         newer = bool(NEWER.match(address.model)) if endpoint.limit_field == "auto" else False
         self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.models import Address
+from upskill.models.endpoints import ENDPOINTS
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
 FREE = "free"  # the price row of one's own machine
@@ -57,6 +60,20 @@ def find_price(provider: str, *names: str, given: Prices | None = None) -> Price
     if provider == FREE:
         return Price(0.0, 0.0, 0.0, 0.0)
     return _listed_price(provider, names[-1]) if provider and names[-1] else UNKNOWN
+
+
+def price_of(address: Address, given: Prices | None = None) -> Price | UnknownPrice:
+    """The price of the model at an address, before it is opened."""
+    provider = {"local": FREE, "scripted": FREE, "anthropic": "anthropic"}.get(address.provider, "")
+    if address.provider == "openai":
+        provider = FREE if on_this_machine(address.base_url) else ENDPOINTS[address.endpoint or "openai"].prices
+    return find_price(provider, address.name, address.model, given=given)
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether a server is reached over the loopback interface, where nobody sends a bill."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _given_price(name: str, rates: Mapping[str, float]) -> Price:

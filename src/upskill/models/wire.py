@@ -11,13 +11,14 @@ import html
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
 from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models.lenient import mapping
 from upskill.models.manners import (
     BUSY,
     HEALING,
@@ -85,7 +86,7 @@ class WireModel:
         self._gate = gate_of(_origin(url), surroundings.connections)
         self._breaker = Breaker(address.name)
         self._headers = self.headers(key)
-        self._secrets = _secrets(key, surroundings.keys)
+        self._secrets = secrets_of(key, surroundings.keys)
         self._told: set[str] = set()
 
     def headers(self, key: str) -> dict[str, str]:
@@ -165,7 +166,7 @@ class WireModel:
             allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
         if tries > allowed:
             hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "refused" else ""
-            raise ModelError(self._clean(cut.message), hint) from cut
+            raise ModelError(self.words(cut.message), hint) from cut
         return wait_before(tries + 1)
 
     def _wait_after(self, response: Response, tries: int, entered: float) -> float:
@@ -187,7 +188,7 @@ class WireModel:
         return max(wait or 0.0, 0.001) if wait is not None else wait_before(tries + 1)
 
     def _refusal(self, status: int, complaint: str) -> ModelError:
-        words = self._clean(complaint) or "no further word"
+        words = self.words(complaint) or "no further word"
         message = f"the server answered {status}: {words}"
         if OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
             return Overlong(
@@ -215,7 +216,7 @@ class WireModel:
         try:
             answer: Any = json.loads(response.body)
         except ValueError:
-            words = self._clean(_complaint(response.body))
+            words = self.words(_complaint(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
             hint = "Is the base URL the API's own?" if kind == "an HTML page" else ""
             raise ModelError(f"the server answered 200 with {kind}: {words}", hint, status=200) from None
@@ -223,7 +224,7 @@ class WireModel:
         if answer.get("error") or answer.get("type") == "error":
             complaint = _complaint(response.body)
             error = self._refusal(200, complaint)
-            error.message = f"the server answered 200 with an error: {self._clean(complaint)}"
+            error.message = f"the server answered 200 with an error: {self.words(complaint)}"
             raise error
         return answer
 
@@ -240,28 +241,15 @@ class WireModel:
             self.surroundings.tell(line)
 
     def words(self, text: str) -> str:
-        """A provider's own words for a message: short, on one line, without a key."""
-        return self._clean(text)
-
-    def _clean(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        text = " ".join(text.split())
-        return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
+        return clean(text, self._secrets)
 
 
-def mapping(value: object) -> dict[str, Any]:
-    """The value where it is a JSON object, otherwise an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def items(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def number(value: object) -> int:
-    """A count in a server's answer; whatever is not one counts as none."""
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+def clean(text: str, secrets: Iterable[str]) -> str:
+    """A provider's own words for a message: short, on one line, without a key."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
 
 
 def arguments_of(text: object) -> Mapping[str, Any]:
@@ -293,7 +281,7 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+def secrets_of(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
     """Everything that may not show up in a message: the key in use, and the others we were given."""
     others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
     return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))

@@ -27,6 +27,10 @@ def of_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "errors": [
             {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
         ],
+        "spent": {
+            role: {"tokens": tokens, "cost_usd": _rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
+        },
+        "halted": evaluation.halted,
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "warnings": evaluation.warnings,
     }

@@ -39,6 +39,7 @@ def of_evaluation(
         shown.append(Text(f"  {name}{verdict.recommendation}"))
     if plan.suite.held_out and plan.suite.train:
         shown += [Text(f"  {line}", style="dim") for line in _splits(evaluation)]
+    shown += [Text(f"  {line}", style="dim") for line in _spending(evaluation)]
     shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
     shown.append(Text(f"  Run {evaluation.run.id} · every trial: upskill show {evaluation.run.id}", style="dim"))
     return shown
@@ -172,6 +173,17 @@ def _splits(evaluation: Evaluation) -> Iterator[str]:
             spread = f"{round(100 * low):+d} to {round(100 * high):+d}"
             parts.append(f"{word} cases {percent(part.lift, signed=True)} ({spread}, {part.pairs} pairs)")
         yield f"{name}{' · '.join(parts)}"
+
+
+def _spending(evaluation: Evaluation) -> Iterator[str]:
+    """Who used what; nothing when all of it was free."""
+    if all(cost == 0 for _, cost in evaluation.spent.values()):
+        return
+    parts = [
+        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else f'${cost:.4f}'}"
+        for role, (tokens, cost) in evaluation.spent.items()
+    ]
+    yield f"Spent: {' · '.join(parts)}"
 
 
 def _cases(evaluation: Evaluation, results: Results) -> RenderableType:

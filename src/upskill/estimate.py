@@ -1,0 +1,58 @@
+"""An Estimate says what trials will cost before the first of them is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from upskill.agents.chat import request_for
+from upskill.models.prices import Prices, price_of
+from upskill.skill import estimate_tokens
+from upskill.trial import Plan, Trial, task_of
+
+SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A range in dollars: answers as short as the references, to answers as long as they may be."""
+
+    calls: int
+    tokens: tuple[int, int]
+    cost_usd: tuple[float, float]
+    unknown: tuple[str, ...] = ()  # models whose price nobody knows; they are not in the dollars
+
+    @property
+    def words(self) -> str:
+        low, high = self.cost_usd
+        said = f"{self.calls:,} calls, {self.tokens[0]:,} to {self.tokens[1]:,} tokens, ${low:.2f} to ${high:.2f}"
+        return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
+
+
+def estimate(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]) -> Estimate:
+    """What these trials will use. Agents that take several turns are counted as one."""
+    models = (*plan.models, *([plan.judge] if plan.judge else []))
+    prices = {address.name: price_of(address, given) for address in models}
+    inputs: dict[tuple[str, str], int] = {}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add(model: str, taken: int, short: int, long: int) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        calls += 1
+        low_tokens += taken + short
+        high_tokens += taken + long
+        low += prices[model].of(taken, short) or 0.0
+        high += prices[model].of(taken, long) or 0.0
+
+    for trial in trials:
+        case = plan.suite.by_id[trial.case]
+        if (trial.case, trial.arm) not in inputs:
+            request = request_for(task_of(plan, trial))
+            inputs[trial.case, trial.arm] = sum(estimate_tokens(message.text) + 4 for message in request.messages)
+        answer = estimate_tokens(case.reference) or SHORT_ANSWER
+        add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens)
+        for named in case.checks:
+            if named.check.needs_judge and plan.judge:
+                add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
+    unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
+    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)

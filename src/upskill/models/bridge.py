@@ -1,0 +1,201 @@
+"""The bridge: `pydantic-ai:PROVIDER:MODEL` reaches every provider that pydantic-ai's model classes reach.
+
+Breadth at a price: a call through it takes about forty times the CPU of one on our own wire formats. Keys come from
+the environment, under the names that pydantic-ai documents for each provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from upskill.errors import ModelError, UsageError
+from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models.manners import HOPELESS, Breaker, gate_of
+from upskill.models.prices import UNKNOWN, Price, find_price
+from upskill.models.wire import Overlong, arguments_of, clean, secrets_of
+from upskill.traces import Usage
+
+INSTALL = 'pip install "upskill[providers]"'
+KEPT = "pydantic_ai"  # the key under which a reply keeps pydantic-ai's own form of a turn
+STOPS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
+
+
+async def open_model(address: Address, surroundings: Surroundings) -> Model:
+    try:
+        pydantic_ai = import_module("pydantic_ai")
+        models = import_module("pydantic_ai.models")
+    except ImportError as error:
+        raise UsageError(f"{address.name!r} needs pydantic-ai, which is not installed", f"Run `{INSTALL}`.") from error
+    if ":" not in address.model:
+        raise UsageError(
+            f"{address.name!r} does not say which of pydantic-ai's providers serves the model",
+            f"Write {address.provider}:PROVIDER:MODEL, for example {address.provider}:bedrock:MODEL.",
+        )
+    try:
+        model = models.infer_model(address.model)
+    except (pydantic_ai.UserError, ImportError, ValueError) as error:
+        # An unknown provider, a missing key or a missing package of the provider's: pydantic-ai says which.
+        raise UsageError(f"{address.name!r}: {error}") from error
+    return BridgedModel(address, model, surroundings)
+
+
+class BridgedModel:
+    def __init__(self, address: Address, model: Any, surroundings: Surroundings) -> None:
+        self.address = address
+        self.model = model
+        self.surroundings = surroundings
+        self.price: Price | None = None
+        if (given := find_price("", address.name, address.model, given=surroundings.prices)) is not UNKNOWN:
+            assert isinstance(given, Price)
+            self.price = given
+        provider = address.model.partition(":")[0]
+        self._gate = gate_of(f"{address.provider}:{provider}", surroundings.connections)
+        self._breaker = Breaker(address.name)
+        self._secrets = secrets_of("", surroundings.keys)
+
+    async def reply(self, request: Request) -> Reply:
+        self._breaker.check()
+        await self._gate.enter()
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self.surroundings.timeout):
+                response = await self._ask(request)
+        except TimeoutError as error:
+            raise ModelError(f"the answer had not ended after {self.surroundings.timeout:g} s") from error
+        except ModelError as error:
+            if error.status in HOPELESS and not isinstance(error, Overlong):
+                self._breaker.failed(error)
+            raise
+        finally:
+            self._gate.leave()
+        reply = self._read(response, time.monotonic() - started)
+        self._breaker.succeeded()
+        return reply
+
+    async def close(self) -> None:
+        pass
+
+    async def _ask(self, request: Request) -> Any:
+        exceptions = import_module("pydantic_ai.exceptions")
+        direct = import_module("pydantic_ai.direct")
+        try:
+            return await direct.model_request(
+                self.model,
+                _write_messages(request.messages),
+                model_settings=self._settings(request),
+                model_request_parameters=_parameters(request),
+                instrument=False,
+            )
+        except exceptions.ModelAPIError as error:
+            status = getattr(error, "status_code", None)
+            kind = Overlong if "ContextWindow" in type(error).__name__ else ModelError
+            raise kind(clean(str(error), self._secrets), status=status) from error
+        except (exceptions.AgentRunError, exceptions.UserError) as error:
+            raise ModelError(clean(str(error), self._secrets)) from error
+
+    def _settings(self, request: Request) -> dict[str, Any]:
+        settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.surroundings.timeout}
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        if request.seed is not None:
+            settings["seed"] = request.seed
+        if effort := request.effort or self.address.effort:
+            settings["thinking"] = False if effort == "none" else effort
+        return settings
+
+    def _read(self, response: Any, seconds: float) -> Reply:
+        texts: list[str] = []
+        thoughts: list[str] = []
+        calls: list[ToolCall] = []
+        for part in response.parts:
+            if part.part_kind == "text":
+                texts.append(part.content)
+            elif part.part_kind == "thinking":
+                thoughts.append(part.content or "")
+            elif part.part_kind == "tool-call":
+                calls.append(ToolCall(part.tool_call_id, part.tool_name, arguments_of(part.args)))
+        text, reason = "".join(texts), response.finish_reason or ""
+        if reason in ("content_filter", "error"):
+            raise ModelError(f"the provider refused or broke off the answer: {clean(text, self._secrets) or reason}")
+        if reason == "length" and not text.strip() and not calls:
+            raise ModelError(
+                "the model used up its output tokens before it answered", "Allow more with --max-output-tokens."
+            )
+        return Reply(
+            text,
+            self._usage(response),
+            "tools" if calls else STOPS.get(reason, "other" if reason else "end"),
+            tuple(calls),
+            (_kept(response),) if calls else (),
+            "".join(thoughts),
+            response.model_name or "",
+            seconds,
+        )
+
+    def _usage(self, response: Any) -> Usage:
+        usage = response.usage
+        taken, given = int(usage.input_tokens or 0), int(usage.output_tokens or 0)
+        cached = int(usage.cache_read_tokens or 0)
+        reasoning = int((usage.details or {}).get("reasoning_tokens", 0))
+        cost = self.price.of(taken, given, cached) if self.price else _cost(response)
+        return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
+
+
+def _cost(response: Any) -> float | None:
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+def _write_messages(messages: Iterable[Message]) -> list[Any]:
+    """Our turns as pydantic-ai's: what comes between two answers is one request."""
+    its = import_module("pydantic_ai.messages")
+    written: list[Any] = []
+    names = {call.id: call.name for message in messages for call in message.calls}
+    parts: list[Any] = []
+    for message in messages:
+        if message.role == "assistant":
+            if parts:
+                written.append(its.ModelRequest(parts=parts))
+                parts = []
+            written.append(_write_answer(its, message))
+        elif message.role == "system":
+            parts.append(its.SystemPromptPart(message.text))
+        elif message.role == "user":
+            parts.append(its.UserPromptPart(message.text))
+        else:
+            name = names.get(message.call_id, "")
+            parts.append(its.ToolReturnPart(name, message.text, tool_call_id=message.call_id))
+    return [*written, its.ModelRequest(parts=parts)] if parts else written
+
+
+def _write_answer(its: Any, message: Message) -> Any:
+    for kept in message.thinking:
+        if KEPT in kept:
+            return its.ModelMessagesTypeAdapter.validate_python([kept[KEPT]])[0]
+    text = [its.TextPart(message.text)] if message.text else []
+    calls = [its.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.calls]
+    return its.ModelResponse(parts=[*text, *calls])
+
+
+def _kept(response: Any) -> Mapping[str, Any]:
+    its = import_module("pydantic_ai.messages")
+    return {KEPT: its.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0]}
+
+
+def _parameters(request: Request) -> Any:
+    models = import_module("pydantic_ai.models")
+    definition = import_module("pydantic_ai.tools").ToolDefinition
+    tools = [
+        definition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters))
+        for tool in request.tools
+    ]
+    if request.schema is None:
+        return models.ModelRequestParameters(function_tools=tools)
+    wanted = import_module("pydantic_ai.output").OutputObjectDefinition(json_schema=dict(request.schema), name="answer")
+    return models.ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)

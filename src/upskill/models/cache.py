@@ -1,0 +1,69 @@
+"""The cache gives an identical request its stored reply: a second asking costs nothing.
+
+Everything that decides an answer is in the key, the seed too, so repeats with different seeds never share a reply.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from upskill.errors import ModelError
+from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
+from upskill.plain import digest
+from upskill.traces import Usage
+
+
+class Cached:
+    """Looks on the shelf before it asks. `refresh` only puts there; `replay` only takes, and a miss is an error."""
+
+    def __init__(self, address: Address, opener: Callable[[], Awaitable[Model]], shelf: Shelf, mode: CacheMode) -> None:
+        self.address = address
+        self.shelf = shelf
+        self.mode = mode
+        self.hits = 0
+        self._opener = opener
+        self._model: Model | None = None
+
+    async def open(self) -> None:
+        if self._model is None and self.mode != "replay":
+            self._model = await self._opener()
+
+    async def reply(self, request: Request) -> Reply:
+        key = request_key(self.address, request)
+        if self.mode != "refresh" and (text := self.shelf.reply(key)) is not None:
+            self.hits += 1
+            return read_reply(text)
+        if self.mode == "replay":
+            raise ModelError(
+                f"{self.address.name}: this request has no stored reply, and --replay asks nobody",
+                "Run once without --replay to record it.",
+            )
+        await self.open()
+        assert self._model is not None
+        reply = await self._model.reply(request)
+        await self.shelf.add_reply(key, self.address.name, write_reply(reply))
+        return reply
+
+    async def close(self) -> None:
+        if self._model is not None:
+            await self._model.close()
+
+
+def request_key(address: Address, request: Request) -> str:
+    place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
+    return digest([place, asdict(request)])
+
+
+def write_reply(reply: Reply) -> str:
+    return json.dumps(asdict(reply), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_reply(text: str) -> Reply:
+    said: dict[str, Any] = json.loads(text)
+    said["usage"] = Usage(**said["usage"])
+    said["calls"] = tuple(ToolCall(**call) for call in said["calls"])
+    said["thinking"] = tuple(said["thinking"])
+    return Reply(**said)

@@ -1,0 +1,69 @@
+"""The ledger counts what this process spends on models, by role, and stops at the ceilings a person has set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from upskill.errors import CeilingReached
+from upskill.models import Model, Reply, Request, Role
+from upskill.traces import NO_USAGE, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """The most that may be spent. None: no ceiling."""
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+    calls: int | None = None
+
+
+@dataclass
+class Ledger:
+    ceilings: Ceilings = Ceilings()
+    calls: int = 0  # asked, answered or not
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+
+    @property
+    def total(self) -> Usage:
+        total = NO_USAGE
+        for usage in self.spent.values():
+            total = total + usage
+        return total
+
+    def admit(self) -> None:
+        """Let one more call through, or say which ceiling is reached. Calls in flight are not called back."""
+        ceilings, total = self.ceilings, self.total
+        if ceilings.calls is not None and self.calls >= ceilings.calls:
+            raise CeilingReached(f"the ceiling of {ceilings.calls:,} calls is reached")
+        if ceilings.tokens is not None and total.total_tokens >= ceilings.tokens:
+            raise CeilingReached(f"the ceiling of {ceilings.tokens:,} tokens is reached ({total.total_tokens:,} used)")
+        if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):
+            spent = "unknown" if total.cost_usd is None else f"${total.cost_usd:.4f}"
+            raise CeilingReached(f"the ceiling of ${ceilings.cost_usd:g} is reached ({spent} spent)")
+        self.calls += 1
+
+    def metered(self, model: Model, role: Role) -> Model:
+        return Metered(model, self, role)
+
+    def enter(self, role: Role, usage: Usage, further_calls: int = 0) -> None:
+        self.calls += further_calls
+        self.spent[role] = self.spent.get(role, NO_USAGE) + usage
+
+
+class Metered:
+    """A model whose calls are entered in a ledger and end at its ceilings."""
+
+    def __init__(self, model: Model, ledger: Ledger, role: Role) -> None:
+        self.model = model
+        self.ledger = ledger
+        self.role: Role = role
+
+    async def reply(self, request: Request) -> Reply:
+        self.ledger.admit()
+        reply = await self.model.reply(request)
+        self.ledger.enter(self.role, reply.usage, reply.attempts - 1)
+        return reply
+
+    async def close(self) -> None:
+        await self.model.close()
