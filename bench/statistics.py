@@ -148,10 +148,11 @@ def coverage_tables(sims: int, fewer: int) -> Iterator[str]:
     )
     yield ""
     other = np.array([value[0] for value in coverage(fewer, decided=True).values()])
+    low, high = int((other < 0.93).sum()), int((other > 0.97).sum())
     yield (
-        f"In a harsher world ({fewer:,} suites a cell), where half of the cases always pass or never do, "
-        f"whatever the arm: mean {percent(other.mean())}, worst cell {percent(other.min())}, below 93 %: {int((other < 0.93).sum())} of "
-        f"{other.size} cells, above 97 %: {int((other > 0.97).sum())}."
+        f"In a harsher world ({fewer:,} suites a cell), where half of the cases always pass or never do, whatever the "
+        f"arm: mean {percent(other.mean())}, worst cell {percent(other.min())}; below 93 %: {low} of {other.size} "
+        f"cells, above 97 %: {high}."
     )
     yield ""
 

@@ -218,6 +218,7 @@ class ChatRequest(Shape):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    random_seed: int | None = Field(None, ge=0)  # Mistral's word for it
     n: Literal[1] | None = None
     stop: str | list[str] | None = None
     stream: bool | None = None

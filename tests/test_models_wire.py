@@ -17,8 +17,8 @@ from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Models, Request, Surroundings, Tool, ToolCall, manners, transport
 from upskill.models.addresses import resolve
+from upskill.models.lenient import INVALID_ARGUMENTS
 from upskill.models.manners import Gate, retry_after, wait_before
-from upskill.models.wire import INVALID_ARGUMENTS
 
 KEY = "sk-planted-4711-secret"
 FORMATS = ("openai", "anthropic")
@@ -257,6 +257,13 @@ async def test_a_complaint_about_a_parameter_is_learned_from_once(field: str) ->
     assert it.told == [f"openai:gpt-4.1: the server does not take {field}; going on without it"]
     if field == "max_tokens":
         assert it.bodies[-1]["max_completion_tokens"] == 64
+
+
+async def test_mistral_gets_its_seed_under_its_own_name() -> None:
+    async with Loopback("Hello!") as server, Models(Surroundings(keys={"MISTRAL_API_KEY": KEY})) as models:
+        model = await models.get(replace(resolve("mistral:mistral-small"), base_url=server.url))
+        await model.reply(replace(HELLO, seed=7))
+    assert server.requests[0].body["random_seed"] == 7
 
 
 async def test_calls_in_flight_together_all_survive_the_same_complaint() -> None:
@@ -661,7 +668,7 @@ async def test_no_key_is_sent_to_a_server_that_wants_none() -> None:
         model = await models.get(resolve("tiny", base_url=server.url))
         reply = await model.reply(HELLO)
     assert "Authorization" not in server.requests[0].headers
-    assert reply.usage.cost_usd is None
+    assert reply.usage.cost_usd == 0.0
 
 
 async def test_the_shared_session_lives_as_long_as_its_last_model() -> None:

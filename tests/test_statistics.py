@@ -544,6 +544,7 @@ def test_further_evidence_is_more_runs_or_more_cases() -> None:
     more = statistics.further(values, labels)
     assert more.runs is not None
     assert more.pairs == min(more.runs * 8, more.cases * 2)
+    assert statistics.further(values, labels, anytime="cases").cases > more.cases
 
 
 def test_where_cases_disagree_only_more_cases_help() -> None:
@@ -551,7 +552,7 @@ def test_where_cases_disagree_only_more_cases_help() -> None:
     more = statistics.further(values, labels)
     assert more.runs is None
     assert more.pairs == 2 * more.cases > 12
-    assert statistics.further(values, labels, scope="suite").runs is not None
+    assert statistics.further(values, labels, anytime="suite").runs is not None
 
 
 def test_after_nothing_everything_is_still_to_be_done() -> None:

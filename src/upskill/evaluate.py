@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,9 +23,10 @@ from upskill.skill import Skill
 from upskill.store import Run, Store
 from upskill.suite import Suite
 from upskill.traces import NO_USAGE, Usage
-from upskill.trial import BOTH_ARMS, Judgement, Outcome, Plan, Result, Trial, task_of
+from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Outcome, Plan, Result, Trial, task_of
 
 if TYPE_CHECKING:
+    from upskill.statistics import Scope
     from upskill.verdict import Verdict
 
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -45,6 +46,8 @@ def make_plan(
     baseline: bool = True,
     agent: str = "chat",
     judge: str = "",
+    controls: bool = False,
+    against: Skill | None = None,
 ) -> Plan:
     """A plan from what a person says; UsageError for anything that could not be carried out.
 
@@ -78,7 +81,7 @@ def make_plan(
         skill,
         suite,
         addresses,
-        arms=BOTH_ARMS if baseline else ("skill",),
+        arms=(*(BOTH_ARMS if baseline else ("skill",)), *(CONTROLS if controls else ())),
         runs=runs,
         seed=seed,
         agent=agent,
@@ -86,6 +89,7 @@ def make_plan(
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
         judge=resolve(judge) if judge and judged else None,
+        against=against,
     )
 
 
@@ -100,6 +104,10 @@ class Evaluation:
     spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
     reused: int = 0  # trials whose results were there before
     stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    margin: float = 0.05  # a lift within it counts as none
+    making_cost: float | None = None  # dollars that the skill cost to make
+    target: float | None = None  # the pass rate that would be good enough
+    scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
 
@@ -109,10 +117,22 @@ class Evaluation:
         from upskill.verdict import weigh  # noqa: PLC0415 - numpy, only when something is weighed
 
         tags = {case.id: case.tags for case in self.plan.suite.cases}
-        by_model: dict[str, list[Outcome]] = {address.name: [] for address in self.plan.models}
-        for outcome in self.outcomes:
-            by_model[outcome.model].append(outcome)
-        return [replace(weigh(rows, tags=tags), model=name) for name, rows in by_model.items()]
+        return [
+            replace(
+                weigh(
+                    self.rows_of(address.name),
+                    margin=self.margin,
+                    anytime=self.scope,
+                    making_cost=self.making_cost,
+                    tags=tags,
+                ),
+                model=address.name,
+            )
+            for address in self.plan.models
+        ]
+
+    def rows_of(self, model: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.model == model]
 
     def part(self, *, held_out: bool) -> dict[str, Verdict]:
         """The verdict of each model over the held-out cases alone, or over the others."""
@@ -138,25 +158,45 @@ async def evaluate(
     models: Models | None = None,
     executor: Executor | None = None,
     fresh: bool = False,
+    until_decided: Scope | None = None,
+    margin: float = 0.05,
+    making_cost: float | None = None,
+    strict_suite: bool = False,
     begin: Callable[[Run, list[Trial]], None] | None = None,
     watch: Callable[[Result], None] | None = None,
 ) -> Evaluation:
     """Run what is missing of a plan.
 
     Results that the store has of the same plan are used again, errored ones are tried again; `fresh` starts over.
+    With `until_decided` the seeds of the plan are rounds, and a model gets no further round once its verdict stands,
+    by a test that may be looked at after every one of them.
     Every model is opened before the first call, so a missing key or missing weights cost nothing. `begin` is told
     the run and what is missing of it before the first call, `watch` every result after it was stored.
     """
     if store is None:
         with Store(None) as own:
             return await evaluate(
-                plan, store=own, models=models, executor=executor, fresh=fresh, begin=begin, watch=watch
+                plan,
+                store=own,
+                models=models,
+                executor=executor,
+                fresh=fresh,
+                until_decided=until_decided,
+                margin=margin,
+                making_cost=making_cost,
+                strict_suite=strict_suite,
+                begin=begin,
+                watch=watch,
             )
     models = models if models is not None else Models()
     executor = executor or Local()
     stopped: dict[str, str] = {}
     halted = ""
-    warnings = [*plan.skill.warnings, *plan.suite.warnings, *await judge_suite(plan.suite, plan.skill)]
+    warnings = [
+        *plan.skill.warnings,
+        *plan.suite.warnings,
+        *await judge_suite(plan.suite, plan.skill, strict=strict_suite),
+    ]
     async with models:
         for address in plan.models:
             await models.get(address)
@@ -180,13 +220,22 @@ async def evaluate(
             async def keep(result: Result) -> None:
                 await store.add(run, result)
 
-            # Closed here, not whenever it is collected: no trial may go on after its model was closed.
-            async with aclosing(executor.carry(plan, missing, run_here, keep)) as results:
-                async for result in results:
-                    if result.fatal:
-                        stopped.setdefault(result.trial.model, result.error)
-                    if watch:
-                        watch(result)
+            async def carry(trials: list[Trial]) -> None:
+                # Closed here, not whenever it is collected: no trial may go on after its model was closed.
+                async with aclosing(executor.carry(plan, trials, run_here, keep)) as results:
+                    async for result in results:
+                        if result.fatal:
+                            stopped.setdefault(result.trial.model, result.error)
+                        if watch:
+                            watch(result)
+
+            def settled(model: str) -> bool:
+                return bool(halted) or model in stopped or _decided(store, run, model, until_decided, margin)
+
+            if until_decided is None:
+                await carry(missing)
+            else:
+                await _carry_in_rounds(plan, missing, carry, settled)
     return Evaluation(
         plan,
         store.run(run.id),
@@ -195,9 +244,36 @@ async def evaluate(
         store.spent(run),
         reused=len(done),
         stopped=stopped,
+        margin=margin,
+        making_cost=making_cost,
+        scope=until_decided,
         halted=halted,
         warnings=list(dict.fromkeys(warnings)),
     )
+
+
+def _decided(store: Store, run: Run, model: str, scope: Scope | None, margin: float) -> bool:
+    from upskill.verdict import weigh  # noqa: PLC0415 - numpy, only when something is weighed
+
+    rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
+    return weigh(rows, margin=margin, anytime=scope).decision != "undecided"
+
+
+async def _carry_in_rounds(
+    plan: Plan,
+    missing: list[Trial],
+    carry: Callable[[list[Trial]], Awaitable[None]],
+    settled: Callable[[str], bool],
+) -> None:
+    """One seed after the other, over all cases and arms, until each model is settled on its own."""
+    going_on = list(plan.addresses)
+    for seed in plan.seeds:
+        due = [trial for trial in missing if trial.seed == seed and trial.model in going_on]
+        if due:
+            await carry(due)
+        going_on = [model for model in going_on if not settled(model)]
+        if not going_on:
+            return
 
 
 async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False) -> list[str]:

@@ -1,10 +1,14 @@
-"""Frontmatter: the YAML between the two `---` lines of a SKILL.md, read the way lenient clients read it."""
+"""Frontmatter: the YAML between the two `---` lines of a SKILL.md, read the way lenient clients read it.
+
+`read_yaml` reads the other YAML that people write by hand (suites, settings, scripts) as plain data.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -13,6 +17,8 @@ import yaml
 from upskill.errors import UsageError
 
 Level = Literal["error", "warning"]
+DEEPEST = 100  # levels of nesting
+MOST_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,47 +35,98 @@ _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 def split(text: str, where: str) -> tuple[str, str]:
     """Frontmatter and body; the closing line is the first `---` that stands alone."""
     opening = _FENCE.match(text)
+    closing = _FENCE.search(text, opening.end()) if opening else None
+    if opening and closing:
+        return text[opening.end() : closing.start()], text[closing.end() :].strip()
+    rough = reference_split(text)
+    if rough is not None and _is_mapping(rough[0]):
+        return rough
     if not opening:
         raise UsageError(
             f"{where}: does not start with frontmatter",
             "The first line is ---, then name: and description:, then --- again.",
         )
-    closing = _FENCE.search(text, opening.end())
-    if not closing:
-        raise UsageError(f"{where}: the frontmatter is not closed", "Add a line --- after the last field.")
-    return text[opening.end() : closing.start()], text[closing.end() :].strip()
+    raise UsageError(f"{where}: the frontmatter is not closed", "Add a line --- after the last field.")
+
+
+def reference_split(text: str) -> tuple[str, str] | None:
+    """Frontmatter and body as the reference validator cuts them: at the first two `---`, wherever they stand."""
+    if not text.startswith("---") or text.count("---") < 2:
+        return None
+    _, head, body = text.split("---", 2)
+    return head, body.strip()
 
 
 def parse(head: str, where: str, notes: list[Problem]) -> dict[str, Any]:
+    """Every field, each scalar as the text that was written; what strict readers refuse goes into `notes`."""
+    _, node = _mended(head, where, notes)
+    if not isinstance(node, yaml.MappingNode):
+        raise UsageError(f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io.")
+    try:
+        _bound(node, deepest=20, most=10_000)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where}: {yaml_words(error)}", "Write the values out, one `field: value` a line.") from error
+    return _mapping(node, notes)
+
+
+def with_value(head: str, key: str, value: str) -> str:
+    """The frontmatter with this field's text replaced, every other character as it was."""
+    text, node = _mended(head, key, [])
+    assert isinstance(node, yaml.MappingNode)
+    old = next(item for name, item in reversed(node.value) if name.value == key)
+    quoted = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=10**9).strip()
+    if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):  # its end is the start of the next line
+        quoted += "\n"
+    return text[: old.start_mark.index] + quoted + text[old.end_mark.index :]
+
+
+def _mended(head: str, where: str, notes: list[Problem]) -> tuple[str, yaml.Node | None]:
     try:
         node = _compose(head)
     except yaml.YAMLError as first:
         mended = _quote_colons(head)
         try:
-            node = _compose(mended)
+            node = _compose(mended) if mended != head else None
         except yaml.YAMLError:
             node = None
-        if node is None or mended == head:
+        if node is None:
             raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
         notes.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
-    except (RecursionError, ValueError) as error:
-        raise UsageError(f"{where}: the frontmatter cannot be read: {error}") from error
-    if not isinstance(node, yaml.MappingNode):
-        raise UsageError(f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io.")
+        return mended, node
+    notes += _tokens_refused(head)
+    return head, node
+
+
+def _is_mapping(head: str) -> bool:
     try:
-        return _mapping(node, notes, depth=0)
-    except RecursionError as error:
-        raise UsageError(f"{where}: the frontmatter refers to itself", "Write the values out.") from error
+        return isinstance(_compose(head), yaml.MappingNode)
+    except yaml.YAMLError:
+        return False
+
+
+# YAML 1.2 has only \n and \r end a line, and so have the readers of other clients; PyYAML reads YAML 1.1, where these
+# end one too. They stand for themselves under another name while PyYAML looks.
+_BREAKS = {0x85: 0xF7085, 0x2028: 0xF7028, 0x2029: 0xF7029}
+_BACK = {alias: chr(real) for real, alias in _BREAKS.items()}
 
 
 def _compose(text: str) -> yaml.Node | None:
-    return cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))
+    try:
+        return cast("yaml.Node | None", yaml.compose(text.translate(_BREAKS), Loader=yaml.SafeLoader))
+    except RecursionError as error:
+        raise _refused("is nested too deeply") from error
+    except ValueError as error:  # an escape that is no character
+        raise _refused(str(error)) from error
+
+
+def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.YAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 def yaml_words(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}: " if mark else ""
-    said = getattr(error, "problem", None) or str(error).splitlines()[0]
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
     return f"{place}not valid YAML: {said}"
 
 
@@ -86,30 +143,124 @@ def _quote_colons(head: str) -> str:
     return "\n".join(mend(line) for line in head.split("\n"))
 
 
-def _mapping(node: yaml.MappingNode, notes: list[Problem], depth: int) -> dict[str, Any]:
-    if depth > 20:
-        raise RecursionError
-    if node.flow_style and node.value:
-        notes.append(Problem("error", "the frontmatter uses {…}; write one `field: value` a line"))
+def _tokens_refused(head: str) -> list[Problem]:
+    """What is YAML but not strict YAML."""
+    words: dict[type[Any], str] = {
+        yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
+        yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
+        yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
+        yaml.TagToken: "the frontmatter uses a tag (!…); leave it out, or put the value in quotes",
+    }
+    tokens = {type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_BREAKS), yaml.SafeLoader))}
+    return [Problem("error", message) for kind, message in words.items() if kind in tokens]
+
+
+def _mapping(node: yaml.MappingNode, notes: list[Problem]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+        key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key in found:
             notes.append(Problem("error", f"the field {key!r} is there twice"))
-        found[key] = _value(value_node, notes, depth + 1)
+        found[key] = _value(value_node, notes)
+    if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
+        notes.append(Problem("error", "fields below fields are indented differently; use the same width everywhere"))
     return found
 
 
-def _value(node: yaml.Node, notes: list[Problem], depth: int) -> Any:
+def _value(node: yaml.Node, notes: list[Problem]) -> Any:
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, notes, depth)
+        return _mapping(node, notes)
     if isinstance(node, yaml.SequenceNode):
-        if depth > 20:
-            raise RecursionError
-        if node.flow_style:
-            notes.append(Problem("error", "the frontmatter uses […]; write one `- item` a line"))
-        return [_value(item, notes, depth + 1) for item in node.value]
-    return str(node.value)
+        return [_value(item, notes) for item in node.value]
+    return _text(node)
+
+
+def _text(node: yaml.Node) -> str:
+    """The scalar as text; \\uD83D\\uDE00 is one character, as in JSON, and half of such a pair is none."""
+    text = str(node.value).translate(_BACK)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _bound(root: yaml.Node, *, deepest: int, most: int, unique: bool = False) -> None:
+    """Refuse what is small on disk and endless in memory: aliases of aliases, and those that lead to themselves."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node, level: int) -> int:
+        if not isinstance(node, yaml.CollectionNode):
+            return 1
+        if level > deepest:
+            raise _refused(f"is nested more than {deepest} levels deep, or refers to itself", node.start_mark)
+        if id(node) not in sizes:
+            if unique and isinstance(node, yaml.MappingNode):
+                _refuse_twins(node)
+            sizes[id(node)] = 1 + sum(size(part, level + 1) for part in _parts(node))
+        if sizes[id(node)] > most:
+            raise _refused(f"stands for more than {most:,} values", node.start_mark)
+        return sizes[id(node)]
+
+    size(root, 0)
+
+
+def _parts(node: yaml.CollectionNode) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    else:
+        yield from node.value
+
+
+def _refuse_twins(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _refused("a field's name is not plain text", key.start_mark)
+        if key.value in seen:
+            raise _refused(f"{key.value!r} is there twice", key.start_mark)
+        seen.add(key.value)
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads what JSON could say, too: text keys, each of them once, finite numbers, and dates as text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the class it extends
+        first: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            _bound(node, deepest=DEEPEST, most=MOST_NODES, unique=True)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+    def construct_finite(self, node: yaml.ScalarNode) -> float:
+        number = self.construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise _refused(f"{node.value} is not a number that anything can equal", node.start_mark)
+        return number
+
+    def construct_refused(self, node: yaml.Node) -> Any:
+        raise _refused(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)
+for _tag in ("binary", "timestamp", "omap", "pairs", "set"):
+    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _PlainLoader.construct_refused)
+
+
+def read_yaml(text: str) -> object:
+    """Plain data, or a YAMLError for whatever is wrong with it."""
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader that refuses more
+    except RecursionError as error:
+        raise _refused("is nested too deeply") from error
+    except ValueError as error:  # an escape that is no character, a number of five thousand digits
+        raise _refused(str(error)) from error
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:

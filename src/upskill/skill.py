@@ -34,6 +34,7 @@ CLIENT_FIELDS = (
     "paths",
     "effort",
 )
+_NEWLINE = "\n"
 LARGEST_MANIFEST = 1_000_000  # bytes; a body of this size is over 200,000 tokens
 LARGEST_FOLDER = 256_000_000
 MOST_FILES = 10_000
@@ -63,7 +64,9 @@ class Skill:
     files: tuple[SkillFile, ...]  # SKILL.md among them, in order of path
     folder: Path | None = None
     warnings: tuple[str, ...] = ()
-    _notes: tuple[Problem, ...] = field(default=(), repr=False)
+    folders: tuple[str, ...] = ()  # the empty ones; they survive saving, and no fingerprint knows of them
+    _notes: tuple[Problem, ...] = field(default=(), repr=False)  # on SKILL.md as a file
+    _syntax: tuple[Problem, ...] = field(default=(), repr=False)  # on the YAML of its frontmatter
 
     @classmethod
     def load(cls, path: str | Path) -> Skill:
@@ -79,35 +82,44 @@ class Skill:
             raise UsageError(f"{path}: {_words(error)}", "Check where its links lead.") from error
         if not folder.is_dir():
             raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
-        files = tuple(sorted(_read_folder(folder), key=lambda file: file.path))
-        manifest = _manifest_of(files, str(path))
-        text = _text_of(manifest, f"{path}/{manifest.path}")
-        head, body = frontmatter.split(text, f"{path}/{manifest.path}")
+        files, folders = _read_folder(folder)
+        return cls._read(files, str(path), folder, folders)
+
+    @classmethod
+    def _read(
+        cls, files: Iterable[SkillFile], where: str, folder: Path | None = None, folders: tuple[str, ...] = ()
+    ) -> Skill:
+        files = tuple(sorted(files, key=lambda file: file.path))
+        manifest = _manifest_of(files, where)
+        where = f"{where}/{manifest.path}"
+        text = _text_of(manifest, where)
+        head, body = frontmatter.split(text, where)
         notes: list[Problem] = []
         if manifest.path != MANIFEST:
             notes.append(Problem("warning", f"{manifest.path} should be called {MANIFEST}"))
         if manifest.data.startswith(b"\xef\xbb\xbf"):
             notes.append(Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"))
-        fields = frontmatter.parse(head, f"{path}/{manifest.path}", notes)
+        syntax: list[Problem] = []
+        fields = frontmatter.parse(head, where, syntax)
         description = fields.get("description")
         if not isinstance(description, str) or not description.strip():
             raise UsageError(
-                f"{path}/{manifest.path}: has no description",
+                f"{where}: has no description",
                 "Add `description:` to the frontmatter: what the skill does and when to use it.",
             )
         name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
-            name = folder.name
-        skill = cls(name.strip(), description.strip(), body, fields, files, folder=folder, _notes=tuple(notes))
-        return replace(skill, warnings=tuple(problem.message for problem in skill.problems("clients")))
+            name = folder.name if folder else ""
+        made = cls(
+            name.strip(), description.strip(), body, fields, files, folder, (), folders, tuple(notes), tuple(syntax)
+        )
+        return replace(made, warnings=tuple(problem.message for problem in made.problems("clients")))
 
     @classmethod
     def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:
         """A skill that is not on disk yet."""
-        head = {"name": name, "description": description, **fields}
-        body = body.strip()
-        manifest = SkillFile(MANIFEST, frontmatter.render(head, body + "\n").encode())
-        return cls(name, description, body, head, (manifest,))
+        text = frontmatter.render({"name": name, "description": description, **fields}, body.strip() + "\n")
+        return cls._read([SkillFile(MANIFEST, _encoded(text))], name)
 
     @property
     def fingerprint(self) -> str:
@@ -136,31 +148,39 @@ class Skill:
     def file(self, path: str) -> SkillFile | None:
         return next((file for file in self.files if file.path == path), None)
 
+    def read(self, path: str) -> bytes | None:
+        """What is in the file at this path, through the skill's own links; None when there is none."""
+        found = _followed(self.files, path)
+        return found.data if found else None
+
     def with_body(self, body: str) -> Skill:
         """The same skill with other instructions; the frontmatter stays as it was written."""
-        manifest = self._manifest
+        manifest = _manifest_of(self.files, self.name)
         head, _ = frontmatter.split(_text_of(manifest, manifest.path), manifest.path)
-        text = f"---\n{head.strip()}\n---\n\n{body.strip()}\n"
-        return self._with_manifest(manifest.path, text, body=body.strip())
+        return self.with_file(manifest.path, _encoded(f"---\n{head.strip(_NEWLINE)}\n---\n\n{body.strip()}\n"))
 
     def with_description(self, description: str) -> Skill:
-        fields = {**self.frontmatter, "description": description}
-        text = frontmatter.render(fields, self.body + "\n")
-        return self._with_manifest(self._manifest.path, text, description=description, frontmatter=fields)
+        """The same skill with another description; everything else stays as it was written."""
+        manifest = _manifest_of(self.files, self.name)
+        head, body = frontmatter.split(_text_of(manifest, manifest.path), manifest.path)
+        head = frontmatter.with_value(head.strip(_NEWLINE), "description", description.strip())
+        return self.with_file(manifest.path, _encoded(f"---\n{head.strip(_NEWLINE)}\n---\n\n{body}\n"))
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         """The same skill with this file added or replaced."""
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or not path:
+        place = PurePosixPath(path)
+        if (
+            place.is_absolute()
+            or not place.parts
+            or {"..", *NOT_PART_OF_A_SKILL} & set(place.parts)
+            or "\0" in path
+            or any(0xD800 <= ord(letter) < 0xE000 for letter in path)
+        ):
             raise UsageError(f"{path!r} is not a path inside a skill", "Use a path relative to the skill's folder.")
-        kept = [file for file in self.files if file.path != path]
-        return replace(self, files=tuple(sorted([*kept, SkillFile(path, data, executable)], key=lambda f: f.path)))
-
-    @property
-    def _manifest(self) -> SkillFile:
-        return next(file for file in self.files if file.path.lower() == MANIFEST.lower())
-
-    def _with_manifest(self, path: str, text: str, **changed: Any) -> Skill:
-        return replace(self.with_file(path, text.encode()), **changed)
+        kept = [file for file in self.files if file.path != str(place)]
+        files = [*kept, SkillFile(str(place), data, executable)]
+        folders = tuple(folder for folder in self.folders if not place.is_relative_to(folder))
+        return self._read(files, str(self.folder or self.name), self.folder, folders)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole folder, all or nothing."""
@@ -175,6 +195,8 @@ class Skill:
         try:
             for file in self.files:
                 _write(fresh / file.path, file)
+            for empty in self.folders:
+                (fresh / empty).mkdir(parents=True, exist_ok=True)
             fresh.chmod(0o755)
             _swap(fresh, target)
         except OSError as error:
@@ -189,11 +211,18 @@ class Skill:
         `strict` comes to the same verdict as the reference validator; with `clients`, fields that clients have
         added of their own are warnings.
         """
-        found = list(self._notes)
-        found += _field_problems(self.frontmatter, profile)
-        found += _name_problems(self.frontmatter.get("name"), self.folder.name if self.folder else None)
-        if len(self.frontmatter.get("description", "")) > 1024:
-            found.append(Problem("error", f"description is longer than 1024 characters ({len(self.description)})"))
+        fields, found, syntax = self.frontmatter, list(self._notes), list(self._syntax)
+        manifest = _manifest_of(self.files, self.name)
+        text = _text_of(manifest, manifest.path)
+        cut = frontmatter.reference_split(text)
+        if cut is not None and cut[0].strip() != frontmatter.split(text, manifest.path)[0].strip():
+            found.append(Problem("warning", "--- stands inside the frontmatter, where some readers end it"))
+            if profile == "strict":
+                fields, syntax = _cut_short(cut[0])
+        found += syntax
+        found += _field_problems(fields, profile)
+        found += _name_problems(fields.get("name"), self.folder.name if self.folder else None)
+        found += _description_problems(fields.get("description"))
         if not self.body:
             found.append(Problem("warning", "the body is empty: there is nothing to learn"))
         if self.body.count("\n") >= 500 or self.tokens > 5000:
@@ -210,13 +239,22 @@ def estimate_tokens(text: str) -> int:
 
 def find_skills(folder: str | Path) -> Iterator[Path]:
     """The skill folders below a folder, in order; a skill inside a skill is a resource of it."""
-    root = Path(folder)
-    if any((root / name).is_file() for name in (MANIFEST, "skill.md")):
-        yield root
-        return
-    for child in sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink()):
-        if child.name not in NOT_PART_OF_A_SKILL:
-            yield from find_skills(child)
+    waiting = [Path(folder)]
+    while waiting:
+        here = waiting.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError as error:
+            raise UsageError(f"{here}: cannot be read: {_words(error)}") from error
+        if any(entry.name in (MANIFEST, "skill.md") and entry.is_file() for entry in entries):
+            yield here
+            continue
+        folders = [
+            here / entry.name
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_PART_OF_A_SKILL
+        ]
+        waiting += reversed(folders)
 
 
 def _words(error: Exception) -> str:
@@ -225,9 +263,12 @@ def _words(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _read_folder(root: Path) -> Iterator[SkillFile]:
+def _read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
+    """Every file, and the folders that have none."""
+    files: list[SkillFile] = []
+    empty: list[str] = []
     total = 0
-    for number, path in enumerate(_walk(root)):
+    for path in _walk(root):
         name = path.relative_to(root).as_posix()
         try:
             name.encode()
@@ -235,33 +276,42 @@ def _read_folder(root: Path) -> Iterator[SkillFile]:
             raise UsageError(f"{root}: a file's name is not UTF-8: {name!r}", "Rename it.") from error
         info = path.lstat()
         total += info.st_size
-        if total > LARGEST_FOLDER or number >= MOST_FILES:
+        if total > LARGEST_FOLDER or len(files) + len(empty) >= MOST_FILES:
             raise UsageError(
                 f"{root}: is too large for a skill (over {LARGEST_FOLDER // 10**6} MB or {MOST_FILES:,} files)",
                 "Is this the right folder? Keep data sets outside of the skill.",
             )
-        yield _read_file(root, path, name, info)
+        if stat.S_ISDIR(info.st_mode):
+            empty.append(name)
+        else:
+            files.append(_read_file(root, path, name, info))
+    return files, tuple(sorted(empty))
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-    except OSError as error:
-        raise UsageError(f"{root}: cannot be read: {_words(error)}") from error
-    for entry in entries:
-        if entry.name in NOT_PART_OF_A_SKILL:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
-        else:
-            yield Path(entry.path)
+    """What is not a folder, and the folders in which nothing is."""
+    waiting = [root]
+    while waiting:
+        here = waiting.pop()
+        try:
+            entries = [entry for entry in os.scandir(here) if entry.name not in NOT_PART_OF_A_SKILL]
+        except OSError as error:
+            raise UsageError(f"{here}: cannot be read: {_words(error)}") from error
+        if not entries and here != root:
+            yield here
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(here / entry.name)
+            else:
+                yield here / entry.name
 
 
 def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> SkillFile:
     if stat.S_ISLNK(info.st_mode):
         target = str(path.readlink())
         try:
-            inside = path.resolve(strict=True).is_relative_to(root)
+            end = path.resolve(strict=True)
+            inside = end.is_relative_to(root) and not NOT_PART_OF_A_SKILL & set(end.relative_to(root).parts)
         except (OSError, RuntimeError) as error:
             why = "runs in a circle" if not isinstance(error, FileNotFoundError) else f"leads nowhere ({target})"
             raise UsageError(f"{path}: this symbolic link {why}", "Remove it, or put the file itself there.") from error
@@ -283,12 +333,32 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
         raise UsageError(f"{path}: cannot be read: {_words(error)}") from error
 
 
-def _manifest_of(files: tuple[SkillFile, ...], where: str) -> SkillFile:
+def _manifest_of(files: Iterable[SkillFile], where: str) -> SkillFile:
+    """SKILL.md under the name it has; where that is a link, with what the link leads to."""
     for name in (MANIFEST, "skill.md"):
-        for file in files:
-            if file.path == name and not file.link:
-                return file
+        found = _followed(files, name)
+        if found:
+            return replace(found, path=name)
     raise UsageError(f"{where}: has no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
+
+
+def _followed(files: Iterable[SkillFile], path: str) -> SkillFile | None:
+    """The file that a path leads to, through links to files and to folders."""
+    by_path = {file.path: file for file in files}
+    waiting, at, steps = path.split("/")[::-1], PurePosixPath(), 0
+    while waiting and steps < 1000:
+        steps += 1
+        part = waiting.pop()
+        if part == "..":
+            at = at.parent
+            continue
+        link = by_path.get(str(at / part))
+        if link and link.link:
+            waiting += link.link.split("/")[::-1]
+        else:
+            at /= part
+    found = by_path.get(str(at))
+    return found if not waiting else None
 
 
 def _text_of(file: SkillFile, where: str) -> str:
@@ -298,7 +368,23 @@ def _text_of(file: SkillFile, where: str) -> str:
         raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
     if "\0" in text:
         raise UsageError(f"{where}: holds zero bytes, so it is not a text file", "Save it as UTF-8.")
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"half a character ({error.object[error.start]!r}) cannot be saved as UTF-8") from error
+
+
+def _cut_short(head: str) -> tuple[Mapping[str, Any], list[Problem]]:
+    """The fields as far as the reference validator reads, and what it says of their YAML."""
+    notes: list[Problem] = []
+    try:
+        return frontmatter.parse(head, MANIFEST, notes), notes
+    except UsageError as error:
+        return {}, [Problem("error", f"{error.message} (as far as the first ---)")]
 
 
 def _field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Problem]:
@@ -336,6 +422,13 @@ def _name_problems(written: object, folder: str | None) -> Iterator[Problem]:
         yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}")
 
 
+def _description_problems(written: object) -> Iterator[Problem]:
+    if not isinstance(written, str) or not written.strip():
+        yield Problem("error", "description is missing")
+    elif len(written) > 1024:
+        yield Problem("error", f"description is longer than 1024 characters ({len(written)})")
+
+
 def _hash(files: Iterable[SkillFile]) -> str:
     total = hashlib.sha256()
     for file in files:
@@ -363,8 +456,21 @@ def _swap(fresh: Path, target: Path) -> None:
     target.rename(old / "old")
     try:
         fresh.rename(target)
-    except OSError:
+    except BaseException:  # also Ctrl-C: what was there comes back before anything else happens
         (old / "old").rename(target)
+        old.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    _keep_histories(old / "old", target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _keep_histories(old: Path, new: Path) -> None:
+    """Move each .git over: it is no part of the skill, and the person's all the same."""
+    if old.is_symlink() or not old.is_dir():
+        return
+    for folder, folders, files in os.walk(old):
+        if ".git" in (*folders, *files):
+            place = new / Path(folder).relative_to(old)
+            place.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / ".git").rename(place / ".git")
+            folders[:] = [name for name in folders if name != ".git"]

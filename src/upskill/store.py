@@ -288,7 +288,7 @@ class Store:
 
     async def add_reply(self, key: str, model: str, reply: str) -> None:
         """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
-        await self._keep(_ADD_REPLY, (key, model, reply, _now()))
+        await self._keep(_ADD_REPLY, (key, model, _utf8(reply), _now()))
 
     async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
         if self._writer is None:
@@ -513,18 +513,18 @@ def _row(run: int, result: Result) -> tuple[Any, ...]:
         result.judging.total_tokens,
         result.judging.cost_usd,
         _now(),
-        result.error.encode(errors="backslashreplace").decode(),
+        _utf8(result.error),
         _json(_detail(result)),
     )
 
 
 def _json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which models do say; escaped it can be kept
-        return json.dumps(value, separators=(",", ":"))
-    return text
+    return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _utf8(text: str) -> str:
+    """Half of a surrogate pair, which models do say, as its escape: that can be kept, and JSON reads it back."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _detail(result: Result) -> dict[str, Any]:

@@ -13,12 +13,15 @@ from typing import Any, Literal
 
 from upskill.agents import Task
 from upskill.models import Address
+from upskill.placebo import placebo
 from upskill.plain import digest
 from upskill.skill import Skill
 from upskill.suite import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 
 Arm = Literal["baseline", "skill", "placebo", "again"]
+AGAIN = 1_000_003  # added to the seeds of the arm `again`
+CONTROLS: tuple[Arm, ...] = ("placebo", "again")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
 GENERATION = 1
@@ -47,6 +50,17 @@ class Plan:
     max_output_tokens: int = 4096
     limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
     judge: Address | None = None
+    against: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
+
+    def skill_of(self, arm: Arm) -> Skill | None:
+        """What an arm is shown: the only thing in which two arms differ."""
+        if arm == "skill":
+            return self.skill
+        return self._placebo if arm == "placebo" else self.against
+
+    @cached_property
+    def _placebo(self) -> Skill:
+        return placebo(self.skill)
 
     @cached_property
     def addresses(self) -> dict[str, Address]:
@@ -91,7 +105,8 @@ class Plan:
 
     @cached_property
     def _arms(self) -> dict[str, tuple[str, str]]:
-        return {arm: (arm, "" if arm in ("baseline", "again") else self.skill.taught) for arm in self.arms}
+        shown = {arm: self.skill_of(arm) for arm in self.arms}
+        return {arm: (arm, skill.taught if skill else "") for arm, skill in shown.items()}
 
     @cached_property
     def _places(self) -> dict[str, str]:
@@ -126,14 +141,16 @@ class Plan:
             "max_output_tokens": self.max_output_tokens,
             "limit_is_stated": self.limit_is_stated,
             "judge": asdict(self.judge) if self.judge else None,
+            "against": self.against.fingerprint if self.against else None,
         }
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:
     """What the agent of a trial is given."""
     case = plan.suite.by_id[trial.case]
-    skill = plan.skill if trial.arm == "skill" else None
-    return Task(case.prompt, case.files, skill, trial.seed, plan.temperature, plan.max_output_tokens)
+    # The baseline run again must be another draw: with the same seed it would be the same answer.
+    seed = trial.seed + AGAIN if trial.arm == "again" else trial.seed
+    return Task(case.prompt, case.files, plan.skill_of(trial.arm), seed, plan.temperature, plan.max_output_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,8 +309,7 @@ def weigh(
     decision, reason = _decide(verdict, _cheaper(pairs, verdict, anytime))
     verdict = replace(verdict, decision=decision, reason=reason)
     if decision == "undecided" and pairs.labels and reason != "errors":
-        scope: Scope = anytime or "cases"
-        more = statistics.further(differences, pairs.labels, margin=margin, level=level, scope=scope)
+        more = statistics.further(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
         verdict = replace(verdict, further=more)
     return replace(verdict, recommendation=_recommend(verdict, _failing_tags(two, tags or {})))
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.eval import Order, carry_out, options
+from upskill.cli.evaluating import carry_out
+from upskill.cli.order import Order, options
 from upskill.errors import UsageError
 
 

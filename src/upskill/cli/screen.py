@@ -6,10 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from upskill.errors import UsageError
 from upskill.trial import Plan, Result
 
 if TYPE_CHECKING:
@@ -46,6 +48,15 @@ def show_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def note(text: str) -> None:
     click.echo(text, err=True)
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a report beside the result; a folder that is missing is made."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 class Watch:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
-from upskill.models.lenient import items, mapping, number
+from upskill.models.lenient import arguments_of, items, mapping, number
 from upskill.models.prices import find_price
 from upskill.models.transport import Transport
-from upskill.models.wire import WireModel, arguments_of
+from upskill.models.wire import WireModel
 from upskill.traces import Usage
 
 BASE_URL = "https://api.anthropic.com"

@@ -14,9 +14,9 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
-from upskill.models.manners import HOPELESS, Breaker, gate_of
+from upskill.models.lenient import arguments_of, clean, mapping, number, secrets_of
+from upskill.models.manners import HOPELESS, Breaker, Overlong, gate_of
 from upskill.models.prices import UNKNOWN, Price, find_price
-from upskill.models.wire import Overlong, arguments_of, clean, secrets_of
 from upskill.traces import Usage
 
 INSTALL = 'pip install "upskill[providers]"'
@@ -40,7 +40,7 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
     except (pydantic_ai.UserError, ImportError, ValueError) as error:
         # An unknown provider, a missing key or a missing package of the provider's: pydantic-ai says which.
         raise UsageError(f"{address.name!r}: {error}") from error
-    return BridgedModel(address, model, surroundings)
+    return BridgedModel(address, await model.__aenter__(), surroundings)
 
 
 class BridgedModel:
@@ -77,7 +77,7 @@ class BridgedModel:
         return reply
 
     async def close(self) -> None:
-        pass
+        await self.model.__aexit__(None, None, None)
 
     async def _ask(self, request: Request) -> Any:
         exceptions = import_module("pydantic_ai.exceptions")
@@ -138,9 +138,9 @@ class BridgedModel:
 
     def _usage(self, response: Any) -> Usage:
         usage = response.usage
-        taken, given = int(usage.input_tokens or 0), int(usage.output_tokens or 0)
-        cached = int(usage.cache_read_tokens or 0)
-        reasoning = int((usage.details or {}).get("reasoning_tokens", 0))
+        taken, given = number(usage.input_tokens), number(usage.output_tokens)
+        cached = number(usage.cache_read_tokens)
+        reasoning = number(mapping(usage.details).get("reasoning_tokens"))
         cost = self.price.of(taken, given, cached) if self.price else _cost(response)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings
-from upskill.models.lenient import items, mapping, number
+from upskill.models.lenient import clean, items, mapping, number
 from upskill.models.manners import Breaker
 from upskill.models.prices import find_price
 from upskill.traces import Usage
@@ -37,7 +37,6 @@ COMMON = (
     *("SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "TEMP", "TMP"),
 )
 LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
-LONGEST_WORDS = 300
 NEUTRAL = "You answer questions."  # where a request has no system prompt and the command would use its own
 LOCKED_OUT = re.compile(
     r"log ?in|logged (in|out)|unauthori[sz]ed|api key|credential|\b40[134]\b|model.*not (found|exist)", re.I
@@ -90,7 +89,7 @@ class Agent:
     ask: Callable[[Question], Order]
     read: Callable[[str], Reply]
     prices: str = ""
-    memory: str = ""  # a file of the person's that the command cannot be kept from reading
+    memory: tuple[str, str, str] | None = None  # variable, folder and name of a file it cannot be kept from reading
 
 
 async def open_model(address: Address, surroundings: Surroundings) -> Model:
@@ -105,9 +104,17 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
             f"{address.name!r} needs the command `{agent.program}`, which is not on the PATH",
             f"Install it with `{agent.install}`, then {agent.log_in}.",
         )
-    if agent.memory and (memory := Path(os.path.expandvars(agent.memory)).expanduser()).is_file():
+    if (memory := _memory_of(agent)) is not None:
         surroundings.tell(f"{address.name}: `{agent.program}` reads {memory} in every call, with and without the skill")
     return CommandModel(address, agent, program, surroundings)
+
+
+def _memory_of(agent: Agent) -> Path | None:
+    if agent.memory is None:
+        return None
+    variable, folder, name = agent.memory
+    path = Path(os.environ.get(variable) or Path.home() / folder) / name
+    return path if path.is_file() else None
 
 
 class CommandModel:
@@ -169,11 +176,8 @@ class CommandModel:
         """The error with what the command said, and a hint where it is about the login."""
         said = error.message or finished.complaint.strip() or finished.output.strip() or "nothing"
         ended = f" (exit code {finished.code})" if finished.code else ""
-        for name in self.agent.variables:
-            if len(secret := os.environ.get(name, "")) >= 6 and not name.endswith(("_URL", "_DIR", "_HOME")):
-                said = said.replace(secret, "***")
-        words = " ".join(said.split())
-        words = words if len(words) <= LONGEST_WORDS else words[: LONGEST_WORDS - 1] + "…"
+        logins = [name for name in self.agent.variables if name.endswith(("_KEY", "_TOKEN"))]
+        words = clean(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
         locked_out = bool(LOCKED_OUT.search(words))
         hint = f"To use its own login: {self.agent.log_in}." if locked_out else error.hint
         told = ModelError(f"`{self.agent.program}` gave no answer{ended}: {words}", hint)
@@ -442,7 +446,7 @@ AGENTS: dict[str, Agent] = {
         _ask_codex,
         _read_codex,
         "openai",
-        "$CODEX_HOME/AGENTS.md" if os.environ.get("CODEX_HOME") else "~/.codex/AGENTS.md",
+        ("CODEX_HOME", ".codex", "AGENTS.md"),
     ),
     "opencode": Agent(
         "opencode",

@@ -17,7 +17,8 @@ class Endpoint:
     key_required: bool = True
     prices: str = ""  # the provider id in the price table; "free" for one's own machine
     limit_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "max_tokens"
-    seeds: bool = True  # the request field `seed` is accepted
+    seeds: bool = True  # seeds are accepted
+    seed_field: str = "seed"
 
 
 def _own_machine(name: str, base_url: str, *url_variables: str) -> Endpoint:
@@ -35,12 +36,20 @@ ENDPOINTS: dict[str, Endpoint] = {
             prices="openai",
             limit_field="auto",
         ),
-        Endpoint("hf", "https://router.huggingface.co/v1", ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), ("HF_BASE_URL",)),
+        Endpoint(
+            "hf",
+            "https://router.huggingface.co/v1",
+            ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+            ("HF_BASE_URL",),
+            prices="huggingface",
+        ),
         Endpoint("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), prices="openrouter"),
         Endpoint("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), prices="groq"),
         Endpoint("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), prices="together"),
         Endpoint("fireworks", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), prices="fireworks"),
-        Endpoint("mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), prices="mistral", seeds=False),
+        Endpoint(
+            "mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), prices="mistral", seed_field="random_seed"
+        ),
         Endpoint("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), prices="deepseek", seeds=False),
         Endpoint(
             "gemini",

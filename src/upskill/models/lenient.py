@@ -1,8 +1,13 @@
-"""Reading JSON that others wrote, where anything may be missing or of another type than promised."""
+"""Reading what other programs wrote, where anything may be missing or of another type than promised, and quoting it."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
+
+LONGEST_WORDS = 300  # characters of a provider's own words in a message
+INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -18,3 +23,32 @@ def items(value: object) -> list[Any]:
 def number(value: object) -> int:
     """The value where it is a count, otherwise none."""
     return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+def clean(text: str, secrets: Iterable[str]) -> str:
+    """A provider's own words for a message: short, on one line, without a key."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
+
+
+def arguments_of(text: object) -> Mapping[str, Any]:
+    """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
+    if isinstance(text, dict):
+        return cast("dict[str, Any]", text)
+    try:
+        parsed: Any = json.loads(text) if isinstance(text, str) and text.strip() else {}
+    except ValueError:
+        parsed = None
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
+
+
+def estimated_tokens(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def secrets_of(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+    """Everything that may not show up in a message: the key in use, and the others we were given."""
+    others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
+    return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))

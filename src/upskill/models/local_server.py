@@ -32,15 +32,15 @@ def main() -> None:
     die_with_parent()
     ready_line = keep_output_for_ourselves()
     os.environ["OMP_WAIT_POLICY"] = "passive"  # threads that spin while they wait starve a small machine
-    server, ready = serve(asked.model, asked.context, asked.threads, asked.port)
+    _server, ready = serve(asked.model, asked.context, asked.threads, asked.port)
     os.write(ready_line, json.dumps(ready).encode() + b"\n")
     os.close(ready_line)
     sys.stdin.buffer.read()
-    del server
+    os._exit(0)  # at once: letting go of a server that is answering waits forever
 
 
 def serve(model: str, context: int, threads: int, port: int) -> tuple[object, dict[str, Any]]:
-    """The running server, which stops when it is let go of, and what a client has to know."""
+    """The running server, which lives as long as it is held, and what a client has to know."""
     import xllamacpp  # noqa: PLC0415  reads its environment when it is loaded
 
     native: Any = xllamacpp

@@ -26,6 +26,10 @@ LONGEST_RETRY_AFTER = 120.0  # whoever asks for more is told to the person inste
 STRIKES = 10
 
 
+class Overlong(ModelError):
+    """The prompt does not fit the model: this trial's own trouble, not a sign that the model is out of order."""
+
+
 def wait_before(attempt: int) -> float:
     """Seconds to wait before this attempt (the second is 2): twice as long each time, with full jitter above half."""
     longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 2))

@@ -10,10 +10,10 @@ from typing import Any, cast
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
 from upskill.models.endpoints import ENDPOINTS, Endpoint
-from upskill.models.lenient import items, mapping, number
-from upskill.models.prices import FREE, find_price, on_this_machine
+from upskill.models.lenient import arguments_of, estimated_tokens, items, mapping, number
+from upskill.models.prices import find_price, price_list
 from upskill.models.transport import Transport
-from upskill.models.wire import WireModel, arguments_of, estimated_tokens
+from upskill.models.wire import WireModel
 from upskill.traces import Usage
 
 STOPS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_calls": "tools", "function_call": "tools"}
@@ -69,8 +69,7 @@ class ChatCompletions(WireModel):
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""
         super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, surroundings, transport)
         self.endpoint = endpoint
-        provider = FREE if on_this_machine(base_url) else endpoint.prices
-        self.price = find_price(provider, address.name, address.model, given=surroundings.prices)
+        self.price = find_price(price_list(endpoint, base_url), address.name, address.model, given=surroundings.prices)
         newer = bool(NEWER.match(address.model)) if endpoint.limit_field == "auto" else False
         self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
 
@@ -86,8 +85,8 @@ class ChatCompletions(WireModel):
         body: dict[str, Any] = {"model": self.address.model, "messages": messages, limit: request.max_output_tokens}
         if request.temperature is not None and "temperature" not in lessons:
             body["temperature"] = request.temperature
-        if request.seed is not None and self.endpoint.seeds and "seed" not in lessons:
-            body["seed"] = request.seed
+        if request.seed is not None and self.endpoint.seeds and self.endpoint.seed_field not in lessons:
+            body[self.endpoint.seed_field] = request.seed
         effort = request.effort or self.address.effort
         if effort and "reasoning_effort" not in lessons:
             body["reasoning_effort"] = effort
@@ -113,7 +112,7 @@ class ChatCompletions(WireModel):
         # The longer name first: "max_tokens" is part of a complaint that recommends "max_completion_tokens".
         named = re.search(r'"param": ?"(\w+)', complaint)
         suspects = [named.group(1)] if named else []
-        known = ("max_tokens", "max_completion_tokens", "temperature", "seed", "reasoning_effort", "response_format")
+        known = (*LIMIT_FIELDS, "temperature", self.endpoint.seed_field, "reasoning_effort", "response_format")
         suspects += [field for field in known if re.search(rf"\b{field}\b", complaint)]
         return next((field for field in suspects if field in known and field in body), "")
 

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Address
-from upskill.models.endpoints import ENDPOINTS
+from upskill.models.endpoints import ENDPOINTS, Endpoint
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
 FREE = "free"  # the price row of one's own machine
+ROUTER = "huggingface"  # its price is that of whoever serves the model, known where the name says it: MODEL:HOST
 PROBE = 1_000  # tokens: far below where any price list has its first tier
 LAST_FLAT = 100_000  # input tokens; above them some models cost more a token
 
@@ -59,19 +60,32 @@ def find_price(provider: str, *names: str, given: Prices | None = None) -> Price
             return _given_price(name, given[name])
     if provider == FREE:
         return Price(0.0, 0.0, 0.0, 0.0)
-    return _listed_price(provider, names[-1]) if provider and names[-1] else UNKNOWN
+    model = names[-1]
+    if provider == ROUTER:
+        model, _, host = model.partition(":")
+        provider = f"{ROUTER}_{host}" if host else ""
+    return _listed_price(provider, model) if provider and model else UNKNOWN
 
 
 def price_of(address: Address, given: Prices | None = None) -> Price | UnknownPrice:
     """The price of the model at an address, before it is opened."""
     provider = {"local": FREE, "scripted": FREE, "anthropic": "anthropic"}.get(address.provider, "")
     if address.provider == "openai":
-        provider = FREE if on_this_machine(address.base_url) else ENDPOINTS[address.endpoint or "openai"].prices
+        provider = price_list(ENDPOINTS[address.endpoint or "openai"], address.base_url)
     return find_price(provider, address.name, address.model, given=given)
 
 
+def price_list(endpoint: Endpoint, base_url: str) -> str:
+    """The id of the price list for a row reached at this URL.
+
+    A server of nobody's row on this machine is free. A row that has a list keeps it there too: what answers on this
+    machine under a provider's name is a proxy, and the provider sends its bill all the same.
+    """
+    return endpoint.prices or (FREE if on_this_machine(base_url) else "")
+
+
 def on_this_machine(url: str) -> bool:
-    """Whether a server is reached over the loopback interface, where nobody sends a bill."""
+    """Whether a server is reached over the loopback interface."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 

@@ -11,20 +11,21 @@ import html
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
 from upskill.models import Address, Reply, Request, Surroundings
-from upskill.models.lenient import mapping
+from upskill.models.lenient import clean, mapping, secrets_of
 from upskill.models.manners import (
     BUSY,
     HEALING,
     HOPELESS,
     LONGEST_RETRY_AFTER,
     Breaker,
+    Overlong,
     gate_of,
     retry_after,
     wait_before,
@@ -39,8 +40,6 @@ from upskill.models.transport import (
     take_transport,
 )
 
-LONGEST_WORDS = 300  # characters of a provider's own words in a message
-INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 OVERFLOW = re.compile(
     r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
     r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
@@ -57,10 +56,6 @@ HINTS = {
     403: "The key may not use this model: check {key} and what its account may use.",
     404: "Check the model's name, and the base URL if one was given.",
 }
-
-
-class Overlong(ModelError):
-    """The prompt does not fit the model: this trial's own trouble, not a sign that the model is out of order."""
 
 
 class WireModel:
@@ -244,29 +239,6 @@ class WireModel:
         return clean(text, self._secrets)
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
-    """A provider's own words for a message: short, on one line, without a key."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
-
-
-def arguments_of(text: object) -> Mapping[str, Any]:
-    """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
-    if isinstance(text, dict):
-        return cast("dict[str, Any]", text)
-    try:
-        parsed: Any = json.loads(text) if isinstance(text, str) and text.strip() else {}
-    except ValueError:
-        parsed = None
-    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
-
-
-def estimated_tokens(text: str) -> int:
-    return (len(text) + 3) // 4
-
-
 def _encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
@@ -279,12 +251,6 @@ def _origin(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}"
-
-
-def secrets_of(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Everything that may not show up in a message: the key in use, and the others we were given."""
-    others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
-    return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))
 
 
 def _complaint(body: bytes, *, whole: bool = False) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from upskill.evaluate import Evaluation
-from upskill.verdict import ArmSummary, Verdict
+from upskill.statistics import Estimate
+from upskill.verdict import ArmSummary, Change, Choice, Ruling, Verdict, cheapest, choices, diagnose, pareto
 
 
-def of_evaluation(evaluation: Evaluation) -> dict[str, Any]:
+def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:
     plan = evaluation.plan
     fit, held_out = evaluation.part(held_out=False), evaluation.part(held_out=True)
     return {
@@ -21,12 +24,18 @@ def of_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         },
         "models": [
             _model(verdict)
+            | {"diagnosis": _diagnosis(evaluation, verdict.model)}
             | {"splits": {"fit": _split(fit[verdict.model]), "held_out": _split(held_out[verdict.model])}}
             for verdict in evaluation.verdicts
+        ],
+        "requirements": [
+            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
+            for model, ruling in rulings
         ],
         "errors": [
             {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
         ],
+        "choices": _choices(evaluation),
         "spent": {
             role: {"tokens": tokens, "cost_usd": _rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
@@ -51,6 +60,25 @@ def _model(verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "further_pairs": verdict.further_pairs,
         "recommendation": verdict.recommendation,
+        "tokens": {
+            "input": _change(verdict.input_tokens),
+            "output": _change(verdict.output_tokens),
+            "total": _change(verdict.total_tokens),
+        },
+        "cost_per_pass": {
+            "baseline": _rounded(verdict.baseline.cost_per_pass, 8),
+            "skill": _rounded(verdict.skill.cost_per_pass, 8),
+            "ratio": _estimate(verdict.cost_per_pass_ratio),
+        },
+        "break_even": _rounded(verdict.break_even, 2),
+        "controls": None
+        if verdict.controls is None
+        else {
+            "content": _estimate(verdict.controls.content),
+            "length": _estimate(verdict.controls.length),
+            "noise": _estimate(verdict.controls.noise),
+        },
+        "anytime": verdict.anytime,
     }
 
 
@@ -76,10 +104,58 @@ def _split(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _change(change: Change | None) -> dict[str, Any] | None:
+    if change is None:
+        return None
+    relative = change.relative_interval
+    return {
+        "mean": _rounded(change.mean),
+        "mean_interval": [_rounded(bound) for bound in change.mean_interval],
+        "relative": _rounded(change.relative),
+        "relative_interval": None if relative is None else [_rounded(bound) for bound in relative],
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {"value": _rounded(estimate.value), "interval": [_rounded(bound) for bound in estimate.interval]}
+
+
+def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for case in diagnose(evaluation.rows_of(model)):
+        for kind in case.kinds:
+            found.setdefault(kind, []).append(case.case)
+    return found
+
+
+def _choices(evaluation: Evaluation) -> dict[str, Any]:
+    found = choices(evaluation.outcomes)
+
+    def plain(choice: Choice) -> dict[str, Any]:
+        return {
+            "model": choice.model,
+            "arm": choice.arm,
+            "pass_rate": _rounded(choice.pass_rate),
+            "interval": [_rounded(bound) for bound in choice.interval],
+            "cost_per_task": _rounded(choice.cost_per_task, 8),
+        }
+
+    best = cheapest(found, evaluation.target) if evaluation.target is not None else None
+    return {
+        "pareto": [plain(choice) for choice in pareto(found)],
+        "target": evaluation.target,
+        "cheapest": plain(best) if best else None,
+    }
+
+
 def _interval(verdict: Verdict) -> list[float | None] | None:
     return [_rounded(bound) for bound in verdict.interval] if verdict.interval else None
 
 
 def _rounded(value: float | None, digits: int = 6) -> float | None:
+    if value is not None and not math.isfinite(value):  # an interval without an end; JSON has no infinity
+        return None
     # Sums of the same numbers in another order differ in the last bits, and a resumed run adds in another order.
     return None if value is None else round(value, digits) + 0.0

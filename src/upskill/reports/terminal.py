@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
@@ -14,7 +15,17 @@ from rich.text import Text
 from upskill.evaluate import Evaluation
 from upskill.store import Run
 from upskill.trial import Outcome, Result
-from upskill.verdict import ArmSummary, Verdict
+from upskill.verdict import (
+    ArmSummary,
+    CaseDiagnosis,
+    Choice,
+    Verdict,
+    cheapest,
+    choices,
+    diagnose,
+    pareto,
+    points,
+)
 
 WIDTH = 20
 NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "again": "baseline again"}
@@ -37,6 +48,9 @@ def of_evaluation(
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
         shown.append(Text(f"  {name}{verdict.recommendation}"))
+        shown += [Text(f"  {name}{line}") for line in _card(verdict)]
+    shown += [Text(f"  {line}") for line in _choices(evaluation)]
+    shown += [Text(f"  {line}", style="dim") for line in _diagnosis(evaluation)]
     if plan.suite.held_out and plan.suite.train:
         shown += [Text(f"  {line}", style="dim") for line in _splits(evaluation)]
     shown += [Text(f"  {line}", style="dim") for line in _spending(evaluation)]
@@ -159,6 +173,70 @@ def _cost(verdict: Verdict) -> str:
     if any(cost is None for cost in costs):
         return "unknown"
     return f"${sum(cost or 0.0 for cost in costs):.4f}"
+
+
+def _card(verdict: Verdict) -> Iterator[str]:
+    """What a decision needs beyond the lift: money, and what the controls say."""
+    before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
+    if verdict.baseline.cost_usd or verdict.skill.cost_usd:
+        said = [f"${cost:.5f}" if cost is not None else "nothing passed" for cost in (before, after)]
+        line = f"A passed task costs {said[0]} without and {said[1]} with the skill"
+        if verdict.break_even is not None:
+            line += f"; making it has paid off after {math.ceil(verdict.break_even):,} passed tasks"
+        yield line + "."
+    if verdict.controls:
+        parts = [
+            f"{word} {points(found.value)} ({points(found.low)} to {points(found.high)})"
+            for word, found in (
+                ("content", verdict.controls.content),
+                ("length alone", verdict.controls.length),
+                ("noise", verdict.controls.noise),
+            )
+            if found is not None
+        ]
+        yield f"Of the lift, in points: {' · '.join(parts)}."
+
+
+def _choices(evaluation: Evaluation) -> Iterator[str]:
+    """Which model and arm to take, where there is a choice."""
+    target = evaluation.target
+    if len(evaluation.plan.models) < 2 and target is None:
+        return
+    found = choices(evaluation.outcomes)
+    front = pareto(found)
+    if front and len(evaluation.plan.models) > 1:
+        parts = [
+            f"{_arm_of(choice)} {percent(choice.pass_rate)} at ${choice.cost_per_task:.5f} a task" for choice in front
+        ]
+        yield f"Worth their price: {' · '.join(parts)}."
+    if target is not None:
+        best = cheapest(found, target)
+        if best is None:
+            yield f"Nothing reaches {percent(target)}."
+        else:
+            low, high = (percent(bound) for bound in best.interval)
+            cost = f"${best.cost_per_task:.5f} a task"
+            rate = f"{percent(best.pass_rate)}, {low} to {high}, {cost}"
+            yield f"Cheapest that reaches {percent(target)}: {_arm_of(best)} ({rate})."
+
+
+def _arm_of(choice: Choice) -> str:
+    return f"{choice.model} {'with the skill' if choice.arm == 'skill' else 'without'}"
+
+
+def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
+    """Cases that cannot show a lift, by kind."""
+    for address in evaluation.plan.models:
+        name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
+        by_kind: dict[str, list[CaseDiagnosis]] = {}
+        for found in diagnose(evaluation.rows_of(address.name)):
+            for kind in found.kinds:
+                if kind != "unscored":
+                    by_kind.setdefault(kind, []).append(found)
+        for kind, cases in by_kind.items():
+            names = ", ".join(found.case for found in cases[:3]) + (", …" if len(cases) > 3 else "")
+            advice = cases[0].advice[cases[0].kinds.index(kind)]
+            yield f"{name}{len(cases)} {kind} ({names}): {advice}"
 
 
 def _splits(evaluation: Evaluation) -> Iterator[str]:

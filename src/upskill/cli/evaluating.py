@@ -1,0 +1,198 @@
+"""How eval and benchmark carry out an order: plan, say what it costs, run, report, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from upskill.cli.around import student, surroundings
+from upskill.cli.order import Order
+from upskill.cli.screen import Watch, note, show, show_json, write_file
+from upskill.create import write_suite
+from upskill.errors import UsageError
+from upskill.estimate import estimate
+from upskill.evaluate import Evaluation, evaluate, make_plan
+from upskill.executors.local import Local
+from upskill.models import CacheMode, Models, Surroundings, open_model
+from upskill.models.addresses import resolve
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.reports import json as json_report
+from upskill.reports import junit, markdown, terminal
+from upskill.skill import Skill
+from upskill.store import Run, Store
+from upskill.suite import Suite
+from upskill.trial import Plan, Trial
+from upskill.verdict import Ruling, judge, parse_requirement
+
+MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
+
+Rulings = list[tuple[str, Ruling]]
+
+
+def carry_out(order: Order) -> None:
+    """Evaluate and print. Exits with 3 when too many trials errored, with 1 when a requirement does not hold."""
+    requirements = [parse_requirement(text) for text in order.requirements]
+    if order.resume and (order.fresh or not order.log_runs):
+        raise UsageError(f"--resume and {'--fresh' if order.fresh else '--no-log-runs'} contradict each other")
+    plan = _plan(order)
+    with Store(_folder(order)) as store:
+        if order.resume and store.find_run(plan) is None:
+            raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
+        evaluation = _run(plan, store, order)
+        rulings = [
+            (verdict.model, judge(requirement, verdict))
+            for verdict in evaluation.verdicts
+            for requirement in requirements
+        ]
+        _report(evaluation, rulings, store, order)
+    if evaluation.too_many_errors:
+        raise click.exceptions.Exit(3)
+    if not all(ruling.held for _, ruling in rulings):
+        raise click.exceptions.Exit(1)
+
+
+def _plan(order: Order) -> Plan:
+    settings = order.settings
+    skill = Skill.load(order.skill)
+    suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
+    writer = order.test_gen_model or settings.test_gen_model
+    if suite is None and writer:
+        skill, suite = _write_tests(skill, writer, order)
+    return make_plan(
+        skill,
+        suite,
+        student(order.models, settings, quiet=order.silent),
+        base_url=order.base_url or "",
+        runs=order.runs or (MOST_ROUNDS if order.until_decided else 1),
+        seed=order.seed,
+        temperature=order.temperature,
+        max_output_tokens=order.max_output_tokens,
+        baseline=not order.no_baseline,
+        judge=order.judge_model or settings.judge_model or "",
+        controls=order.controls,
+        against=Skill.load(order.against) if order.against else None,
+    )
+
+
+def _folder(order: Order) -> Path | None:
+    return Path(order.runs_dir or order.settings.runs_dir) if order.log_runs else None
+
+
+def _run(plan: Plan, store: Store, order: Order) -> Evaluation:
+    concurrency = order.concurrency or order.settings.concurrency
+    around = surroundings(
+        order.settings, quiet=order.silent, offline=order.offline, timeout=order.timeout, connections=concurrency
+    )
+    watch = Watch(plan, quiet=order.silent)
+    ledger = Ledger(Ceilings(order.max_cost, order.max_tokens, order.max_calls))
+    models = Models(around, shelf=store, cache=_cache_mode(order), ledger=ledger)
+
+    def begin(run: Run, missing: list[Trial]) -> None:
+        _say_what_is_left(plan, run, missing, order)
+        if not order.replay:
+            _say_what_it_costs(plan, missing, around, order)
+        watch.begin(len(plan) - len(missing))
+
+    try:
+        evaluation = asyncio.run(
+            evaluate(
+                plan,
+                store=store,
+                models=models,
+                executor=Local(concurrency),
+                fresh=order.fresh,
+                until_decided=order.scope if order.until_decided else None,
+                margin=order.margin / 100,
+                making_cost=order.making_cost,
+                strict_suite=order.strict_suite,
+                begin=begin,
+                watch=watch,
+            )
+        )
+    except KeyboardInterrupt:
+        watch.end()
+        if store.path is not None:
+            note("Interrupted. Every finished trial is stored; the same command goes on from there.")
+        raise
+    finally:
+        watch.end()
+    evaluation.target = None if order.target is None else order.target / 100
+    if models.hits and not order.silent:
+        note(f"{models.hits} of {models.hits + ledger.calls} calls were answered from stored replies, at no cost.")
+    return evaluation
+
+
+def _cache_mode(order: Order) -> CacheMode:
+    if order.replay:
+        return "replay"
+    if order.no_cache:
+        return "off"
+    return "refresh" if order.fresh else "use"
+
+
+def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: Order) -> None:
+    done, left = len(plan) - len(missing), len(missing)
+    if done and not order.silent:
+        going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
+        note(f"Going on with run {run.id}: {done} of {len(plan)} trials are stored, {going_on}.")
+
+
+def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, order: Order) -> None:
+    """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
+    expected = estimate(plan, missing, around.prices)
+    if order.max_cost is not None and expected.unknown:
+        raise UsageError(
+            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
+            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+        )
+    high = expected.cost_usd[1]
+    if not expected.calls or (high == 0 and not expected.unknown):
+        return
+    if not order.silent:
+        note(f"Estimate: {expected.words}.")
+    at_most = high if order.max_cost is None else min(high, order.max_cost)
+    if at_most > order.settings.confirm_above and not order.yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm("Go ahead?", abort=True, err=True)
+
+
+def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
+    if order.junit:
+        write_file(order.junit, junit.of_evaluation(evaluation, rulings))
+    if order.markdown:
+        write_file(order.markdown, markdown.of_evaluation(evaluation, rulings))
+    if order.as_json:
+        show_json(json_report.of_evaluation(evaluation, rulings))
+        return
+    show(*terminal.of_evaluation(evaluation, verbose=order.verbose, results=store.results))
+    if evaluation.halted:
+        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
+    for model, ruling in rulings:
+        if not ruling.held:
+            note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+
+
+def _write_tests(skill: Skill, writer: str, order: Order) -> tuple[Skill, Suite]:
+    """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
+    around = surroundings(order.settings, quiet=order.silent, offline=order.offline, timeout=order.timeout)
+
+    async def write() -> Suite:
+        model = await open_model(resolve(writer), around)
+        try:
+            return await write_suite(skill, model, tell=around.tell)
+        finally:
+            await model.close()
+
+    if not order.silent:
+        note(f"Generating test cases with {writer}...")
+    suite = asyncio.run(write())
+    text = json.dumps(suite.plain(), indent=2, ensure_ascii=False) + "\n"
+    assert skill.folder is not None
+    place = skill.folder / "evals" / "suite.json"
+    skill.with_file("evals/suite.json", text.encode()).save(skill.folder, overwrite=True)
+    if not order.silent:
+        note(f"Wrote {len(suite.cases)} cases to {place}")
+    return Skill.load(skill.folder), Suite.load(place)

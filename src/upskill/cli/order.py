@@ -1,0 +1,146 @@
+"""An Order is what a person asked of eval or benchmark: their options, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from upskill.cli.around import Decorator, json_option, quiet_option
+from upskill.settings import Settings
+from upskill.statistics import Scope
+
+_OPTIONS: list[Decorator] = [
+    click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder)."),
+    click.option(
+        "-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local."
+    ),
+    click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; MODEL is its name for the model."),
+    click.option("--test-gen-model", metavar="MODEL", help="Writes the test cases when the skill has none."),
+    click.option("--judge-model", metavar="MODEL", help="The model that grades cases with `judge` checks."),
+    click.option("--no-baseline", is_flag=True, help="Skip the runs without the skill. Then there is no lift."),
+    click.option(
+        "--until-decided",
+        is_flag=True,
+        help="Run round after round, each case once in each arm, until the verdict stands; --runs is the most "
+        "(default 20). Looking after every round is allowed for by the test.",
+    ),
+    click.option(
+        "--scope",
+        type=click.Choice(["cases", "suite"]),
+        default="cases",
+        show_default=True,
+        help="What --until-decided is sure about: tasks like these cases, or these very cases.",
+    ),
+    click.option(
+        "--margin",
+        type=click.FloatRange(0, 100),
+        default=5.0,
+        show_default=True,
+        metavar="POINTS",
+        help="A lift of less than this counts as no effect.",
+    ),
+    click.option("--controls", is_flag=True, help="Also run a placebo of the same length, and the baseline twice."),
+    click.option("--against", metavar="SKILL", help="Compare with this older skill instead of with none."),
+    click.option(
+        "--target", type=click.FloatRange(0, 100), metavar="PERCENT", help="Name the cheapest that passes so many."
+    ),
+    click.option(
+        "--making-cost", type=click.FloatRange(0), metavar="USD", help="What the skill cost to make, for break-even."
+    ),
+    click.option(
+        "--require",
+        "requirements",
+        multiple=True,
+        metavar="CONDITION",
+        help='Exit with 1 unless it holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
+        'Judged at the unfavourable end of the interval unless written as "point:lift>=0.1".',
+    ),
+    click.option("--junit", metavar="FILE", help="Write JUnit XML."),
+    click.option("--markdown", metavar="FILE", help="Write a summary for a pull request."),
+    click.option("--strict-suite", is_flag=True, help="A case that knowing nothing passes is an error, not a warning."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The first seed; run N uses seed + N - 1."),
+    click.option("--temperature", type=click.FloatRange(0, 2), help="Default: 0 for one run, 0.7 for several."),
+    click.option(
+        "--max-output-tokens",
+        type=click.IntRange(1),
+        metavar="N",
+        help="How long an answer may be. One that is cut there is scored as it is; without a limit of your own or of "
+        "the suite's, one that is cut at 4096 is an error.",
+    ),
+    click.option(
+        "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
+    ),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
+    click.option("--resume", is_flag=True, help="Go on with a stored run of this plan, or say that there is none."),
+    click.option("--fresh", is_flag=True, help="Start over, even if the store has results of this very plan."),
+    click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."),
+    click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
+    click.option("--no-cache", is_flag=True, help="Neither take nor keep stored replies."),
+    click.option("--replay", is_flag=True, help="Answer from stored replies only: no key, no call, no cost."),
+    click.option("--offline", is_flag=True, help="Download nothing."),
+    click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
+    click.option("--log-runs/--no-log-runs", default=True, help="Keep the run in the store (default) or forget it."),
+    click.option("-v", "--verbose", is_flag=True, help="Also show every case."),
+    json_option,
+    quiet_option,
+]
+
+
+def options(function: Any) -> Any:
+    """Everything eval and benchmark have in common."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass
+class Order:
+    """What the person asked for."""
+
+    skill: str
+    tests: str | None = None
+    models: tuple[str, ...] = ()
+    runs: int | None = None
+    until_decided: bool = False
+    scope: Scope = "cases"
+    margin: float = 5.0
+    controls: bool = False
+    against: str | None = None
+    target: float | None = None
+    making_cost: float | None = None
+    requirements: tuple[str, ...] = ()
+    junit: str | None = None
+    markdown: str | None = None
+    strict_suite: bool = False
+    base_url: str | None = None
+    test_gen_model: str | None = None
+    judge_model: str | None = None
+    no_baseline: bool = False
+    seed: int = 0
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    concurrency: int | None = None
+    timeout: float | None = None
+    resume: bool = False
+    fresh: bool = False
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    no_cache: bool = False
+    replay: bool = False
+    offline: bool = False
+    runs_dir: str | None = None
+    log_runs: bool = True
+    verbose: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json

@@ -1,0 +1,66 @@
+"""`junit`: requirements and cases as JUnit XML, which every CI system shows."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from upskill.evaluate import Evaluation
+from upskill.trial import Outcome
+from upskill.verdict import Ruling
+
+# XML 1.0 has no form for these, not even an escaped one.
+_NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
+
+
+def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> str:
+    """One suite per model: a test for every requirement, and one for every case in the skill arm."""
+    root = ET.Element("testsuites", name=f"upskill {evaluation.plan.skill.name}")
+    for verdict in evaluation.verdicts:
+        suite = ET.SubElement(root, "testsuite", name=verdict.model)
+        failures = errors = tests = 0
+        for model, ruling in rulings:
+            if model != verdict.model:
+                continue
+            tests += 1
+            test = _test(suite, "requirement", ruling.requirement.text)
+            if not ruling.held:
+                failures += 1
+                _say(test, "failure", ruling.reason)
+        by_case = _by_case(row for row in evaluation.rows_of(verdict.model) if row.arm == "skill")
+        for case in evaluation.plan.suite.cases:
+            rows = by_case.get(case.id, [])
+            tests += 1
+            test = _test(suite, evaluation.plan.skill.name, case.id, sum(row.seconds for row in rows))
+            if not rows or any(row.passed is None for row in rows):
+                errors += 1
+                _say(test, "error", "not run" if not rows else "errored; see `upskill show`")
+            elif not all(row.passed for row in rows):
+                failures += 1
+                passed = sum(bool(row.passed) for row in rows)
+                _say(test, "failure", f"{passed} of {len(rows)} runs passed with the skill")
+        suite.set("tests", str(tests))
+        suite.set("failures", str(failures))
+        suite.set("errors", str(errors))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _test(suite: ET.Element, group: str, name: str, seconds: float = 0.0) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=_clean(group), name=_clean(name), time=f"{seconds:.3f}")
+
+
+def _say(test: ET.Element, kind: str, message: str) -> None:
+    ET.SubElement(test, kind, message=_clean(message))
+
+
+def _clean(text: str) -> str:
+    return text.translate(_NOT_IN_XML)
+
+
+def _by_case(rows: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for row in rows:
+        found[row.case].append(row)
+    return found

@@ -1,0 +1,146 @@
+"""What the tests share: a place of their own, the command line as a function, and a small skill with its suite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopback import Answer, Loopback, Spoken, hashed_answer
+from upskill.cli import main
+from upskill.models import manners
+from upskill.models.keys import VARIABLES
+
+REPOSITORY = Path(__file__).parent.parent
+BODY = """# Greeting
+
+Whoever asks for a greeting gets the one of this house: the word ahoy, a comma, and the name of the person.
+"""
+# The skill is what makes the difference: its body is the only place where "ahoy" is written.
+HELPFUL: list[dict[str, Any]] = [
+    {"system": "ahoy", "answer": "ahoy, friend", "usage": {"input": 60, "output": 3, "cost": 0.002}},
+    {"answer": "hello, friend", "usage": {"input": 20, "output": 3, "cost": 0.001}},
+]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Upskill = Callable[..., Done]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in, with no key, no settings and no cache of the person who runs the tests."""
+    for name in (*VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
+        monkeypatch.delenv(name, raising=False)
+    for name, folder in (
+        ("HOME", ""),
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_DATA_HOME", ".local"),
+    ):
+        monkeypatch.setenv(name, str(tmp_path / "home" / folder))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def upskill(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Upskill:
+    """The command line, in this process."""
+
+    def run(*argv: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["upskill", *map(str, argv)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting between the tries of a call."""
+    monkeypatch.setattr(manners, "FIRST_WAIT", 0.001)
+
+
+def start(*argv: object, **options: Any) -> subprocess.Popen[str]:
+    """The command line as a process of its own."""
+    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-m", "upskill", *map(str, argv)], encoding="utf-8", **(given | options))
+
+
+def spawn(*argv: object, **options: Any) -> Done:
+    with start(*argv, **options) as process:
+        out, err = process.communicate(timeout=120)
+    return Done(process.returncode, out or "", err or "")
+
+
+def write_skill(folder: Path, *, cases: int = 4, body: str = BODY, suite: Mapping[str, Any] | None = None) -> Path:
+    """A skill that teaches one word, named like its folder, with a suite that wants that word."""
+    folder.mkdir(parents=True, exist_ok=True)
+    description = "Greets people the way this house does. Use it when someone asks for a greeting."
+    head = f"---\nname: {folder.name}\ndescription: {description}\n---\n\n"
+    (folder / "SKILL.md").write_text(head + body, encoding="utf-8")
+    (folder / "evals").mkdir(exist_ok=True)
+    (folder / "evals" / "suite.json").write_text(json.dumps(suite or greetings(cases)), encoding="utf-8")
+    return folder
+
+
+def greetings(cases: int) -> dict[str, Any]:
+    return {
+        "cases": [
+            {"id": f"greet-{number}", "prompt": f"Please greet guest {number}.", "held_out": number % 2 == 0}
+            for number in range(1, cases + 1)
+        ],
+        "checks": [{"contains": "ahoy"}, {"max_length": 60}],
+    }
+
+
+def write_script(path: Path, rules: Iterable[Mapping[str, Any]] = HELPFUL) -> str:
+    """A scripted model; returns its name."""
+    path.write_text(json.dumps(list(rules)), encoding="utf-8")
+    return f"scripted:{path.name if path.parent == Path.cwd() else path}"
+
+
+@contextmanager
+def serving(answer: Answer | Spoken = hashed_answer, **options: Any) -> Generator[Loopback]:
+    """A loopback server in a thread of its own, for the command line in this process or in another."""
+    server = Loopback(answer, **options)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        yield server
+        assert not server.invalid
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

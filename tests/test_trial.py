@@ -1,0 +1,198 @@
+"""Plans, trials and results: what a trial's key depends on, the order of trials, and that all of it is plain."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import greetings, write_skill
+from upskill import Address, Plan, Result, Skill, Suite, Trial
+from upskill.agents import Task
+from upskill.agents.chat import request_for
+from upskill.plain import digest
+from upskill.traces import Step, Trace, Usage
+from upskill.trial import GENERATION, Judgement
+
+ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")
+TWO = Address("two", "openai", "two", "generic", "http://127.0.0.1:1/v1")
+JUDGE = Address("judge", "openai", "judge")
+
+
+def plan_of(**changed: Any) -> Plan:
+    skill = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
+    plan = Plan(skill, Suite.parse(greetings(3)), (ONE, TWO), runs=2)
+    return replace(plan, **changed)
+
+
+def keys(plan: Plan, arm: str) -> set[str]:
+    return {plan.key(trial) for trial in plan.trials() if trial.arm == arm}
+
+
+def test_the_embedded_model_is_run_arm_by_arm_so_that_the_skill_stays_its_cached_prefix() -> None:
+    trials = list(plan_of(models=(Address("local", "local", ""),)).trials())
+    assert [(trial.arm, trial.seed) for trial in trials[::3]] == [
+        ("baseline", 0),
+        ("baseline", 1),
+        ("skill", 0),
+        ("skill", 1),
+    ]
+    assert [trial.case for trial in trials[:3]] == ["greet-1", "greet-2", "greet-3"]
+
+
+def test_the_arms_of_a_case_go_together_elsewhere_so_that_a_run_cut_short_has_pairs() -> None:
+    plan = plan_of()
+    trials = list(plan.trials())
+    assert len(trials) == len(plan) == len(set(trials)) == 2 * 2 * 2 * 3
+    assert [trial.model for trial in trials] == ["one"] * 12 + ["two"] * 12
+    for before, after in zip(trials[::2], trials[1::2], strict=True):
+        assert (before.arm, after.arm) == ("baseline", "skill")
+        assert (before.model, before.case, before.seed) == (after.model, after.case, after.seed)
+
+
+def test_seeds_count_up_from_the_first_one() -> None:
+    assert list(plan_of(seed=7, runs=3).seeds) == [7, 8, 9]
+
+
+def test_every_trial_has_a_key_of_its_own() -> None:
+    plan = plan_of()
+    assert len({plan.key(trial) for trial in plan.trials()}) == len(plan)
+
+
+def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
+    assert keys(plan_of(), "skill") == keys(plan_of(), "skill")
+    assert plan_of().fingerprint == plan_of().fingerprint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"temperature": 0.7},
+        {"temperature": None},
+        {"max_output_tokens": 100},
+        {"limit_is_stated": True},
+        {"agent": "tools"},
+        {"judge": JUDGE},
+        {"seed": 100},
+        {"models": (replace(ONE, base_url="http://127.0.0.1:2/v1"), replace(TWO, effort="low"))},
+        {"models": (replace(ONE, model="other"), replace(TWO, endpoint="openai"))},
+        {"models": (replace(ONE, provider="anthropic"), replace(TWO, name="three"))},
+    ],
+    ids=str,
+)
+def test_whatever_decides_a_trial_is_in_both_arms_keys(changed: dict[str, Any]) -> None:
+    before, after = plan_of(), plan_of(**changed)
+    assert not keys(before, "baseline") & keys(after, "baseline")
+    assert not keys(before, "skill") & keys(after, "skill")
+    assert before.fingerprint != after.fingerprint
+
+
+@pytest.mark.parametrize("field", ["prompt", "files", "checks"])
+def test_an_edited_case_changes_its_own_keys_and_no_others(field: str) -> None:
+    written = greetings(3)
+    edited = {"prompt": "Greet.", "files": {"guests.txt": "Ann"}, "checks": [{"contains": "guest"}]}
+    written["cases"][0][field] = edited[field]
+    before, after = plan_of(), plan_of(suite=Suite.parse(written))
+    for trial in before.trials():
+        assert (before.key(trial) == after.key(trial)) is (trial.case != "greet-1")
+
+
+@pytest.mark.parametrize(
+    "words", [{"tags": ["easy"]}, {"held_out": True}, {"reference": "ahoy"}, {"expected_output": "ahoy"}], ids=str
+)
+def test_words_that_decide_no_outcome_change_no_key(words: dict[str, Any]) -> None:
+    written = greetings(3)
+    written["cases"][0] |= words
+    after = plan_of(suite=Suite.parse(written, "elsewhere.json"))
+    assert after.fingerprint == plan_of().fingerprint
+
+
+def test_the_key_of_the_baseline_does_not_depend_on_the_skill() -> None:
+    before, after = plan_of(), plan_of(skill=Skill.new("greeter", "Greets.", "Say good day."))
+    assert keys(before, "baseline") == keys(after, "baseline")
+    assert not keys(before, "skill") & keys(after, "skill")
+    assert before.fingerprint != after.fingerprint
+
+
+def test_editing_the_evals_of_a_skill_does_not_change_what_it_teaches(tmp_path: Path) -> None:
+    folder = write_skill(tmp_path / "greeter")
+    before = plan_of(skill=Skill.load(folder))
+    (folder / "evals" / "notes.md").write_text("nobody is taught this", encoding="utf-8")
+    (folder / "skill_meta.json").write_text("{}", encoding="utf-8")
+    after = plan_of(skill=Skill.load(folder))
+    assert before.skill.fingerprint != after.skill.fingerprint
+    assert before.fingerprint == after.fingerprint
+    (folder / "reference.md").write_text("an agent may open this", encoding="utf-8")
+    assert plan_of(skill=Skill.load(folder)).fingerprint != before.fingerprint
+
+
+def test_further_models_runs_and_cases_leave_the_keys_of_the_others_alone() -> None:
+    small = plan_of(models=(ONE,), runs=1, suite=Suite.parse(greetings(2)))
+    large = plan_of()
+    assert {small.key(trial) for trial in small.trials()} < {large.key(trial) for trial in large.trials()}
+
+
+def test_the_order_of_cases_and_models_is_not_part_of_the_fingerprint() -> None:
+    written = greetings(3)
+    written["cases"].reverse()
+    assert plan_of(suite=Suite.parse(written), models=(TWO, ONE)).fingerprint == plan_of().fingerprint
+
+
+def test_what_the_chat_agent_sends_belongs_to_the_generation_in_the_key() -> None:
+    """Fails when the wording changes: then raise GENERATION in trial.py, and write both new numbers here."""
+    sent = request_for(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
+    told = digest([[message.role, message.text] for message in sent.messages])
+    assert (GENERATION, told) == (1, "422ce279127f12ff")
+
+
+def test_a_plan_and_its_trials_can_be_carried_to_another_process() -> None:
+    plan = plan_of(judge=JUDGE)
+    fingerprint = plan.fingerprint
+    copy: Plan = pickle.loads(pickle.dumps(plan))
+    assert copy.fingerprint == fingerprint
+    assert list(copy.trials()) == list(plan.trials())
+    trial = next(plan.trials())
+    assert pickle.loads(pickle.dumps(trial)) == trial
+
+
+def test_a_result_can_be_carried_to_another_process() -> None:
+    trial = next(plan_of().trials())
+    trace = Trace((Step("tool", tool="ls", arguments={"path": "."}, output="a"), Step("assistant", "ahoy")))
+    result = Result(trial, "key", True, trace=trace, judgements=(Judgement("contains", True, "there"),))
+    assert pickle.loads(pickle.dumps(result)) == result
+
+
+def test_what_the_store_keeps_of_a_plan_is_plain_json() -> None:
+    plain = plan_of(judge=JUDGE).plain()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["skill"]["body"] == "Say ahoy to the guest."
+    assert [case["id"] for case in plain["suite"]["cases"]] == ["greet-1", "greet-2", "greet-3"]
+    assert [model["name"] for model in plain["models"]] == ["one", "two"]
+
+
+def test_the_suite_of_a_stored_plan_can_be_read_again() -> None:
+    plan = plan_of()
+    plain = plan.plain()["suite"]
+    again = Suite.parse({"cases": plain["cases"]})
+    assert again.fingerprint == plan.suite.fingerprint == plain["fingerprint"]
+
+
+def test_an_outcome_has_the_numbers_of_its_result() -> None:
+    judgements = (Judgement("contains", True, ""), Judgement("max_length", False, ""))
+    result = Result(
+        Trial("one", "greet-1", "skill", 3),
+        "key",
+        False,
+        judgements=judgements,
+        usage=Usage(10, 5, 4, 2, 0.25),
+        seconds=1.5,
+    )
+    outcome = result.outcome
+    assert (outcome.model, outcome.case, outcome.arm, outcome.seed) == ("one", "greet-1", "skill", 3)
+    assert (outcome.input_tokens, outcome.output_tokens, outcome.cached_tokens) == (10, 5, 4)
+    assert (outcome.cost_usd, outcome.seconds) == (0.25, 1.5)
+    assert (outcome.checks_passed, outcome.checks, outcome.passed) == (1, 2, False)

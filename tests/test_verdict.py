@@ -1,0 +1,524 @@
+"""A verdict pairs outcomes, decides by the documented rules, and never takes an error for a result."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upskill import verdict as verdicts
+from upskill.errors import UsageError
+from upskill.trial import Outcome
+from upskill.verdict import Verdict, choices, diagnose, judge, pareto, parse_requirement, weigh, weigh_models
+
+SCORES = {"P": True, "F": False, "E": None}
+
+
+def arm(
+    name: str,
+    cases: Mapping[str, str],
+    *,
+    model: str = "m",
+    tokens: int = 100,
+    cost: float | None = 0.01,
+) -> list[Outcome]:
+    """Outcomes of one arm: of each case a letter a seed, P passed, F failed, E errored, a dot for not run."""
+    return [
+        Outcome(model, case, name, seed, SCORES[letter], tokens - 20, 20, cost, seconds=1.0)
+        for case, letters in cases.items()
+        for seed, letter in enumerate(letters)
+        if letter != "."
+    ]
+
+
+def both(cases: Mapping[str, tuple[str, str]], **more: Any) -> list[Outcome]:
+    one = arm("baseline", {case: pair[0] for case, pair in cases.items()}, **more)
+    return one + arm("skill", {case: pair[1] for case, pair in cases.items()}, **more)
+
+
+def alike(count: int, before: str, after: str) -> dict[str, tuple[str, str]]:
+    return {f"case-{number:02d}": (before, after) for number in range(count)}
+
+
+# ---------------------------------------------------------------------------------------------------- worked examples
+# The table "Worked examples" of docs/statistics.md.
+
+EXAMPLES: dict[str, tuple[dict[str, tuple[str, str]], tuple[Any, ...]]] = {
+    # name: (cases, (pairs, lift, low, high, p, decision, reason))
+    "all pass": (alike(10, "P", "P"), (10, 0.0, -0.267, 0.267, 1.0, "undecided")),
+    "all fail": (alike(10, "F", "F"), (10, 0.0, -0.267, 0.267, 1.0, "undecided")),
+    "every case won": (alike(10, "F", "P"), (10, 1.0, 0.472, 1.0, 2 / 1024, "helps")),
+    "every case lost": (alike(10, "P", "F"), (10, -1.0, -1.0, -0.472, 2 / 1024, "hurts")),
+    "five of five won": (alike(5, "F", "P"), (5, 1.0, -0.020, 1.0, 2 / 32, "undecided")),
+    "one case, five runs": ({"a": ("FFFFF", "PPPPP")}, (5, 1.0, -1.0, 1.0, 1.0, "undecided")),
+    "three up, three down": (
+        {"a": ("F", "P"), "b": ("F", "P"), "c": ("F", "P"), "d": ("P", "F"), "e": ("P", "F"), "f": ("P", "F")}
+        | {"g": ("P", "P"), "h": ("F", "F"), "i": ("P", "P"), "j": ("F", "F")},
+        (10, 0.0, None, None, 1.0, "undecided"),
+    ),
+    "unequal seeds": (
+        {"a": ("FFFF", "PPPP"), "b": ("F", "F")},
+        (5, 0.5, -1.0, 1.0, 1.0, "undecided"),
+    ),
+    "errors in one arm": (
+        alike(7, "F", "P") | {"x": ("F", "E"), "y": ("F", "E"), "z": ("F", "E")},
+        (7, 1.0, 7 / 9 - 2.4469 * math.sqrt((1 - (7 / 9) ** 2) / 9), 1.0, 2 / 128, "undecided"),
+    ),
+    "one error in forty trials": (
+        alike(19, "F", "P") | {"z": ("F", "E")},
+        (19, 1.0, 19 / 21 - 2.1009 * math.sqrt((1 - (19 / 21) ** 2) / 21), 1.0, 2.0**-18, "helps"),
+    ),
+    "sixty cases without a difference": (
+        alike(60, "P", "P"),
+        (60, 0.0, -2.0010 * math.sqrt(2) / 62, 2.0010 * math.sqrt(2) / 62, 1.0, "no effect"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_worked_example_gives_the_documented_verdict(name: str) -> None:
+    cases, (pairs, lift, low, high, p, decision) = EXAMPLES[name]
+    found = weigh(both(cases))
+    assert found.pairs == pairs
+    assert found.lift == pytest.approx(lift)
+    assert found.interval is not None
+    if low is not None:
+        assert found.interval == pytest.approx((low, high), abs=6e-4)
+    else:
+        assert found.interval[0] == pytest.approx(-found.interval[1])
+    assert found.p_value == pytest.approx(p)
+    assert found.decision == decision
+
+
+def test_one_case_proves_nothing_about_others() -> None:
+    found = weigh(both({"a": ("FFFFF", "PPPPP")}))
+    assert found.reason == "one case"
+    assert found.further is not None
+    assert found.further.runs is None
+    assert "more cases" in found.recommendation
+
+
+def test_too_many_errors_decide_nothing() -> None:
+    found = weigh(both(EXAMPLES["errors in one arm"][0]))
+    assert (found.decision, found.reason) == ("undecided", "errors")
+    assert found.recommendation == (
+        "Repair the errors and run again: 3 of 20 trials errored, too many to say anything."
+    )
+    assert found.further_pairs is None
+
+
+def test_a_tenth_of_errors_is_still_borne() -> None:
+    nine = alike(18, "F", "P") | {"y": ("F", "E"), "z": ("E", "P")}
+    assert weigh(both(nine)).decision == "helps"
+    assert weigh(both(nine | {"x": ("E", "E"), "w": ("F", "E")})).reason == "errors"
+
+
+def test_an_errored_trial_saves_no_tokens() -> None:
+    rows = both(alike(19, "F", "P") | {"z": ("F", "E")})
+    without = [replace(row, input_tokens=0, output_tokens=0) if row.passed is None else row for row in rows]
+    found = weigh(without)
+    assert found.token_savings == 0
+    assert found.skill.input_tokens == 19 * 80
+    assert found.skill.errored == 1
+
+
+def test_without_a_baseline_there_is_no_lift() -> None:
+    found = weigh(arm("skill", {"a": "P", "b": "F"}))
+    assert (found.decision, found.reason, found.lift, found.interval) == ("undecided", "no baseline", None, None)
+    assert found.skill.pass_rate == 0.5
+    assert found.baseline.pass_rate is None
+    assert found.token_savings is None
+    assert found.recommendation.startswith("Run the baseline too")
+
+
+def test_without_pairs_there_is_no_lift() -> None:
+    found = weigh(arm("baseline", {"a": "P"}) + arm("skill", {"b": "P"}))
+    assert (found.decision, found.reason, found.pairs, found.lift) == ("undecided", "no pairs", 0, None)
+
+
+def test_nothing_at_all_is_undecided() -> None:
+    found = weigh([])
+    assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
+    assert found.skill.interval == (0, 1)
+
+
+def test_all_errored_is_undecided_by_errors() -> None:
+    found = weigh(both(alike(4, "E", "E")))
+    assert (found.decision, found.reason) == ("undecided", "errors")
+    assert found.skill.pass_rate is None
+
+
+def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
+    rows = both(alike(8, "F", "P"))
+    errored = [replace(row, passed=None) for row in rows]
+    assert weigh(errored + rows) == weigh(rows + errored) == weigh(rows)
+
+
+def test_one_verdict_is_about_one_model() -> None:
+    with pytest.raises(ValueError, match="one model"):
+        weigh(both(alike(2, "P", "F")) + both(alike(2, "P", "F"), model="other"))
+
+
+# ---------------------------------------------------------------------------------------------------- properties
+
+LETTERS = st.text("PFE", min_size=1, max_size=3)
+SUITES = st.dictionaries(st.sampled_from("abcdefghij"), st.tuples(LETTERS, LETTERS), min_size=1, max_size=10)
+
+
+@settings(deadline=None, max_examples=40)
+@given(SUITES, st.randoms(use_true_random=False))
+def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]], random: Any) -> None:
+    rows = both(cases)
+    mixed = list(rows)
+    random.shuffle(mixed)
+    assert weigh(mixed) == weigh(rows)
+    assert weigh(mixed, anytime="cases").interval == weigh(rows, anytime="cases").interval
+
+
+@settings(deadline=None, max_examples=40)
+@given(SUITES)
+def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) -> None:
+    rows = both(cases)
+    there, back = weigh(rows), weigh(rows, baseline="skill", skill="baseline")
+    swapped = {"helps": "hurts", "hurts": "helps"}
+    assert back.decision == swapped.get(there.decision, there.decision)
+    if there.interval is None or there.lift is None:
+        assert back.interval is None
+        return
+    assert back.lift == pytest.approx(-there.lift)
+    assert back.interval == pytest.approx((-there.interval[1], -there.interval[0]), abs=1e-9)
+    assert there.interval[0] <= there.lift <= there.interval[1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(SUITES)
+def test_every_verdict_can_be_written_as_json(cases: dict[str, tuple[str, str]]) -> None:
+    plain = weigh(both(cases), making_cost=1.0).as_json()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+
+
+@settings(deadline=None, max_examples=25)
+@given(SUITES)
+def test_diagnoses_name_every_case_once(cases: dict[str, tuple[str, str]]) -> None:
+    assert [found.case for found in diagnose(both(cases))] == sorted(cases)
+
+
+def test_fifty_thousand_rows_are_weighed_in_under_two_seconds() -> None:
+    rows = both(alike(50, "PF" * 250, "PPPF" * 125))
+    began = time.perf_counter()
+    assert weigh(rows).decision == "helps"
+    assert time.perf_counter() - began < 2
+
+
+# ---------------------------------------------------------------------------------------------------- summaries
+
+
+def test_an_arm_is_summed_over_its_scored_trials() -> None:
+    found = weigh(both({"a": ("PFE", "PPP"), "b": ("FFF", "PFP")})).baseline
+    assert (found.passed, found.failed, found.errored, found.scored) == (1, 4, 1, 5)
+    assert found.pass_rate == 0.2
+    assert (found.input_tokens, found.output_tokens, found.total_tokens) == (400, 100, 500)
+    assert found.cost_usd == pytest.approx(0.05)
+    assert found.cost_per_pass == pytest.approx(0.05)
+    assert found.seconds == 5
+    assert found.interval[0] < 0.2 < found.interval[1]
+
+
+def test_an_unknown_price_is_unknown_and_not_nothing() -> None:
+    found = weigh(both(alike(8, "F", "P"), cost=None), making_cost=1.0)
+    assert found.baseline.cost_usd is found.skill.cost_per_pass is found.cost is None
+    assert found.cost_per_pass_ratio is found.break_even is None
+
+
+def test_a_free_model_has_no_cost_ratio() -> None:
+    found = weigh(both(alike(8, "F", "P"), cost=0.0))
+    assert found.skill.cost_usd == 0
+    assert found.cost_per_pass_ratio is None
+
+
+def test_without_tokens_there_is_no_relative_change() -> None:
+    rows = [replace(row, input_tokens=0, output_tokens=0) for row in both(alike(8, "F", "P"))]
+    found = weigh(rows)
+    assert found.token_savings is None
+    assert found.total_tokens is not None
+    assert found.total_tokens.mean == 0
+
+
+def test_break_even_is_the_making_cost_over_what_a_pass_saves() -> None:
+    rows = both({"a": ("PFFF", "PPPP"), "b": ("FFFP", "PPPP")})
+    found = weigh(rows, making_cost=3.0)
+    assert found.baseline.cost_per_pass == pytest.approx(0.04)
+    assert found.skill.cost_per_pass == pytest.approx(0.01)
+    assert found.break_even == pytest.approx(100)
+    assert weigh(rows).break_even is None
+    assert weigh(rows, baseline="skill", skill="baseline", making_cost=3.0).break_even is None
+
+
+def test_upstreams_names_are_kept() -> None:
+    found = weigh(both(alike(10, "F", "P")))
+    assert found.skill_lift == found.lift == 1
+    assert found.is_beneficial
+    assert not weigh(both(alike(10, "P", "F"))).is_beneficial
+
+
+def test_an_older_version_can_be_the_baseline() -> None:
+    rows = arm("old", {f"{i}": "F" for i in range(8)}) + arm("new", {f"{i}": "P" for i in range(8)})
+    found = weigh(rows, baseline="old", skill="new")
+    assert (found.decision, found.baseline.arm, found.skill.arm) == ("helps", "old", "new")
+
+
+# ---------------------------------------------------------------------------------------------------- decisions
+
+
+def cheaper_by(tokens: int, cases: Mapping[str, tuple[str, str]]) -> list[Outcome]:
+    rows = both(cases)
+    return [replace(row, output_tokens=row.output_tokens - tokens) if row.arm == "skill" else row for row in rows]
+
+
+def test_as_good_with_fewer_tokens_saves() -> None:
+    found = weigh(cheaper_by(10, alike(60, "P", "P")))
+    assert (found.decision, found.token_savings) == ("saves", pytest.approx(0.1))
+    assert found.recommendation == "Use it: as good as without it, with 10% fewer tokens."
+    assert found.is_beneficial
+
+
+def test_fewer_tokens_do_not_make_up_for_a_lift_that_may_be_negative() -> None:
+    assert weigh(cheaper_by(10, alike(20, "P", "P"))).decision == "undecided"
+    assert weigh(cheaper_by(10, alike(20, "P", "P")), margin=0.2).decision == "saves"
+
+
+def test_a_cheaper_pass_saves_too() -> None:
+    rows = both(alike(60, "P", "P"))
+    rows = [replace(row, cost_usd=0.005) if row.arm == "skill" else row for row in rows]
+    found = weigh(rows)
+    assert found.decision == "saves"
+    assert found.recommendation == "Use it: as good as without it, and a passed task costs less."
+
+
+def test_no_effect_says_what_it_costs() -> None:
+    found = weigh(cheaper_by(-20, alike(60, "F", "F")))
+    assert found.decision == "no effect"
+    assert found.recommendation == (
+        "Do not use it with this model: it changes nothing by more than 5 points and it takes 20% more tokens."
+    )
+
+
+def test_a_skill_that_hurts_is_not_recommended() -> None:
+    found = weigh(both(alike(10, "P", "F")))
+    assert found.recommendation == "Do not use it with this model: -100 points (-100 to -47) over 10 pairs."
+
+
+def test_a_skill_that_helps_a_little_is_to_be_iterated_on_where_it_fails() -> None:
+    cases = alike(12, "F", "P") | {f"hard-{number}": ("F", "F") for number in range(12)}
+    tags = {case: ("hard", "slow") if case.startswith("hard") else ("easy",) for case in cases}
+    found = weigh(both(cases), tags=tags)
+    assert found.decision == "helps"
+    assert found.recommendation.endswith("Iterate: cases tagged hard, slow still fail.")
+
+
+def test_undecided_says_how_much_more_would_settle_it() -> None:
+    found = weigh(both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")}))
+    assert found.decision == "undecided"
+    assert found.further_pairs is not None
+    assert found.further_pairs > 0
+    assert found.recommendation.startswith(f"More evidence: about {found.further_pairs} further pairs")
+
+
+def test_a_lower_level_decides_sooner() -> None:
+    rows = both(alike(5, "F", "P"))
+    assert weigh(rows).decision == "undecided"
+    assert weigh(rows, level=0.9).decision == "helps"
+
+
+# ---------------------------------------------------------------------------------------------------- peeking
+
+
+def test_looking_after_every_round_asks_for_more_evidence() -> None:
+    rows = both(alike(7, "F", "P"))
+    assert weigh(rows).decision == "helps"
+    peeked = weigh(rows, anytime="cases")
+    assert (peeked.decision, peeked.anytime) == ("undecided", "cases")
+    assert weigh(both(alike(8, "F", "P")), anytime="cases").decision == "helps"
+
+
+def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
+    rows = both(alike(5, "FF", "PP"))
+    assert weigh(rows, anytime="cases").decision == "undecided"
+    assert weigh(rows, anytime="suite").decision == "helps"
+    calm = both(alike(20, "PPPPPP", "PPPPPP"))
+    assert weigh(calm, anytime="suite").decision == "no effect"
+    assert weigh(calm, anytime="cases").decision == "undecided"
+
+
+def test_saving_can_be_peeked_at_as_well() -> None:
+    rows = [
+        replace(row, output_tokens=400) if row.arm == "baseline" else row for row in both(alike(30, "PPPPP", "PPPPP"))
+    ]
+    assert weigh(rows, anytime="suite").decision == "saves"
+
+
+def test_a_case_whose_first_pair_errored_is_not_counted_by_case() -> None:
+    rows = both(alike(20, "FF", "PP") | {"late": ("PP", "EF")})
+    assert weigh(rows, anytime="cases").interval == weigh(both(alike(20, "FF", "PP")), anytime="cases").interval
+
+
+# ---------------------------------------------------------------------------------------------------- controls
+
+
+def test_controls_split_the_lift_into_content_and_length() -> None:
+    names = [f"{number:02d}" for number in range(20)]
+    rows = arm("baseline", dict.fromkeys(names, "F")) + arm("skill", dict.fromkeys(names, "P"))
+    rows += arm("placebo", {name: "P" if number < 5 else "F" for number, name in enumerate(names)})
+    rows += arm("again", dict.fromkeys(names, "F"))
+    found = weigh(rows).controls
+    assert found is not None
+    assert found.content is not None
+    assert found.length is not None
+    assert found.noise is not None
+    assert (found.content.value, found.length.value, found.noise.value) == pytest.approx((0.75, 0.25, 0))
+    assert found.content.low > 0 > found.noise.low
+
+
+def test_without_control_arms_there_are_no_controls() -> None:
+    assert weigh(both(alike(3, "F", "P"))).controls is None
+    only = weigh(both(alike(3, "F", "P")) + arm("again", {"case-00": "F"})).controls
+    assert only is not None
+    assert only.content is only.length is None
+    assert only.noise is not None
+
+
+# ---------------------------------------------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ("PPP", "PPP", ("saturated",)),
+        ("FFF", "FFF", ("dead",)),
+        ("FFF", "PPP", ()),
+        ("PFP", "PPP", ("flaky",)),
+        ("FFF", "PFP", ("flaky",)),
+        ("PPP", "FFF", ("baseline passes", "hurt")),
+        ("PPP", "PFP", ("baseline passes", "hurt", "flaky")),
+        ("PFP", "FFF", ("hurt", "flaky")),
+        ("EEE", "PPP", ("unscored",)),
+        ("PEE", "EEP", ("saturated",)),
+    ],
+)
+def test_a_case_is_diagnosed(before: str, after: str, kinds: tuple[str, ...]) -> None:
+    (found,) = diagnose(both({"a": (before, after)}))
+    assert found.kinds == kinds
+    assert len(found.advice) == len(kinds)
+
+
+def test_a_case_of_one_arm_only_is_unscored() -> None:
+    (found,) = diagnose(arm("skill", {"a": "PF"}))
+    assert (found.baseline_rate, found.skill_rate, found.kinds) == (None, 0.5, ("unscored",))
+
+
+# ---------------------------------------------------------------------------------------------------- models
+
+
+def several() -> list[Outcome]:
+    names = [f"{number:02d}" for number in range(10)]
+    small = arm("baseline", dict.fromkeys(names, "F"), model="small", cost=0.01)
+    small += arm("skill", {n: "F" if n == "00" else "P" for n in names}, model="small", cost=0.02)
+    large = arm("baseline", {n: "F" if n < "02" else "P" for n in names}, model="large", cost=0.5)
+    large += arm("skill", dict.fromkeys(names, "P"), model="large", cost=0.6)
+    free = arm("baseline", dict.fromkeys(names, "P"), model="unpriced", cost=None)
+    return small + large + free
+
+
+def test_every_model_gets_its_own_verdict() -> None:
+    found = weigh_models(several())
+    assert [verdict.model for verdict in found] == ["small", "large", "unpriced"]
+    assert [verdict.decision for verdict in found] == ["helps", "undecided", "undecided"]
+
+
+def test_the_pareto_front_leaves_out_what_is_dearer_and_no_better() -> None:
+    front = pareto(choices(several()))
+    assert [(found.model, found.arm) for found in front] == [
+        ("small", "baseline"),
+        ("small", "skill"),
+        ("large", "skill"),
+    ]
+
+
+def test_the_cheapest_that_reaches_the_target_is_the_small_model_with_the_skill() -> None:
+    found = verdicts.cheapest(choices(several()), 0.8)
+    assert found is not None
+    assert (found.model, found.arm, found.cost_per_task) == ("small", "skill", pytest.approx(0.02))
+    proven = verdicts.cheapest(choices(several()), 0.7, proven=True)
+    assert proven is not None
+    assert (proven.model, proven.arm) == ("large", "skill")
+    assert verdicts.cheapest(choices(several()), 0.95, proven=True) is None
+
+
+# ---------------------------------------------------------------------------------------------------- requirements
+
+
+@pytest.fixture(scope="module")
+def won() -> Verdict:
+    """Lift 1 with a lower bound of 0.47; a fifth more tokens."""
+    return weigh(cheaper_by(-20, alike(10, "F", "P")))
+
+
+@pytest.mark.parametrize(
+    ("text", "held", "reason"),
+    [
+        ("lift>=0.4", True, "lift is 1, its lower bound 0.472"),
+        ("lift >= 60%", False, "lift is 1, its lower bound 0.472"),
+        ("point:lift>=0.6", True, "lift is 1"),
+        ("lift<0.9", False, "lift is 1, its upper bound 1"),
+        ("decision=helps", True, "the decision is helps"),
+        ("decision!=hurts", True, "the decision is helps"),
+        ("decision = no-effect", False, "the decision is helps"),
+        ("tokens<=1.2x", True, "tokens is 1.2x, its upper bound 1.2x"),
+        ("tokens<=1.1x", False, "tokens is 1.2x, its upper bound 1.2x"),
+        ("output_tokens<=2x", True, "output_tokens is 2x, its upper bound 2x"),
+        ("input_tokens<=1x", True, "input_tokens is 1x, its upper bound 1x"),
+        ("cost<=1x", True, "cost is 1x, its upper bound 1x"),
+        ("pass_rate>=0.7", True, "pass_rate is 1, its lower bound 0.722"),
+        ("point:cost_per_pass<1x", True, "cost_per_pass is 0x"),
+    ],
+)
+def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text: str, held: bool, reason: str) -> None:
+    ruling = judge(parse_requirement(text), won)
+    assert (ruling.held, ruling.reason) == (held, reason)
+    assert ruling.requirement.text == text
+
+
+def test_what_was_not_measured_is_not_met() -> None:
+    nothing = weigh(arm("skill", {"a": "P"}, cost=None))
+    for text in ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", "cost<=9x"):
+        ruling = judge(parse_requirement(text), nothing)
+        assert not ruling.held
+        assert ruling.reason.endswith("was not measured")
+    assert not judge(parse_requirement("pass_rate>=0"), weigh([])).held
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("lift", "is not a requirement", "lift>=0.1"),
+        ("lift>=lots", "'lots' is not a number", "lift>=0.1"),
+        ("lifts>=0.1", "nothing to require is called 'lifts'", "'lift'"),
+        ("decision=helpful", "no decision is called 'helpful'", "'helps'"),
+        ("decision>=helps", "compared with = or !=", "decision=helps"),
+        ("lift=0.1", "compared with >=", "lift>=0.1"),
+        ("tokens<=1.2", "a multiple of the baseline, such as 1.2x", "tokens<=1.2x"),
+        ("lift>=1.2x", "a share, such as 0.1 or 10%", "lift>=0.1"),
+    ],
+)
+def test_a_requirement_that_makes_no_sense_is_a_usage_error(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_requirement(text)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
