@@ -435,7 +435,8 @@ class Loopback:
     """`answer` is a text, or a function of the call; each of `script` is said once, first of all.
 
     `key` is the only API key accepted. `rejects` are request fields that the models here do not take, and that are
-    refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises.
+    refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises, unless
+    `check` is off, as for a benchmark.
     """
 
     def __init__(
@@ -448,12 +449,14 @@ class Loopback:
         latency: float = 0.0,
         port: int = 0,
         keep: int = 10_000,
+        check: bool = True,
     ) -> None:
         self.answer = answer
         self.script = deque(script)
         self.key = key
         self.rejects = frozenset(rejects)
         self.latency = latency
+        self.check = check
         self.requests: deque[Logged] = deque(maxlen=keep)
         self.calls: Counter[str] = Counter()  # by model
         self.invalid: list[str] = []
@@ -554,7 +557,8 @@ class Loopback:
         try:
             if call.format == "anthropic" and "anthropic-version" not in headers:
                 raise ValueError("anthropic-version: header is required")
-            SHAPES[call.format].validate_json(data)
+            if self.check:
+                SHAPES[call.format].validate_json(data)
         except (ValidationError, ValueError) as error:
             self.invalid.append(f"{call.format}: {error}")
             return refuse(400, f"the request has not the published shape: {error}", "invalid_request_error")
@@ -743,7 +747,7 @@ async def _serve_forever(options: argparse.Namespace) -> None:
         answer = answers_by_rule(json.loads(Path(options.answers).read_text(encoding="utf-8")))
     elif options.echo:
         answer = echo_prompt if options.echo == "prompt" else echo_system
-    server = Loopback(answer, key=options.key, latency=options.latency, port=options.port)
+    server = Loopback(answer, key=options.key, latency=options.latency, port=options.port, check=options.check)
     await server.start()
     print(json.dumps({"url": server.url, "root": server.root}), flush=True)
     ended = asyncio.Event()
@@ -757,6 +761,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="An API server on this machine that speaks both wire formats.")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--no-check", dest="check", action="store_false", help="take requests of any shape")
     parser.add_argument("--key", default="", help="the only API key that is accepted")
     parser.add_argument("--answers", default="", help="a JSON list of {when, system, answer}; the first that fits")
     parser.add_argument("--echo", choices=("prompt", "system"), help="answer with what was sent")

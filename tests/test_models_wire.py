@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, web
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
@@ -444,6 +447,63 @@ async def test_an_answer_larger_than_any_answer_is_not_read_to_its_end(monkeypat
     monkeypatch.setattr(transport, "LARGEST_BODY", 1000)
     async with opened("openai", "x" * 2000) as it:
         assert "larger than" in (await it.fail()).message
+
+
+async def test_a_proxy_of_the_environment_carries_calls_to_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def carry(request: web.Request) -> web.Response:
+        asked.append(str(request.raw_path))
+        return web.json_response({"error": {"message": "the proxy says no"}}, status=403)
+
+    async with Loopback("Hello!") as server:
+        proxy = web.Server(carry)
+        runner = web.ServerRunner(proxy)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{runner.addresses[0][1]}")
+        async with Models(Surroundings()) as models:
+            near = await models.get(resolve("any", base_url=server.url))
+            far = await models.get(resolve("any", base_url="http://far.example/v1"))
+            assert (await near.reply(HELLO)).text == "Hello!"
+            with pytest.raises(ModelError, match="the proxy says no"):
+                await far.reply(HELLO)
+        await runner.cleanup()
+    assert asked == ["http://far.example/v1/chat/completions"]
+
+
+async def test_the_loopback_serves_other_processes_and_tells_what_it_was_asked(tmp_path: Path) -> None:
+    rules = tmp_path / "answers.json"
+    rules.write_text(json.dumps([{"when": "hello", "system": "kind", "answer": "Hello!"}]), encoding="utf-8")
+    place = Path(__file__).parent / "loopback.py"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(place), "--answers", str(rules), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    url = json.loads(await process.stdout.readline())["url"]
+    async with Models(Surroundings()) as models:
+        model = await models.get(resolve("tiny", base_url=url))
+        first = await model.reply(HELLO)
+        others = [await model.reply(Request((Message("user", "Hm?"),), seed=seed)) for seed in (1, 1, 2)]
+    async with ClientSession() as session, session.get(url.removesuffix("/v1") + "/log?full=1") as response:
+        log = await response.json()
+    process.terminate()
+    await process.wait()
+    assert first.text == "Hello!"
+    assert others[0].text == others[1].text != others[2].text
+    assert (log["calls"], log["by_model"], log["invalid"]) == (4, {"tiny": 4}, [])
+    assert log["requests"][0]["body"]["messages"][1]["content"] == "Say hello."
+
+
+async def test_the_loopback_does_not_let_a_wrong_shape_pass() -> None:
+    server = Loopback("Hello!")
+    await server.start()
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_token": 3}
+    async with ClientSession() as session, session.post(server.url + "/chat/completions", json=body) as response:
+        assert response.status == 400
+    with pytest.raises(AssertionError, match="published shape"):
+        await server.__aexit__(None)
 
 
 # Manners.

@@ -540,10 +540,10 @@ def test_the_planned_power_is_the_simulated_one() -> None:
 
 
 def test_further_evidence_is_more_runs_or_more_cases() -> None:
-    values, labels = flat([[1, 0], [0, 0], [0, 0], [0, 1], [-1, 0], [0, 0], [0, 0], [1, 0]])
+    values, labels = flat([[1, 0], [0, 1], [-1, 1], [0, 0], [1, -1], [1, 0], [0, 1], [-1, 0], [1, 0], [0, 1]])
     more = statistics.further(values, labels)
     assert more.runs is not None
-    assert more.pairs == min(more.runs * 8, more.cases * 2)
+    assert more.pairs == min(more.runs * 10, more.cases * 2)
     assert statistics.further(values, labels, anytime="cases").cases > more.cases
 
 
@@ -553,6 +553,10 @@ def test_where_cases_disagree_only_more_cases_help() -> None:
     assert more.runs is None
     assert more.pairs == 2 * more.cases > 12
     assert statistics.further(values, labels, anytime="suite").runs is not None
+
+
+def test_one_more_win_settles_five_of_five() -> None:
+    assert statistics.further(*flat([[1]] * 5)) == Further(pairs=1, runs=None, cases=1)
 
 
 def test_after_nothing_everything_is_still_to_be_done() -> None:

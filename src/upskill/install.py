@@ -45,7 +45,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
     if there == skill.fingerprint:
         _record(root, skill)
         return Installed(target, "unchanged")
-    if there is not None and _recorded(root).get(skill.name) == there:
+    if there is not None and not target.is_symlink() and _recorded(root).get(skill.name) == there:
         skill.save(target, overwrite=True)
         _record(root, skill)
         return Installed(target, "updated")
@@ -54,12 +54,24 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
             f"{target}: holds a skill that was changed since it was installed, or that upskill did not install",
             "Look at the difference; --force replaces it and keeps the old one beside it.",
         )
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    kept = root / f".{skill.name}.kept-{stamp}"
-    target.rename(kept)
-    skill.save(target)
+    kept = _free_name(root, skill.name)
+    try:
+        target.rename(kept)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be replaced: {error.strerror or error}", "Nothing was changed.") from error
+    try:
+        skill.save(target)
+    except BaseException:
+        kept.rename(target)
+        raise
     _record(root, skill)
     return Installed(target, "replaced", kept)
+
+
+def _free_name(root: Path, name: str) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    names = (f".{name}.kept-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
+    return next(root / kept for kept in names if not os.path.lexists(root / kept))
 
 
 def _fingerprint_at(folder: Path) -> str | None:
@@ -78,7 +90,13 @@ def _recorded(root: Path) -> dict[str, str]:
 
 
 def _record(root: Path, skill: Skill) -> None:
-    record = _recorded(root) | {skill.name: skill.fingerprint}
+    before = _recorded(root)
+    record = before | {skill.name: skill.fingerprint}
+    if record == before:
+        return
     fresh = root / f"{RECORD}.{os.getpid()}"
-    fresh.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.replace(root / RECORD)
+    try:
+        fresh.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(root / RECORD)
+    except OSError as error:
+        raise UsageError(f"{root / RECORD}: cannot be written: {error.strerror or error}") from error

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
@@ -23,7 +24,7 @@ class Registry:
     @cached_property
     def rows(self) -> dict[str, str]:
         """Every name with its place. A built-in wins over a package that claims the same name."""
-        found = {point.name: point.value for point in entry_points(group=self.group)}
+        found = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)}
         return found | dict(self.table)
 
     def __contains__(self, name: str) -> bool:
@@ -39,10 +40,16 @@ class Registry:
             raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))
         module, _, attribute = place.partition(":")
         try:
-            return getattr(import_module(module), attribute)
+            return attrgetter(attribute)(import_module(module))
         except ImportError as error:
-            if (error.name or "").split(".")[0] == "upskill":
+            package = (error.name or module).split(".")[0]
+            if package == "upskill":
                 raise
             raise UsageError(
-                f"the {self.noun} {name!r} needs the package {error.name!r}, which is not installed"
+                f"the {self.noun} {name!r} needs the package {package!r}, which is not installed",
+                f"Install it, for example with `pip install {package}`.",
             ) from error
+        except AttributeError as error:
+            if name in self.table:
+                raise
+            raise UsageError(f"the {self.noun} {name!r} is not where its package says: {place} ({error})") from error

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.frontmatter import yaml_words
+from upskill.frontmatter import read_yaml, yaml_words
 from upskill.plain import as_mapping, short
 
 FILE = "upskill.config.yaml"
@@ -20,7 +19,7 @@ FILE = "upskill.config.yaml"
 class Price(BaseModel):
     """US dollars for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -38,8 +37,8 @@ class Settings(BaseModel):
     runs_dir: str = "./runs"
     max_refine_attempts: int = Field(default=3, ge=0)
     concurrency: int = Field(default=8, ge=1)
-    timeout: float = Field(default=300, gt=0, strict=False)
-    confirm_above: float = Field(default=1.0, ge=0, strict=False)  # dollars that are spent without asking
+    timeout: float = Field(default=300, gt=0)
+    confirm_above: float = Field(default=1.0, ge=0)  # dollars that are spent without asking
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     source: str = ""  # the file these came from
 
@@ -51,14 +50,14 @@ class Settings(BaseModel):
             return cls.read(Path(named))
         config = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
         for path in (Path(here) / FILE, Path(config) / "upskill" / "config.yaml"):
-            if path.is_file():
+            if _is_file(path):
                 return cls.read(path)
         return cls()
 
     @classmethod
     def read(cls, path: Path) -> Settings:
         try:
-            said: Any = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+            said = read_yaml(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}", "Check UPSKILL_CONFIG.") from error
         except UnicodeDecodeError as error:
@@ -68,6 +67,8 @@ class Settings(BaseModel):
         fields = as_mapping(said if said is not None else {})
         if fields is None:
             raise UsageError(f"{path}: is not a list of `setting: value` lines")
+        if "source" in fields:  # a field of ours, not a setting
+            raise UsageError(f"{path}: no setting is called 'source'")
         if "model" in fields:  # its name in older files
             fields.setdefault("skill_generation_model", fields.pop("model"))
         try:
@@ -79,3 +80,10 @@ class Settings(BaseModel):
                 known = [name for name in cls.model_fields if name != "source"]
                 raise UsageError(f"{path}: no setting is called {key!r}", did_you_mean(key, known)) from error
             raise UsageError(f"{path}: {key}: {first['msg']}, not {short(first['input'])}") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder above it is closed to us: no settings of ours
+        return False

@@ -596,21 +596,24 @@ class Spread:
         counts as between cases: more runs are then never promised to help.
         """
         values = np.asarray(differences, dtype=np.float64).reshape(-1)
-        groups = Cases.of(cases)
-        n, k = values.size, len(groups)
-        if k == 0:
+        if not values.size:
             return cls(0.0, 1.0)
-        means = groups.means(values)
-        floor = 2.0 / (n + 2.0)
-        within = float(((values - means[groups.codes]) ** 2).sum()) / (n - k) if n > k else 0.0
-        of_means = float(np.var(means, ddof=1)) if k > 1 else 0.0
-        between = max(0.0, of_means - within * float(np.mean(1.0 / groups.counts)))
-        short = max(0.0, floor - between - within)
+        between, within = _components(values, Cases.of(cases))
+        short = max(0.0, 2.0 / (values.size + 2.0) - between - within)
         return cls(between + short, within)
 
     def error(self, cases: float, runs: float) -> float:
         """Standard error of the lift over so many cases with so many pairs each. Assumes independent cases."""
         return math.sqrt((self.between + self.within / runs) / cases)
+
+
+def _components(values: Floats, groups: Cases) -> tuple[float, float]:
+    """Variance between cases and within them, as seen: the former never below zero."""
+    means = groups.means(values)
+    spare = values.size - len(groups)
+    within = float(((values - means[groups.codes]) ** 2).sum()) / spare if spare else 0.0
+    of_means = float(np.var(means, ddof=1)) if len(groups) > 1 else 0.0
+    return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
 
 
 def power(lift: float, cases: int, runs: int, spread: Spread, *, level: float = 0.95) -> float:
@@ -680,29 +683,34 @@ def further(
     or fits within the margin, whichever is nearer. It is a forecast with an even chance, not a promise. `anytime` is
     the scope of the running interval where one is used, which is wider by roughly a factor of 1.6.
     """
+    values = np.asarray(differences, dtype=np.float64).reshape(-1)
     groups = Cases.of(cases)
-    count = max(1, len(groups))
-    runs = max(1.0, groups.runs)
-    spread = Spread.measured(differences, cases)
-    mean = abs(float(groups.means(differences).mean())) if len(groups) else 0.0
-    half = max(mean, margin - mean, 1e-3)
-    if anytime == "suite":
-        spread = Spread(0.0, spread.between + spread.within)
+    count, runs = max(1, len(groups)), max(1.0, groups.runs)
+    means = groups.means(values)
+    between, within = _components(values, groups) if values.size else (0.0, 1.0)
+    odd = len(means) - float(_longest_run(np.sort(means)[np.newaxis, :])[0]) if len(means) else 0.0
+    mean = abs(float(means.mean())) if len(means) else 0.0
 
-    def missing(more_cases: int, more_runs: float) -> bool:
-        total = count + more_cases
-        if total < 2:
+    def missing(more_cases: int, more_runs: int) -> bool:
+        total, each = count + more_cases, runs + more_runs
+        units, varied = float(total), between + within / each
+        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in lift_bounds
+        if anytime == "suite":  # where a pair is a unit, whatever its case
+            units, varied, extra = total * each, between + within, 1.0
+        if units < 2:
             return True
-        critical = t_quantile(0.5 + 0.5 * level, total - 1)
+        whole = units + 2.0 * extra
+        centre = mean * units / whole
+        error = math.sqrt((((varied + mean**2) * units + 2.0 * extra) / whole - centre**2) / whole)
+        critical = t_quantile(0.5 + 0.5 * level, int(units) - 1)
         if anytime is not None:  # the price of a mixture of bets: half a logarithm of what was bet on
-            units = total * (runs + more_runs if anytime == "suite" else 1.0)
             critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
-        return critical * spread.error(total, runs + more_runs) >= half
+        return centre <= critical * error and centre + critical * error > margin
 
-    by_cases = _first(lambda n: not missing(n, 0.0), 1_000_000)
+    by_cases = _first(lambda n: not missing(n, 0), 1_000_000)
     by_runs = _first(lambda n: not missing(0, n), 10_000)
     more_cases = by_cases if by_cases is not None else 1_000_000
-    pairs = more_cases * math.ceil(runs)
+    pairs = more_cases * math.ceil(runs - 1e-9)
     if by_runs is not None:
         pairs = min(pairs, by_runs * count)
     return Further(pairs, by_runs, more_cases)

@@ -19,8 +19,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.checks import Named, read_check
-from upskill.errors import UsageError
-from upskill.frontmatter import yaml_words
+from upskill.errors import UsageError, did_you_mean
+from upskill.frontmatter import read_yaml, yaml_words
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skill import Skill
 
@@ -76,9 +76,10 @@ class Suite:
         """Read a suite file."""
         file = Path(path)
         try:
-            if file.stat().st_size > LARGEST_SUITE:
+            with file.open("rb") as stream:
+                data = stream.read(LARGEST_SUITE + 1)
+            if len(data) > LARGEST_SUITE:
                 raise UsageError(f"{path}: is larger than {LARGEST_SUITE // 10**6} MB", "Is this the right file?")
-            data = file.read_bytes()
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}", "Give a suite file: YAML or JSON.") from error
         except ValueError as error:  # a zero byte in the path
@@ -91,17 +92,17 @@ class Suite:
         """The suite that lies in a skill's folder, None when there is none."""
 
         def read(name: str) -> bytes | None:
-            found = skill.file(name) or skill.file(f"evals/{name}")
-            return found.data if found else None
+            data = skill.read(name)
+            return data if data is not None else skill.read(f"evals/{name}")
 
         for place in PLACES_IN_A_SKILL:
-            file = skill.file(place)
-            if file is None or file.link:
+            data = skill.read(place)
+            if data is None:
                 continue
             where = str(skill.folder / place) if skill.folder else place
             if place != "skill_meta.json":
-                return cls.read(file.data, where, read)
-            meta = as_mapping(_decode(file.data, where))
+                return cls.read(data, where, read)
+            meta = as_mapping(_decode(data, where))
             if meta and meta.get("tests"):
                 return cls.parse({"tests": meta["tests"]}, where, read)
         return None
@@ -113,11 +114,13 @@ class Suite:
     @classmethod
     def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
         """A suite from plain data, in any of the shapes this module reads."""
-        items, common = _cases_of(said, where)
+        _check_sound(said, where)
+        items, common, grades = _cases_of(said, where)
         shared = [read_check(item, f"{where}: checks[{number}]") for number, item in enumerate(common)]
         warnings: list[str] = []
         cases = [
-            _read_case(item, number, where, shared, read_file, warnings) for number, item in enumerate(items, start=1)
+            _read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades)
+            for number, item in enumerate(items, start=1)
         ]
         if not cases:
             raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
@@ -203,17 +206,16 @@ class _Evals(_Strict):
 
 
 def _read_case(
-    item: object, number: int, where: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str]
+    item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str], *, grades: bool
 ) -> Case:
     said = as_mapping(item)
-    place = f"{where}: case {number}"
     if said is None:
         raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
     if isinstance(said.get("id"), str):
         place += f" ({short(said['id'])})"
     if "input" in said:
         ours = _from_upstream(_fit(_Upstream, said, place), place, warnings)
-    elif {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
+    elif grades or {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
         ours = _from_evals(_fit(_Evals, said, place), place, read_file)
     else:
         ours = _fit(_Ours, said, place)
@@ -233,9 +235,9 @@ def _read_case(
 
 
 def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
-    expected = as_mapping(case.expected) if isinstance(case.expected, dict) else {"contains": case.expected}
+    expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
     checks: list[Any] = []
-    for key, value in (expected or {}).items():
+    for key, value in expected.items() if case.expected is not None else ():
         if key == "contains":
             if value is None or value in ("", []):
                 raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
@@ -256,7 +258,8 @@ def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
 
 
 def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
-    checks = [*case.checks, *({"judge": text} for text in case.assertions or case.expectations)]
+    statements = dict.fromkeys([*case.assertions, *case.expectations])
+    checks = [*case.checks, *({"judge": text} for text in statements)]
     if not checks and case.expected_output:
         checks = [{"judge": case.expected_output}]
     files: dict[str, str] = {}
@@ -288,19 +291,33 @@ def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:
         first = error.errors(include_url=False)[0]
         path = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise UsageError(
-                f"{place}: no field is called {path!r}", f"Fields: {', '.join(sorted(kind.model_fields))}."
-            ) from error
+            fields = sorted(kind.model_fields)
+            hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
+            raise UsageError(f"{place}: no field is called {path!r}", hint) from error
         if first["type"] == "missing":
             raise UsageError(f"{place}: has no {path}") from error
         hint = "Put it in quotes." if first["type"] == "string_type" else ""
         raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
 
 
-def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
+def _check_sound(said: object, where: str) -> None:
+    """Refuse what neither a store nor a model could be sent: NaN, half a character, a value that JSON has not."""
+    try:
+        json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise UsageError(
+            f"{where}: holds half a character ({half!r})", "Write it out, or as its two halves."
+        ) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{where}: is not plain data: {error}") from error
+
+
+def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
+    """The cases, the checks of all of them, and whether what they expect is said in words for a judge."""
     plain_list = as_list(said)
     if plain_list is not None:
-        return plain_list, []
+        return plain_list, [], False
     mapping = as_mapping(said)
     keys = [key for key in ("cases", "tests", "evals") if mapping and key in mapping]
     if mapping is None or len(keys) != 1:
@@ -309,13 +326,14 @@ def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
         )
     allowed = {keys[0], "checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata"}
     if unknown := sorted(set(mapping) - allowed):
-        raise UsageError(f"{where}: no field is called {unknown[0]!r}", f"Fields: {', '.join(sorted(allowed))}.")
+        hint = did_you_mean(unknown[0], allowed, otherwise=f"Fields: {', '.join(sorted(allowed))}.")
+        raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)
     cases, checks = as_list(mapping[keys[0]]), as_list(mapping.get("checks", []))
     if cases is None:
         raise UsageError(f"{where}: {keys[0]} is not a list")
     if checks is None:
         raise UsageError(f"{where}: checks is not a list")
-    return cases, checks
+    return cases, checks, keys[0] == "evals"
 
 
 def _limit_of(said: object, where: str) -> int | None:
@@ -327,7 +345,14 @@ def _limit_of(said: object, where: str) -> int | None:
 
 def _check_path(name: str, place: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
-    if not name.strip() or path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"^[A-Za-z]:", name):
+    if (
+        not path.parts
+        or not name.strip()
+        or path.is_absolute()
+        or ".." in path.parts
+        or "\0" in name
+        or re.match(r"^[A-Za-z]:", name)
+    ):
         raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
 
 
@@ -339,9 +364,12 @@ def _id_from(case: _Ours) -> str:
 
 def _read_beside(roots: list[Path], name: str) -> bytes | None:
     for root in roots:
-        file = (root / name).resolve()
-        if file.is_relative_to(root.resolve()) and file.is_file():
-            return file.read_bytes()
+        try:
+            file = (root / name).resolve()
+            if file.is_relative_to(root.resolve()) and file.is_file():
+                return file.read_bytes()
+        except (OSError, RuntimeError):  # a circle of links, no permission: not there for us
+            continue
     return None
 
 
@@ -358,7 +386,7 @@ def _decode(data: bytes, where: str) -> object:
             except json.JSONDecodeError as error:
                 if where.endswith(".json"):
                     raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader that also refuses duplicate keys
+        return read_yaml(text)
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}") from error
     except RecursionError as error:
@@ -378,12 +406,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a value that JSON has")
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is there twice", node.start_mark)
-        return super().construct_mapping(node, deep)

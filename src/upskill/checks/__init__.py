@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
-from upskill.errors import UsageError
+from upskill.errors import UsageError, did_you_mean
 from upskill.models import Reply, Request
 from upskill.plain import as_mapping, short
 from upskill.registry import Registry
@@ -54,10 +55,19 @@ class Finding:
     reason: str
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty, which decides nothing")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]  # the text that a check looks for
+
+
 class Check(BaseModel, ABC):
     """Something that can be said of a trial. Its fields are what a suite file may say about it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
     needs_judge: ClassVar[bool] = False
 
     @abstractmethod
@@ -83,14 +93,26 @@ def read_check(written: object, where: str) -> Named:
         kind: type[Check] = CHECKS.load(name)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.hint) from error
-    names = {info.alias or field: field for field, info in kind.model_fields.items()}
-    first = next(iter(names))
+    names = {info.alias or field: info for field, info in kind.model_fields.items()}
+    first, info = next(iter(names.items()))
     given = as_mapping(value)
-    fields = given if given and first in given and set(given) <= set(names) else {first: value}
+    if given is None or (get_origin(info.annotation) is dict and not (first in given and set(given) <= set(names))):
+        given = {first: value}  # the short form
     try:
-        return Named(name, value, kind.model_validate(fields))
+        return Named(name, value, kind.model_validate(given))
     except ValidationError as error:
-        first_error = error.errors(include_url=False)[0]
-        place = ".".join([name, *(str(part) for part in first_error["loc"] if isinstance(part, str))])
-        said = first_error["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{where}: {place}: {said}") from error
+        # A field that is not there first: it is most likely the missing one, spelled wrong.
+        found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        raise _refused(found[0], f"{where}: {name}", list(names)) from error
+
+
+def _refused(error: ErrorDetails, place: str, names: list[str]) -> UsageError:
+    path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
+    if error["type"] == "extra_forbidden":
+        return UsageError(f"{place}: no field is called {path!r}", did_you_mean(path, names))
+    if error["type"] == "missing":
+        return UsageError(f"{place}: has no {path}", f"Fields: {', '.join(names)}.")
+    if error["type"] == "value_error":
+        return UsageError(f"{place}.{path}: {error['msg'].removeprefix('Value error, ')}")
+    hint = "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""
+    return UsageError(f"{place}.{path}: {error['msg']}, not {short(error['input'])}", hint)

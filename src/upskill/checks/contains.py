@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
-from upskill.checks import Check, Evidence, Finding
-
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+from upskill.checks import Check, Evidence, Finding, Text
+from upskill.plain import as_list
 
 
-# An empty text is in every answer, so it could decide nothing.
-Texts = Annotated[
-    list[Annotated[str, Field(min_length=1, pattern=r"\S")]], BeforeValidator(_as_list), Field(min_length=1)
-]
+def _as_texts(value: object) -> object:
+    return [value] if as_list(value) is None else value
+
+
+def _not_empty(texts: list[str]) -> list[str]:
+    if not texts:
+        raise ValueError("is an empty list, which decides nothing")
+    return texts
+
+
+Texts = Annotated[list[Text], BeforeValidator(_as_texts), AfterValidator(_not_empty)]
 
 
 class _Search(Check):

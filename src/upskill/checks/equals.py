@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from upskill.checks import Check, Evidence, Finding
+from upskill.checks import Check, Evidence, Finding, Text
 
 
 class Equals(Check):
     """Passes when the answer, without the white space around it, is exactly this text."""
 
-    text: str = Field(min_length=1, pattern=r"\S")
+    text: Text
     ignore_case: bool = False
 
     async def look(self, evidence: Evidence) -> Finding:
@@ -20,13 +18,13 @@ class Equals(Check):
 
 
 class StartsWith(Check):
-    """Passes when the answer begins with this text."""
+    """Passes when the answer begins with this text, white space before it not counted."""
 
-    text: str = Field(min_length=1, pattern=r"\S")
+    text: Text
     ignore_case: bool = False
 
     async def look(self, evidence: Evidence) -> Finding:
-        answer, text = evidence.trace.answer.lstrip(), self.text
+        answer, text = evidence.trace.answer.lstrip(), self.text.lstrip()
         if self.ignore_case:
             answer, text = answer.casefold(), text.casefold()
         starts = answer.startswith(text)

@@ -6,9 +6,7 @@ import json
 from importlib import resources
 from typing import Any, ClassVar
 
-from pydantic import Field
-
-from upskill.checks import Check, Evidence, Finding
+from upskill.checks import Check, Evidence, Finding, Text
 from upskill.errors import CheckError
 from upskill.models import Message, Request
 
@@ -27,7 +25,7 @@ SCHEMA: dict[str, Any] = {
 class Judge(Check):
     """Passes when the judge model finds that this statement is true of the answer."""
 
-    statement: str = Field(min_length=1, pattern=r"\S")
+    statement: Text
     needs_judge: ClassVar[bool] = True
 
     async def look(self, evidence: Evidence) -> Finding:

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import re
+import warnings
+from functools import lru_cache
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from upskill.checks import Check, Evidence, Finding
 
 
+@lru_cache(maxsize=10_000)
+def _compile(pattern: str, flags: int) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `[[` might mean something else one day; it does not today
+        return re.compile(pattern, flags)
+
+
 class _Pattern(Check):
-    pattern: str = Field(min_length=1)
+    pattern: str
     ignore_case: bool = False
     multiline: bool = True
 
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
+        if not pattern:
+            raise ValueError("is empty, which decides nothing")
         try:
-            re.compile(pattern)
+            _compile(pattern, 0)
         except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         return pattern
 
     def search(self, evidence: Evidence) -> re.Match[str] | None:
         flags = (re.IGNORECASE if self.ignore_case else 0) | (re.MULTILINE if self.multiline else 0)
-        return re.search(self.pattern, evidence.trace.answer, flags)
+        return _compile(self.pattern, flags).search(evidence.trace.answer)
 
 
 class Regex(_Pattern):

@@ -21,6 +21,7 @@ from upskill import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and say what the skill did."),
     "benchmark": ("upskill.cli.benchmark:command", "The same for several models, three runs each."),
+    "plan": ("upskill.cli.plan:command", "How many cases and runs it takes to see a lift, and what that costs."),
     "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
     "plot": ("upskill.cli.runs:command", ""),

@@ -17,9 +17,10 @@ import re
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from upskill.errors import ModelError, UsageError
+from upskill.frontmatter import read_yaml, yaml_words
 from upskill.models import Address, Reply, Request, Surroundings, ToolCall
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Usage
@@ -53,6 +54,21 @@ class Rule(BaseModel):
     error: str = ""
     seconds: float = 0.0
     usage: _Used = _Used()
+
+    @field_validator("match")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        return pattern
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Rule:
+        if self.answer is None and not self.answers and not self.calls and not self.error:
+            raise ValueError("has neither answer, answers, calls nor error")
+        return self
 
     def fits(self, request: Request) -> bool:
         user = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
@@ -104,18 +120,25 @@ async def open_model(address: Address, surroundings: Surroundings) -> Scripted:
 
 def _read_rules(address: Address) -> list[Rule]:
     try:
-        said = yaml.safe_load(Path(address.model).read_text(encoding="utf-8"))
+        said = read_yaml(Path(address.model).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{address.name}: {error.strerror or error}", "Give the path of a script.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{address.name}: is not YAML: {str(error).splitlines()[0]}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{address.name}: {yaml_words(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"{address.name}: is not UTF-8 text", "Save it as UTF-8.") from error
     mapping = as_mapping(said)
     rules = as_list(mapping.get("rules") if mapping is not None else said)
     if not rules:
         raise UsageError(f"{address.name}: is not a list of rules", "For example: - answer: hello")
+    return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
+
+
+def _rule(said: object, place: str) -> Rule:
     try:
-        return [Rule.model_validate(rule) for rule in rules]
+        return Rule.model_validate(said)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{address.name}: {place}: {first['msg']}") from error
+        where = [place, ".".join(str(part) for part in first["loc"])]
+        words = first["msg"].removeprefix("Value error, ")
+        raise UsageError(": ".join(part for part in (*where, words) if part)) from error

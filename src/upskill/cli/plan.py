@@ -1,0 +1,153 @@
+"""`upskill plan`: how many cases and runs it takes to see a lift, what that costs and how long it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from upskill.cli.around import json_option, student
+from upskill.cli.screen import show, show_json
+from upskill.estimate import estimate
+from upskill.evaluate import make_plan
+from upskill.settings import Settings
+from upskill.skill import Skill
+from upskill.statistics import Spread, cases_needed, power
+from upskill.store import Store
+from upskill.suite import Suite
+from upskill.trial import Outcome, Plan
+
+RUNS = (1, 3, 5, 10)
+
+
+@click.command("plan")
+@click.argument("skill", type=click.Path())
+@click.option("--detect", type=click.FloatRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
+              help="The lift that should be seen if it is there.")  # fmt: skip
+@click.option("--chance", type=click.FloatRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
+              help="How likely it should then be seen.")  # fmt: skip
+@click.option("--baseline", type=click.FloatRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
+              help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
+@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local.")
+@click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder).")
+@click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
+@json_option
+def command(
+    skill: str,
+    detect: float,
+    chance: float,
+    baseline: float,
+    models: tuple[str, ...],
+    tests: str | None,
+    runs_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Say how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
+
+    Uses what stored runs of the skill show about how much cases differ; without one, stated assumptions.
+
+    \b
+    upskill plan ./skills/my-skill --detect 10            a lift of ten points
+    upskill plan ./skills/my-skill -m haiku --detect 5
+    """
+    settings = Settings.load()
+    loaded = Skill.load(skill)
+    plan = make_plan(loaded, Suite.load(tests) if tests else None, student(models, settings, quiet=as_json))
+    folder = Path(runs_dir or settings.runs_dir)
+    prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
+    found: list[dict[str, Any]] = []
+    for address in plan.models:
+        rows = _stored(folder, plan, address.name)
+        alone = replace(plan, models=(address,))
+        found.append(_needs(alone, rows, detect / 100, chance / 100, baseline / 100, prices))
+    if as_json:
+        show_json({"skill": loaded.name, "detect": detect / 100, "chance": chance / 100, "models": found})
+        return
+    for model in found:
+        show(*_words(model, detect, chance))
+
+
+def _stored(folder: Path, plan: Plan, model: str) -> list[Outcome]:
+    """What the latest stored run of this skill with this model came to."""
+    if not folder.is_dir():
+        return []
+    with Store(folder) as store:
+        for run in reversed(list(store.runs())):
+            if run.skill == plan.skill.name and model in run.models:
+                return [outcome for outcome in store.outcomes(run) if outcome.model == model]
+    return []
+
+
+def _needs(
+    plan: Plan, rows: list[Outcome], lift: float, chance: float, baseline: float, prices: dict[str, Any]
+) -> dict[str, Any]:
+    differences, labels = _differences(rows)
+    measured = len(set(labels)) > 1
+    spread = Spread.measured(differences, labels) if measured else Spread.assumed(baseline, lift)
+    have = len(plan.suite.cases)
+    one_round = estimate(plan, plan.trials(), prices)
+    seconds = sum(row.seconds for row in rows) / len(rows) if rows else None
+    options: list[dict[str, Any]] = []
+    for runs in RUNS:
+        needed = cases_needed(lift, runs, spread, chance=chance)
+        if needed is None:
+            continue
+        share = needed * runs / have
+        trials = 2 * needed * runs
+        options.append(
+            {
+                "runs": runs,
+                "cases": needed,
+                "trials": trials,
+                "cost_usd": None if one_round.unknown else [round(cost * share, 4) for cost in one_round.cost_usd],
+                "seconds": None if seconds is None else round(seconds * trials),
+                "chance_with_your_cases": round(power(lift, have, runs, spread), 3),
+            }
+        )
+    return {
+        "model": plan.models[0].name,
+        "source": "stored run" if measured else "assumption",
+        "cases": have,
+        "between_cases_sd": round(spread.between**0.5, 4),
+        "within_case_sd": round(spread.within**0.5, 4),
+        "options": options,
+    }
+
+
+def _differences(rows: list[Outcome]) -> tuple[list[float], list[str]]:
+    before = {(row.case, row.seed): row for row in rows if row.arm == "baseline" and row.passed is not None}
+    pairs = [
+        (float(bool(row.passed)) - float(bool(before[row.case, row.seed].passed)), row.case)
+        for row in rows
+        if row.arm == "skill" and row.passed is not None and (row.case, row.seed) in before
+    ]
+    return [difference for difference, _ in pairs], [case for _, case in pairs]
+
+
+def _words(model: dict[str, Any], detect: float, chance: float) -> list[Any]:
+    source = "what a stored run shows" if model["source"] == "stored run" else "assumptions (no stored run yet)"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Runs a case", "Cases needed", "Trials", "Cost", "Time one by one", "Chance with your cases"):
+        table.add_column(column, justify="right")
+    for option in model["options"]:
+        cost = "unknown" if option["cost_usd"] is None else "${:.2f} to ${:.2f}".format(*option["cost_usd"])
+        time = "unknown" if option["seconds"] is None else _time(option["seconds"])
+        share = f"{option['chance_with_your_cases']:.0%}"
+        table.add_row(str(option["runs"]), f"{option['cases']:,}", f"{option['trials']:,}", cost, time, share)
+    return [
+        Text(f"{model['model']}: to see a lift of {detect:g} points with a chance of {chance:g}%, from {source}:\n"),
+        table,
+        Text(
+            f"\nYour suite has {model['cases']} cases. Runs average out chance within a case; only cases add tasks.\n"
+        ),
+    ]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,610 @@
+"""Evaluate: three outcomes, arms that differ by the skill alone, resuming, stopping, and counting what was used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import BODY, HELPFUL, greetings, write_script, write_skill
+from upskill import (
+    Address,
+    Check,
+    Evidence,
+    Finding,
+    Models,
+    Plan,
+    Result,
+    Skill,
+    Store,
+    Suite,
+    Surroundings,
+    Trial,
+    UsageError,
+    evaluate,
+    evaluate_now,
+    make_plan,
+    run_trial,
+)
+from upskill.agents.chat import SYSTEM
+from upskill.checks import Named
+from upskill.errors import ModelError, StoreError
+from upskill.executors import EXECUTORS, Executor
+from upskill.executors.local import Local
+from upskill.models import Message, Reply, Request, Role
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.suite import Case
+from upskill.traces import Usage
+
+Answer = Callable[[str, Request], Reply | str]
+
+
+class Told(Models):
+    """Models that answer by a function of their name and the request, and write down what they are asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+        self.asked: list[tuple[str, Role, Request]] = []
+        self.closed = False
+        self.at_once: Counter[str] = Counter()
+        self.most_at_once: Counter[str] = Counter()
+
+    async def get(self, address: Address, role: Role = "student") -> Teller:
+        return Teller(self, address.name, role)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def asked_of(self, name: str) -> list[Request]:
+        return [request for model, _, request in self.asked if model == name]
+
+
+class Teller:
+    def __init__(self, models: Told, name: str, role: Role) -> None:
+        self.models = models
+        self.name = name
+        self.role: Role = role
+
+    async def reply(self, request: Request) -> Reply:
+        models = self.models
+        models.asked.append((self.name, self.role, request))
+        models.at_once[self.name] += 1
+        models.most_at_once[self.name] = max(models.most_at_once[self.name], models.at_once[self.name])
+        try:
+            await asyncio.sleep(0)
+            said = models.answer(self.name, request)
+            return Reply(said, Usage(10, 5, cost_usd=0.01)) if isinstance(said, str) else said
+        finally:
+            models.at_once[self.name] -= 1
+
+    async def close(self) -> None:
+        pass
+
+
+def has_skill(request: Request) -> bool:
+    return "ahoy" in request.messages[0].text
+
+
+def helpful(_: str, request: Request) -> str:
+    return "ahoy, friend" if has_skill(request) else "hello, friend"
+
+
+def plan_of(*names: str, cases: int = 4, suite: Suite | None = None, **changed: Any) -> Plan:
+    skill = Skill.new("greeter", "Greets.", BODY)
+    addresses = tuple(Address(name, "local" if name == "local" else "scripted", name) for name in names or ("one",))
+    return replace(Plan(skill, suite or Suite.parse(greetings(cases)), addresses), **changed)
+
+
+def by_arm(results: list[Result]) -> dict[str, set[bool | None]]:
+    return {arm: {result.passed for result in results if result.trial.arm == arm} for arm in ("baseline", "skill")}
+
+
+# Three outcomes.
+
+
+async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
+    rules = [{"when": "guest 1", "error": "the line is dead"}, *HELPFUL]
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)])
+    with Store(home / "runs") as store:
+        evaluation = await evaluate(plan, store=store)
+        results = list(store.results(evaluation.run))
+    outcomes = {(result.trial.case, result.trial.arm): result.passed for result in results}
+    assert outcomes == {
+        ("greet-1", "baseline"): None,
+        ("greet-1", "skill"): None,
+        **{(f"greet-{number}", "baseline"): False for number in (2, 3, 4)},
+        **{(f"greet-{number}", "skill"): True for number in (2, 3, 4)},
+    }
+    passed = next(result for result in results if result.passed)
+    assert [judgement.reason for judgement in passed.judgements] == [
+        "the answer has 'ahoy'",
+        "the answer has 12 characters, at most 60 wanted",
+    ]
+    errored = next(result for result in results if result.passed is None)
+    assert errored.error == "asking scripted:model.yaml: the line is dead"
+    assert (errored.trace, errored.judgements, errored.usage.total_tokens) == (None, (), 0)
+
+
+async def test_an_error_is_never_scored(home: Path) -> None:
+    rules = [{"not_system": "ahoy", "error": "the line is dead"}, *HELPFUL]
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)])
+    (verdict,) = (await evaluate(plan)).verdicts
+    assert (verdict.baseline.passed, verdict.baseline.failed, verdict.baseline.errored) == (0, 0, 4)
+    assert (verdict.pairs, verdict.lift, verdict.interval, verdict.token_savings) == (0, None, None, None)
+    assert (verdict.decision, verdict.reason) == ("undecided", "errors")
+
+
+async def test_a_broken_model_is_an_error_not_a_failure() -> None:
+    def broken(_: str, request: Request) -> str:
+        raise ConnectionError("no route")
+
+    evaluation = await evaluate(plan_of(), models=Told(broken))
+    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
+    assert evaluation.errors == [("one", "asking one: ConnectionError: no route", 8)]
+    assert evaluation.too_many_errors
+
+
+class Picky(Check):
+    """Cannot look at an answer that says ahoy to a friend."""
+
+    text: str
+
+    async def look(self, evidence: Evidence) -> Finding:
+        if "ahoy, friend" in evidence.trace.answer:
+            raise ZeroDivisionError("division by zero")
+        return Finding(self.text in evidence.trace.answer, "looked")
+
+
+async def test_a_check_that_cannot_be_carried_out_is_an_error_not_a_failure() -> None:
+    case = Case("greet", "Please greet.", (Named("picky", "hello", Picky(text="hello")),))
+    evaluation = await evaluate(plan_of(suite=Suite((case,))), models=Told(helpful))
+    assert {outcome.arm: outcome.passed for outcome in evaluation.outcomes} == {"baseline": True, "skill": None}
+    assert evaluation.errors == [("one", "checking picky of greet: ZeroDivisionError: division by zero", 1)]
+
+
+async def test_the_answer_of_a_trial_whose_check_broke_is_kept_with_its_usage() -> None:
+    case = Case("greet", "Please greet.", (Named("picky", "hello", Picky(text="hello")),))
+    plan = plan_of(suite=Suite((case,)))
+    result = await run_trial(plan, Trial("one", "greet", "skill", 0), Told(helpful))
+    assert result.passed is None
+    assert result.trace is not None
+    assert result.trace.answer == "ahoy, friend"
+    assert result.usage.total_tokens == 15
+
+
+# The two arms.
+
+
+async def test_the_arms_differ_by_the_skill_and_by_nothing_else() -> None:
+    written = greetings(2)
+    written["cases"][0]["files"] = {"guests.txt": "Ann\n"}
+    models = Told(helpful)
+    plan = plan_of(suite=Suite.parse(written), runs=2, seed=5, temperature=0.7, max_output_tokens=99)
+    await evaluate(plan, models=models)
+    asked = models.asked_of("one")
+    taught = [request for request in asked if has_skill(request)]
+    untaught = [request for request in asked if not has_skill(request)]
+    assert len(taught) == len(untaught) == 4
+    for request in untaught:
+        assert request.messages[0] == Message("system", SYSTEM)
+        with_skill = Message("system", f"{SYSTEM}\n\n{plan.skill.body}")
+        assert replace(request, messages=(with_skill, *request.messages[1:])) in taught
+    assert {request.seed for request in asked} == {5, 6}
+    assert {(request.temperature, request.max_output_tokens) for request in asked} == {(0.7, 99)}
+    assert {request.messages[1].text for request in asked} == {
+        "guests.txt:\n```\nAnn\n```\n\nPlease greet guest 1.",
+        "Please greet guest 2.",
+    }
+
+
+async def test_without_a_baseline_only_the_skill_arm_is_run_and_there_is_no_lift(home: Path) -> None:
+    skill = Skill.load(write_skill(home / "greeter"))
+    plan = make_plan(skill, models=[write_script(home / "model.yaml")], baseline=False)
+    evaluation = await evaluate(plan)
+    (verdict,) = evaluation.verdicts
+    assert {outcome.arm for outcome in evaluation.outcomes} == {"skill"}
+    assert (verdict.lift, verdict.decision, verdict.reason) == (None, "undecided", "no baseline")
+    assert not evaluation.too_many_errors
+
+
+async def test_each_of_several_models_gets_its_own_calls_and_its_own_verdict() -> None:
+    def answer(name: str, request: Request) -> str:
+        return {"good": helpful(name, request), "bad": "no", "stubborn": "ahoy"}[name]
+
+    models = Told(answer)
+    evaluation = await evaluate(plan_of("good", "bad", "stubborn", cases=8), models=models)
+    assert Counter(name for name, _, _ in models.asked) == {"good": 16, "bad": 16, "stubborn": 16}
+    assert [(v.model, v.baseline.passed, v.skill.passed) for v in evaluation.verdicts] == [
+        ("good", 0, 8),
+        ("bad", 0, 0),
+        ("stubborn", 8, 8),
+    ]
+    assert evaluation.verdicts[0].decision == "helps"
+
+
+async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None:
+    skill = Skill.load(write_skill(home / "greeter", cases=5))
+    evaluation = await evaluate(make_plan(skill, models=[write_script(home / "model.yaml")]))
+    name = evaluation.plan.models[0].name
+    assert evaluation.part(held_out=True)[name].pairs == 2
+    assert evaluation.part(held_out=False)[name].pairs == 3
+
+
+# Resuming.
+
+
+async def test_a_second_run_of_the_same_plan_asks_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        first = await evaluate(plan_of(), store=store, models=Told(helpful))
+        models = Told(helpful)
+        second = await evaluate(plan_of(), store=store, models=models)
+    assert models.asked == []
+    assert (second.run, second.reused, first.reused) == (first.run, 8, 0)
+    assert second.verdicts == first.verdicts
+
+
+async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing_else(tmp_path: Path) -> None:
+    def shaky(name: str, request: Request) -> str:
+        if "guest 2" in request.messages[1].text:
+            raise ModelError("try later")
+        return helpful(name, request)
+
+    plan = plan_of()
+    with Store(tmp_path) as store:
+        await evaluate(plan, store=store, models=Told(shaky))
+        models = Told(helpful)
+        begun: list[list[Trial]] = []
+        seen: list[Result] = []
+        evaluation = await evaluate(
+            plan, store=store, models=models, begin=lambda _, missing: begun.append(missing), watch=seen.append
+        )
+    assert {request.messages[1].text for request in models.asked_of("one")} == {"Please greet guest 2."}
+    assert len(models.asked) == len(seen) == 2
+    assert begun == [[Trial("one", "greet-2", "baseline", 0), Trial("one", "greet-2", "skill", 0)]]
+    assert (evaluation.reused, evaluation.errors, evaluation.run.finished) == (6, [], True)
+
+
+async def test_a_plan_that_differs_in_anything_is_a_run_of_its_own(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        first = await evaluate(plan_of(), store=store, models=Told(helpful))
+        models = Told(helpful)
+        second = await evaluate(plan_of(temperature=0.5), store=store, models=models)
+    assert len(models.asked) == 8
+    assert first.run.id != second.run.id
+
+
+async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        first = await evaluate(plan_of(), store=store, models=Told(helpful))
+        models = Told(helpful)
+        second = await evaluate(plan_of(), store=store, models=models, fresh=True)
+        assert [run.id for run in store.runs()] == [first.run.id, second.run.id]
+        assert all(run.finished for run in store.runs())
+    assert (len(models.asked), second.reused) == (8, 0)
+
+
+async def test_a_run_that_another_process_carries_is_left_to_it(tmp_path: Path) -> None:
+    models = Told(helpful)
+    with Store(tmp_path) as store, Store(tmp_path) as other:
+        run, _ = other.start_run(plan_of(), "0")
+        with other.claim(run), pytest.raises(UsageError, match="is being carried out by another process"):
+            await evaluate(plan_of(), store=store, models=models)
+    assert models.asked == []
+
+
+# Answers that were cut off.
+
+
+def cut(_: str, request: Request) -> Reply:
+    return Reply("ahoy, my dear", Usage(10, 5, cost_usd=0.01), "length")
+
+
+async def test_an_answer_cut_at_a_limit_that_nobody_stated_is_an_error() -> None:
+    evaluation = await evaluate(plan_of(max_output_tokens=5), models=Told(cut))
+    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
+    assert "cut off after 5 tokens" in evaluation.errors[0][1]
+
+
+async def test_an_answer_cut_at_a_stated_limit_is_scored_as_it_is() -> None:
+    evaluation = await evaluate(plan_of(max_output_tokens=5, limit_is_stated=True), models=Told(cut))
+    assert {outcome.passed for outcome in evaluation.outcomes} == {True}
+
+
+def test_a_limit_is_stated_by_the_person_or_by_the_suite(home: Path) -> None:
+    model = write_script(home / "model.yaml")
+    suite = greetings(2)
+    skill = Skill.load(write_skill(home / "greeter", suite=suite))
+    assert not make_plan(skill, models=[model]).limit_is_stated
+    assert make_plan(skill, models=[model], max_output_tokens=7).limit_is_stated
+    limited = Skill.load(write_skill(home / "limited", suite=suite | {"max_output_tokens": 9}))
+    plan = make_plan(limited, models=[model])
+    assert (plan.max_output_tokens, plan.limit_is_stated) == (9, True)
+    assert make_plan(limited, models=[model], max_output_tokens=7).max_output_tokens == 7
+
+
+# Stopping.
+
+
+async def test_a_model_that_would_go_on_failing_is_given_up_and_its_trials_are_missing_not_errored() -> None:
+    def answer(name: str, request: Request) -> str:
+        if name == "bad":
+            raise ModelError("the key was not accepted", status=401, fatal=True)
+        return helpful(name, request)
+
+    models = Told(answer)
+    evaluation = await evaluate(plan_of("bad", "good"), models=models, executor=Local(1))
+    assert len(models.asked_of("bad")) == 1
+    assert len(models.asked_of("good")) == 8
+    assert evaluation.stopped == {"bad": "asking bad: the key was not accepted"}
+    assert (evaluation.run.trials, len(evaluation.outcomes), evaluation.run.errored) == (16, 9, 1)
+    assert evaluation.too_many_errors
+
+
+async def test_what_a_given_up_model_missed_is_run_on_resume(tmp_path: Path) -> None:
+    def refuse(_: str, request: Request) -> str:
+        raise ModelError("no credit", fatal=True)
+
+    with Store(tmp_path) as store:
+        await evaluate(plan_of(), store=store, models=Told(refuse), executor=Local(1))
+        models = Told(helpful)
+        evaluation = await evaluate(plan_of(), store=store, models=models)
+    assert len(models.asked) == 8
+    assert (evaluation.run.finished, evaluation.stopped) == (True, {})
+
+
+@pytest.mark.parametrize("where", ["student", "judge"])
+async def test_a_model_that_cannot_be_opened_is_a_usage_error_before_any_call(home: Path, where: str) -> None:
+    suite = Suite.parse([{"id": "a", "prompt": "Greet.", "checks": [{"judge": "It greets."}]}])
+    good, bad = write_script(home / "good.yaml"), "scripted:nowhere.yaml"
+    plan = plan_of(suite=suite, judge=Address("judge", "scripted", "judge.yaml"))
+    student = Address(good, "scripted", "good.yaml")
+    missing = Address(bad, "scripted", "nowhere.yaml")
+    plan = replace(plan, models=(student, missing), judge=student) if where == "student" else plan
+    plan = replace(plan, models=(student,), judge=missing) if where == "judge" else plan
+    ledger = Ledger()
+    with Store(home / "runs") as store:
+        with pytest.raises(UsageError, match=r"nowhere\.yaml"):
+            await evaluate(plan, store=store, models=Models(ledger=ledger))
+        assert list(store.runs()) == []
+    assert ledger.calls == 0
+
+
+async def test_a_suite_that_an_empty_answer_passes_is_refused_before_any_call() -> None:
+    models = Told(helpful)
+    suite = Suite.parse([{"id": "a", "prompt": "Greet.", "checks": [{"not_contains": "sorry"}]}])
+    with pytest.raises(UsageError, match="an empty answer passes"):
+        await evaluate(plan_of(suite=suite), models=models)
+    assert models.asked == []
+
+
+async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: Path) -> None:
+    seen: list[Result] = []
+    arrived = asyncio.Event()
+
+    def watch(result: Result) -> None:
+        seen.append(result)
+        if len(seen) == 5:
+            arrived.set()
+
+    class Slow(Told):
+        async def get(self, address: Address, role: Role = "student") -> Teller:
+            await asyncio.sleep(0.001)
+            return await super().get(address, role)
+
+    models = Slow(helpful)
+    plan = plan_of(cases=50)
+    with Store(tmp_path) as store:
+        task = asyncio.create_task(evaluate(plan, store=store, models=models, executor=Local(2), watch=watch))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert models.closed
+        asked = len(models.asked)
+        await asyncio.sleep(0.01)
+        assert len(models.asked) == asked < 100
+    with Store(tmp_path) as store:
+        kept = store.done(store.run("last"))
+        assert {result.key for result in seen} <= kept
+        models = Told(helpful)
+        evaluation = await evaluate(plan, store=store, models=models)
+        assert len(models.asked) == 100 - len(kept)
+        assert (evaluation.reused, evaluation.run.finished) == (len(kept), True)
+
+
+async def test_a_watcher_that_fails_ends_the_run_and_no_trial_goes_on_behind_its_back() -> None:
+    def watch(result: Result) -> None:
+        raise ZeroDivisionError
+
+    models = Told(helpful)
+    with pytest.raises(ZeroDivisionError):
+        await evaluate(plan_of(cases=50), models=models, executor=Local(2), watch=watch)
+    asked = len(models.asked)
+    await asyncio.sleep(0.01)
+    assert models.closed
+    assert len(models.asked) == asked < 100
+
+
+async def test_a_result_that_cannot_be_stored_ends_the_run(tmp_path: Path) -> None:
+    def huge(_: str, request: Request) -> Reply:
+        return Reply("ahoy", Usage(2**70))
+
+    with Store(tmp_path) as store:
+        with pytest.raises(StoreError, match="cannot be kept"):
+            await evaluate(plan_of(), store=store, models=Told(huge))
+        assert (await evaluate(plan_of(), store=store, models=Told(helpful))).run.finished
+
+
+async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) -> None:
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml")])
+    with Store(home / "runs") as store:
+        ledger = Ledger(Ceilings(calls=3))
+        first = await evaluate(plan, store=store, models=Models(ledger=ledger), executor=Local(1))
+        assert (ledger.calls, len(first.outcomes), first.run.errored) == (3, 3, 0)
+        assert first.halted == "the ceiling of 3 calls is reached"
+        second = await evaluate(plan, store=store, models=Models(ledger=Ledger()))
+        assert (second.halted, second.reused, second.run.finished) == ("", 3, True)
+
+
+# Carrying trials.
+
+
+@pytest.mark.parametrize("kind", EXECUTORS.names())
+async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) -> None:
+    executor: Executor = EXECUTORS.load(kind)()
+    plan = plan_of("one", "two")
+    models, kept = Told(helpful), list[Result]()
+
+    async def run(plan: Plan, trial: Trial) -> Result:
+        return await run_trial(plan, trial, models)
+
+    async def keep(result: Result) -> None:
+        await asyncio.sleep(0)
+        kept.append(result)
+
+    seen: list[Result] = []
+    async for result in executor.carry(plan, plan.trials(), run, keep):
+        assert result in kept
+        seen.append(result)
+    assert {result.trial for result in seen} == set(plan.trials())
+    assert len(seen) == len(plan)
+
+
+async def test_so_many_trials_of_a_model_run_at_a_time_and_no_more() -> None:
+    models = Told(helpful)
+    await evaluate(plan_of("one", "two", cases=20), models=models, executor=Local(3))
+    assert models.most_at_once == {"one": 3, "two": 3}
+
+
+async def test_embedded_models_are_run_one_trial_at_a_time_in_the_order_of_the_plan() -> None:
+    models = Told(helpful)
+    await evaluate(plan_of("local", cases=6), models=models, executor=Local(8))
+    assert models.most_at_once == {"local": 1}
+    assert [has_skill(request) for request in models.asked_of("local")] == [False] * 6 + [True] * 6
+
+
+# Judges.
+
+JUDGED = Suite.parse([{"id": "a", "prompt": "Please greet.", "checks": [{"judge": "It says ahoy."}]}])
+
+
+async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path) -> None:
+    verdict = {"evidence": "ahoy", "reason": "it does", "passed": True}
+    judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}])
+    skill = Skill.new("greeter", "Greets.", BODY)
+    plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], judge=judge)
+    with Store(home / "runs") as store:
+        evaluation = await evaluate(plan, store=store)
+        results = list(store.results(evaluation.run))
+    assert {result.judging.total_tokens for result in results} == {109}
+    assert {result.usage.total_tokens for result in results} == {23, 63}
+    (verdict,) = evaluation.verdicts
+    assert (verdict.baseline.total_tokens, verdict.skill.total_tokens) == (23, 63)
+    assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 218}
+
+
+async def test_the_judge_is_not_told_which_arm_an_answer_comes_from() -> None:
+    def answer(name: str, request: Request) -> str:
+        said = {"evidence": "", "reason": "", "passed": True}
+        return json.dumps(said) if name == "judge" else "ahoy"
+
+    models = Told(answer)
+    await evaluate(plan_of(suite=JUDGED, judge=Address("judge", "scripted", "judge")), models=models)
+    first, second = models.asked_of("judge")
+    assert first == second
+    assert first.schema is not None
+
+
+@pytest.mark.parametrize("nonsense", ["yes", "{}", '{"evidence": "", "reason": "", "passed": "maybe"}'])
+async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: str) -> None:
+    models = Told(lambda name, request: nonsense if name == "judge" else helpful(name, request))
+    plan = plan_of(suite=JUDGED, judge=Address("judge", "scripted", "judge"))
+    evaluation = await evaluate(plan, models=models)
+    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
+    assert evaluation.errors[0][1].startswith("checking judge of a: the judge ")
+    assert evaluation.spent["judge"][0] == 30
+
+
+# Plans from what a person says.
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"models": []}, "no model was given"),
+        ({"models": ["nonsense"]}, "is not a model alias"),
+        ({"runs": 0}, "runs must be at least 1"),
+        ({"seed": 2**63}, "cannot be a seed"),
+        ({"seed": 2**63 - 2, "runs": 3}, "cannot be a seed"),
+        ({"agent": "chatt"}, "no agent is called 'chatt'"),
+        ({"suite": JUDGED}, "need a model that grades them"),
+    ],
+    ids=str,
+)
+def test_a_plan_that_cannot_be_carried_out_is_a_usage_error(home: Path, given: dict[str, Any], message: str) -> None:
+    skill = Skill.load(write_skill(home / "greeter"))
+    with pytest.raises(UsageError, match=message):
+        make_plan(skill, **given)
+
+
+def test_a_skill_without_cases_needs_a_suite() -> None:
+    skill = Skill.new("greeter", "Greets.", BODY)
+    with pytest.raises(UsageError, match="greeter: has no test cases") as caught:
+        make_plan(skill)
+    assert "--tests" in caught.value.hint
+
+
+def test_one_run_is_greedy_and_several_are_sampled() -> None:
+    skill, suite = Skill.new("greeter", "Greets.", BODY), Suite.parse(greetings(2))
+    assert make_plan(skill, suite).temperature == 0
+    assert make_plan(skill, suite, runs=3).temperature == 0.7
+    assert make_plan(skill, suite, runs=3, temperature=0.0).temperature == 0
+
+
+def test_a_model_that_is_named_twice_is_run_once() -> None:
+    skill, suite = Skill.new("greeter", "Greets.", BODY), Suite.parse(greetings(2))
+    assert len(make_plan(skill, suite, ["local", "local", " local "])) == 4
+
+
+def test_a_judge_that_no_case_needs_is_not_opened() -> None:
+    skill, suite = Skill.new("greeter", "Greets.", BODY), Suite.parse(greetings(2))
+    assert make_plan(skill, suite, judge="sonnet").judge is None
+
+
+def test_evaluating_works_without_asyncio_and_without_a_store(home: Path) -> None:
+    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=8)), models=[write_script(home / "model.yaml")])
+    (verdict,) = evaluate_now(plan).verdicts
+    assert (verdict.lift, verdict.decision) == (1.0, "helps")
+
+
+async def test_the_warnings_of_a_skill_and_its_suite_are_told_once(home: Path) -> None:
+    folder = write_skill(home / "greeter", suite={"cases": greetings(2)["cases"], "checks": [{"contains": "ahoy"}]})
+    text = (folder / "SKILL.md").read_text(encoding="utf-8")
+    (folder / "SKILL.md").write_text(text.replace("---\n", "---\nmodel: opus\n", 1), encoding="utf-8")
+    evaluation = await evaluate(make_plan(Skill.load(folder), models=[write_script(home / "model.yaml")]))
+    assert any("'model' is a client's own field" in warning for warning in evaluation.warnings)
+    assert any("the skill recited in full passes" in warning for warning in evaluation.warnings)
+    assert len(set(evaluation.warnings)) == len(evaluation.warnings)
+
+
+async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(home: Path) -> None:
+    skill = Skill.load(write_skill(home / "greeter"))
+    model = write_script(home / "model.yaml")
+    with Store(home / "runs") as store:
+        first = Models(Surroundings(), shelf=store, ledger=Ledger())
+        await evaluate(make_plan(skill, models=[model], runs=2, temperature=0.0), store=store, models=first)
+        again = Models(Surroundings(), shelf=store, ledger=Ledger())
+        plan = make_plan(skill, models=[model], runs=3, temperature=0.0)
+        evaluation = await evaluate(plan, store=store, models=again)
+    assert first.ledger is not None
+    assert again.ledger is not None
+    assert (first.hits, first.ledger.calls) == (0, 16)
+    assert (again.hits, again.ledger.calls) == (16, 8)
+    assert evaluation.run.finished

@@ -1,0 +1,156 @@
+"""Kill -9 at any moment, then the same command: nothing that was finished is lost, and nothing is done twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, greetings, serving, spawn, start, write_skill
+from loopback import Call, Loopback
+from upskill import Store
+from upskill.store import FILE
+
+MODELS = ("small", "large")
+CASES = 15
+TRIALS = len(MODELS) * CASES * 2 * 2
+CONCURRENCY = 3
+Asked = tuple[str, str, str, int | None]
+
+
+def answer(call: Call) -> str:
+    """Always the same for the same request: right with the skill, and now and then without it."""
+    if "ahoy" in call.system or (call.seed == 1 and "guest 3" in call.prompt):
+        return f"ahoy, {call.model}"
+    return f"hello, {call.model}"
+
+
+def asked(server: Loopback) -> list[Asked]:
+    found: list[Asked] = []
+    for logged in server.requests:
+        system, user = (message["content"] for message in logged.body["messages"])
+        found.append((logged.model, system, user, logged.body.get("seed")))
+    return found
+
+
+def stored(folder: Path) -> set[tuple[Any, ...]]:
+    """Every scored result, all of it, read without upskill's own code."""
+    if not (folder / FILE).exists():
+        return set()
+    db = sqlite3.connect(folder / FILE)
+    try:
+        return set(db.execute("SELECT * FROM results WHERE passed IS NOT NULL"))
+    except sqlite3.OperationalError as error:
+        assert "no such table" in str(error)  # killed before the store was made
+        return set()
+    finally:
+        db.close()
+
+
+def requests_of(folder: Path) -> set[Asked]:
+    """What was asked in the trials that are stored."""
+    from upskill.agents.chat import SYSTEM  # noqa: PLC0415
+
+    if not stored(folder):
+        return set()
+    with Store(folder) as store:
+        run = store.run("last")
+        prompts = {case["id"]: case["prompt"] for case in run.plan["suite"]["cases"]}
+        taught = f"{SYSTEM}\n\n{run.plan['skill']['body']}"
+        return {
+            (
+                result.trial.model,
+                taught if result.trial.arm == "skill" else SYSTEM,
+                prompts[result.trial.case],
+                result.trial.seed,
+            )
+            for result in store.results(run)
+            if result.passed is not None
+        }
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    return write_skill(home / "greeter", suite=greetings(CASES))
+
+
+def command(skill: Path, server: Loopback, runs: str) -> list[object]:
+    models = [word for model in MODELS for word in ("-m", model)]
+    return [
+        *("eval", skill, *models, "--base-url", server.url, "--runs", 2),
+        *("--concurrency", CONCURRENCY, "--runs-dir", runs, "--json"),
+    ]
+
+
+def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill: Path) -> None:
+    chance = random.Random(20261115)
+    with serving(answer, latency=0.01) as server:
+        whole = spawn(*command(skill, server, "whole"))
+        assert whole.code == 0, whole.err
+        assert set(Counter(asked(server)).values()) == {1}
+        assert len(asked(server)) == TRIALS
+
+        server.requests.clear()
+        killed = 0
+        for number in range(10):
+            before = stored(home / "broken")
+            known = requests_of(home / "broken")
+            seen = len(server.requests)
+            process = start(*command(skill, server, "broken"))
+            # At first while it is still starting, then after it has asked for some.
+            wanted = chance.randint(0, 14) if number else 0
+            while len(server.requests) < seen + wanted and process.poll() is None:
+                time.sleep(0.001)
+            time.sleep(chance.random() * (0.03 if wanted else 0.8))
+            process.kill()
+            process.communicate()
+            killed += process.returncode == -signal.SIGKILL
+            assert before <= stored(home / "broken"), "a stored result was lost or changed"
+            assert not known & set(asked(server)[seen:]), "a stored trial was asked for again"
+        assert killed == 10, "the run ended before it could be killed ten times"
+        before = stored(home / "broken")
+        known = requests_of(home / "broken")
+        seen = len(server.requests)
+        assert len(before) == len(known) < TRIALS
+
+        last = spawn(*command(skill, server, "broken"))
+        assert last.code == 0, last.err
+        assert before <= stored(home / "broken")
+        assert not known & set(asked(server)[seen:])
+        assert len(stored(home / "broken")) == TRIALS
+        assert set(asked(server)) == requests_of(home / "broken")
+        # What was in flight when a kill came may be asked once more each time, and nothing else.
+        assert len(server.requests) <= TRIALS + 10 * CONCURRENCY * len(MODELS)
+        assert last.out == whole.out
+        assert last.json["run"].startswith("greeter-")
+
+        seen = len(server.requests)
+        again = spawn(*command(skill, server, "broken"))
+        assert (again.code, again.out, len(server.requests)) == (0, whole.out, seen)
+
+
+def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:
+    with serving(answer, latency=0.02) as server:
+        whole = spawn(*command(skill, server, "whole"))
+        server.requests.clear()
+        process = start(*(word for word in command(skill, server, "broken") if word != "--json"))
+        while len(server.requests) < 20:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        ended = Done(process.returncode, out, err)
+        assert (ended.code, ended.out) == (130, "")
+        assert "Every finished trial is stored; the same command goes on from there." in ended.err
+        assert "Traceback" not in ended.err
+        kept, known, seen = stored(home / "broken"), requests_of(home / "broken"), len(server.requests)
+        assert 20 - CONCURRENCY * len(MODELS) <= len(kept) < TRIALS
+        resumed = spawn(*command(skill, server, "broken"), "--resume")
+        assert (resumed.code, resumed.out) == (0, whole.out)
+        assert kept <= stored(home / "broken")
+        assert not known & set(asked(server)[seen:])
