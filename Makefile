@@ -6,16 +6,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test format lint types pytest clean
+.PHONY: demo test format lint types docs pytest clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
 
-test: $(VENV)/.dev lint types pytest
+test: $(VENV)/.dev lint types docs pytest
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python docs/make_reference.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -23,6 +24,9 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/pyright
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/make_reference.py --check
 
 pytest: $(VENV)/.dev
 	$(BIN)/pytest --cov --cov-report=term

@@ -22,6 +22,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from upskill.statistics import BETS, Floats, Sequential, lift_bounds, normal_quantile  # noqa: E402
+from upskill.verdict import LOOKING  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -332,36 +333,34 @@ def fixed_pairs(values: Floats, chance: float) -> int:
 
 def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
     rows: list[Sequence[object]] = []
+    early = math.log(2 / (LOOKING * 0.05))
     for cases in (10, 20, 40):
-        for lift in (0.2, 0.4, 0.6):
+        for lift in (0.0, 0.2, 0.4, 0.6):
             before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
             shape = (5, sims, cases)
             values = (rng.random(shape) < after).astype(np.float64) - (rng.random(shape) < before)
             sums = values.cumsum(axis=0)
-            called = np.stack([mixed(wealth(sums[look] / (look + 1))) >= LIMIT for look in range(5)])
-            rounds = np.where(called.any(axis=0), called.argmax(axis=0) + 1, 5)
-            low, _ = lift_bounds(sums[4] / 5, 5, resamples=2_000)
-            rows.append(
-                (
-                    cases,
-                    f"{lift:g}",
-                    10 * cases,
-                    f"{2 * cases * rounds.mean():.0f}",
-                    percent(1 - rounds.mean() / 5, 0),
-                    percent(called.any(axis=0).mean(), 0),
-                    percent((low > 0).mean(), 0),
-                )
-            )
-    yield "With a suite at hand and rounds of all its cases, against a fixed plan of 5 runs (scope “cases”):"
+            wealths = np.stack([mixed(wealth(sums[look] / (look + 1))) for look in range(5)])
+            pairs = mixed(np.stack([wealth(values[look]) for look in range(5)]).cumsum(axis=0))
+            last = lift_bounds(sums[4] / 5, 5, level=1 - (1 - LOOKING) * 0.05, resamples=2_000)[0] > 0
+            planned = wealths >= early
+            planned[4] |= last
+            fixed = lift_bounds(sums[4] / 5, 5, resamples=2_000)[0] > 0
+            row: list[object] = [cases, f"{lift:g}", f"{10 * cases}: {percent(fixed.mean(), 0)}"]
+            for called in (planned, wealths >= LIMIT, pairs >= LIMIT):
+                rounds = np.where(called.any(axis=0), called.argmax(axis=0) + 1, 5)
+                row.append(f"{2 * cases * rounds.mean():.0f}: {percent(called.any(axis=0).mean(), 0)}")
+            rows.append(row)
+    yield "With a suite at hand, baseline 0.2, and up to 5 rounds of all its cases. A cell has the mean number of"
+    yield "trials and how often the answer is `helps`; in the rows with a lift of 0 that answer is wrong."
     yield ""
     head = (
         "cases",
         "true lift",
-        "fixed plan: trials",
-        "ours: mean trials",
-        "saved",
-        "ours says helps",
-        "5 runs say helps",
+        "fixed plan of 5 runs",
+        "planned end, “cases”",
+        "open end, “cases”",
+        "open end, “suite”",
     )
     yield from table(head, rows)
     yield ""

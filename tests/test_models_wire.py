@@ -452,7 +452,7 @@ async def test_an_answer_larger_than_any_answer_is_not_read_to_its_end(monkeypat
 async def test_a_proxy_of_the_environment_carries_calls_to_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def carry(request: web.Request) -> web.Response:
+    async def carry(request: web.BaseRequest) -> web.Response:
         asked.append(str(request.raw_path))
         return web.json_response({"error": {"message": "the proxy says no"}}, status=403)
 
@@ -580,6 +580,24 @@ async def test_a_busy_server_gets_half_as_many_calls_and_slowly_more_again() -> 
     for _ in range(1000):
         gate.succeeded()
     assert gate.limit == 16
+
+
+async def test_a_server_that_names_a_time_is_left_alone_by_everyone_until_then() -> None:
+    gate = Gate(4)
+    since = await gate.enter()
+    gate.refused(since, wait=0.05)
+    gate.leave()
+    others = [asyncio.create_task(gate.enter()) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert gate.inside == 0
+    went_in = [await other for other in others[:2]]
+    assert min(went_in) - since >= 0.05
+    assert gate.inside == 2
+    for _ in range(2):
+        gate.leave()
+    await asyncio.gather(*others[2:4])
+    gate.leave()
+    await others[4]
 
 
 async def test_a_gate_never_closes_wholly_and_a_cancelled_call_gives_its_place_back() -> None:

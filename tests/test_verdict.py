@@ -357,11 +357,35 @@ def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
     assert weigh(calm, anytime="cases").decision == "undecided"
 
 
+def test_a_planned_end_spends_less_on_early_looks_and_has_a_last_one() -> None:
+    rows = both(alike(8, "F", "P"))
+    assert weigh(rows, anytime="cases").decision == "helps"
+    assert weigh(rows, anytime="cases", look="early").decision == "undecided"
+    assert weigh(rows, anytime="cases", look="last").decision == "helps"
+
+
+def test_the_last_look_is_never_wider_than_the_early_one() -> None:
+    rows = both({"a": ("FFF", "PFP"), "b": ("FPF", "PPP"), "c": ("FFF", "FFF"), "d": ("PFF", "PPF"), "e": ("FF", "PF")})
+    early, last, fixed = (
+        weigh(rows, anytime="cases", look="early"),
+        weigh(rows, anytime="cases", look="last"),
+        weigh(rows, level=0.97),
+    )
+    assert early.interval
+    assert last.interval
+    assert fixed.interval
+    assert last.interval == (max(early.interval[0], fixed.interval[0]), min(early.interval[1], fixed.interval[1]))
+    assert last.p_value is not None
+    assert early.p_value is not None
+    assert last.p_value <= early.p_value
+
+
 def test_saving_can_be_peeked_at_as_well() -> None:
     rows = [
         replace(row, output_tokens=400) if row.arm == "baseline" else row for row in both(alike(30, "PPPPP", "PPPPP"))
     ]
     assert weigh(rows, anytime="suite").decision == "saves"
+    assert weigh(rows, anytime="suite", look="last").decision == "saves"
 
 
 def test_a_case_whose_first_pair_errored_is_not_counted_by_case() -> None:

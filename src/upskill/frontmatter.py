@@ -263,6 +263,18 @@ def read_yaml(text: str) -> object:
         raise _refused(str(error)) from error
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes what YAML 1.1 and 1.2 would read differently as escapes."""
+
+
+def _written(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text.translate(_BREAKS) != text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _written)
+
+
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
-    head = yaml.safe_dump(dict(frontmatter), sort_keys=False, allow_unicode=True, width=10_000)
+    head = yaml.dump(dict(frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
     return f"---\n{head}---\n\n{body}"

@@ -23,8 +23,10 @@ from upskill.trial import Outcome
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 Interval = tuple[float, float]
+Look = Literal["open", "early", "last"]
 
 MAX_ERRORS = 0.10  # share of the two arms' trials that may error before nothing can be said
+LOOKING = 0.4  # share of the error that looks before a planned end may use; the last look has the rest
 GOOD_ENOUGH = 0.8  # a pass rate below which a skill that helps still wants work
 
 
@@ -255,13 +257,16 @@ def weigh(
     level: float = 0.95,
     margin: float = 0.05,
     anytime: Scope | None = None,
+    look: Look = "open",
     making_cost: float | None = None,
     tags: Mapping[str, Sequence[str]] | None = None,
 ) -> Verdict:
     """Weigh the outcomes of one model: arm `skill` against arm `baseline`.
 
     `anytime` gives an interval that may be looked at after every round: over the tasks the cases stand for ("cases")
-    or over these very cases ("suite"). `tags` (of each case) lets the recommendation name what still fails.
+    or over these very cases ("suite"). A run without a planned end has `look="open"`. One that will stop after a number
+    of rounds fixed beforehand looks "early" until then and "last" at the end: it gives away a little of the early looks
+    to have nearly the power of a fixed plan at the end. `tags` (of each case) lets the recommendation name what fails.
     """
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
@@ -279,7 +284,10 @@ def weigh(
         p_value = statistics.sign_flip(differences, pairs.labels)
         if anytime is not None:
             running = _replay(pairs, differences, anytime)
-            interval, p_value = running.interval(level), running.p_value
+            interval = _looked(
+                running, lambda level: statistics.paired_lift(differences, pairs.labels, level=level), level, look
+            )
+            p_value = _looked_p(running.p_value, p_value, look)
     total = _change(pairs, _total, level)
     verdict = Verdict(
         model=models[0] if models else "",
@@ -306,7 +314,7 @@ def weigh(
         controls=_controls(arms, baseline, skill, level),
         anytime=anytime,
     )
-    decision, reason = _decide(verdict, _cheaper(pairs, verdict, anytime))
+    decision, reason = _decide(verdict, _cheaper(pairs, verdict, look))
     verdict = replace(verdict, decision=decision, reason=reason)
     if decision == "undecided" and pairs.labels and reason != "errors":
         more = statistics.further(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
@@ -322,6 +330,7 @@ def weigh_models(
     level: float = 0.95,
     margin: float = 0.05,
     anytime: Scope | None = None,
+    look: Look = "open",
     making_cost: float | None = None,
     tags: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Verdict, ...]:
@@ -337,6 +346,7 @@ def weigh_models(
             level=level,
             margin=margin,
             anytime=anytime,
+            look=look,
             making_cost=making_cost,
             tags=tags,
         )
@@ -355,6 +365,24 @@ def _replay(pairs: _Pairs, values: statistics.Floats, scope: Scope) -> Sequentia
     return running
 
 
+def _looked(running: Sequential, fixed: Callable[[float], Estimate], level: float, look: Look) -> Interval:
+    """The interval at this look. Before a planned end the error is divided, so that all looks together keep to it."""
+    if look == "open":
+        return running.interval(level)
+    low, high = running.interval(1.0 - LOOKING * (1.0 - level))
+    if look == "last":
+        end = fixed(1.0 - (1.0 - LOOKING) * (1.0 - level))
+        low, high = max(low, min(end.low, high)), min(high, max(end.high, low))
+    return low, high
+
+
+def _looked_p(running: float, fixed: float, look: Look) -> float:
+    if look == "open":
+        return running
+    early = min(1.0, running / LOOKING)
+    return early if look == "early" else min(early, fixed / (1.0 - LOOKING))
+
+
 def _cost_ratio(pairs: _Pairs, level: float) -> Estimate | None:
     before, after = pairs.column(_cost, after=False), pairs.column(_cost, after=True)
     if not pairs.labels or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
@@ -364,16 +392,19 @@ def _cost_ratio(pairs: _Pairs, level: float) -> Estimate | None:
     return None if math.isnan(ratio.value) else ratio
 
 
-def _cheaper(pairs: _Pairs, verdict: Verdict, anytime: Scope | None) -> str:
+def _cheaper(pairs: _Pairs, verdict: Verdict, look: Look) -> str:
     """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
     if not pairs.labels:
         return ""
     before, after = pairs.column(_total, after=False), pairs.column(_total, after=True)
     whole = before + after
     saved = np.divide(before - after, whole, out=np.zeros_like(whole), where=whole > 0)
-    if anytime is not None:
+    if verdict.anytime is not None:
         # The saving as a share of both arms' tokens lies in [-1, 1], so the same bets can be made on it.
-        return "tokens" if _replay(pairs, saved, anytime).interval(verdict.level)[0] > 0 else ""
+        def fixed(level: float) -> Estimate:
+            return statistics.paired_lift(saved, pairs.labels, level=level)
+
+        return "tokens" if _looked(_replay(pairs, saved, verdict.anytime), fixed, verdict.level, look)[0] > 0 else ""
     # Intervals of few cases are too sure of themselves where cases hardly differ; the sign-flip test is not.
     if statistics.sign_flip(np.sign(saved), pairs.labels) <= 1.0 - verdict.level:
         relative = verdict.total_tokens.relative_interval if verdict.total_tokens else None

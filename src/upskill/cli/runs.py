@@ -82,9 +82,10 @@ def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
         "run": run.id,
         "created": run.created,
         "skill": run.skill,
+        "model": verdict.model,
         "trials": run.trials,
         "finished": run.finished,
-        **verdict.as_json(),
+        "verdict": verdict.as_json(),
     }
 
 

@@ -27,6 +27,7 @@ import aiohttp
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Model, Reply, Request, Surroundings
 from upskill.models.endpoints import Endpoint
+from upskill.models.lenient import clean
 from upskill.models.openai import ChatCompletions
 from upskill.models.transport import AiohttpTransport, Timeouts
 from upskill.models.weights import find, is_gguf, pull
@@ -174,6 +175,7 @@ class Process:
 
     def __init__(self, weights: Path, context: int) -> None:
         self.weights = weights
+        self._began = False
         command = [sys.executable, "-P", "-m", "upskill.models.local_server"]
         command += ["--model", str(weights), "--context", str(context), "--threads", str(threads())]
         # In the thread of the event loop: Linux ends the child together with the thread that started it.
@@ -212,6 +214,7 @@ class Process:
             await self.ended(within=LONGEST_END)
             await self.stop()
             raise self.obituary()
+        self._began = True
         said: Mapping[str, Any] = json.loads(line)
         return f"http://127.0.0.1:{said['port']}", str(said["key"])
 
@@ -241,15 +244,16 @@ class Process:
         code = self._child.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return ModelError(
-            f"the server of the local model {self.weights.name} {how}{self._last_words()}",
+            f"the server of the local model {self.weights.name} {how}{self._words()}",
             "It starts again with the next call. Was the memory used up?" if code < 0 else "",
         )
 
-    def _last_words(self) -> str:
-        # What llama.cpp says of an error comes first; Python's traceback around it adds nothing.
-        lines = [line for line in self._log if re.match(r"[\d.]+ E ", line)] or list(self._log)
-        words = [re.sub(r"^[\d.]+ [EWI] ", "", line) for line in lines[-3:]]
-        return ": " + " / ".join(words) if words else ""
+    def _words(self) -> str:
+        """What its log says of the end: where it never began, the first complaint is the reason, otherwise the last."""
+        plain = [re.sub(r"^[\d.]+ [EWI] +", "", line) for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
+        lines = list(dict.fromkeys(plain))
+        words = lines[-3:] if self._began else lines[:3]
+        return ": " + clean(" / ".join(words), ()) if words else ""
 
     def _read_log(self) -> None:
         assert self._child.stderr is not None

@@ -67,6 +67,7 @@ class Gate:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._halved = 0.0
         self._closed_until = 0.0
+        self._opening: asyncio.TimerHandle | None = None
 
     async def enter(self) -> float:
         """Wait for a place; returns the time at which this call went in."""
@@ -111,8 +112,12 @@ class Gate:
             if not place.done():
                 self.inside += 1
                 place.set_result(None)
-        if self._queue and (wait := self._closed_until - time.monotonic()) > 0:
-            asyncio.get_running_loop().call_later(wait, self._admit)
+        if self._queue and self._opening is None and (wait := self._closed_until - time.monotonic()) > 0:
+            self._opening = asyncio.get_running_loop().call_later(wait, self._reopen)
+
+    def _reopen(self) -> None:
+        self._opening = None
+        self._admit()
 
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gate]] = WeakKeyDictionary()

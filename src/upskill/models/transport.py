@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import IO, Literal, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -53,6 +54,12 @@ class Transport(Protocol):
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Response: ...
 
+    async def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts, into: IO[bytes] | None = None
+    ) -> Response:
+        """`into` takes the body of a 200 in place of the Response, however large it is."""
+        ...
+
 
 class AiohttpTransport:
     """The shared session of one event loop, counted: it is closed when the last model that took it lets go."""
@@ -83,15 +90,34 @@ class AiohttpTransport:
         return self._session
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Response:
+        return await self._send("POST", url, headers, body, timeouts, None)
+
+    async def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts, into: IO[bytes] | None = None
+    ) -> Response:
+        return await self._send("GET", url, headers, None, timeouts, into)
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeouts: Timeouts,
+        into: IO[bytes] | None,
+    ) -> Response:
         limits = aiohttp.ClientTimeout(total=timeouts.total, sock_connect=timeouts.connect)
         began = False
         try:
             async with asyncio.timeout(timeouts.first_byte) as waiting:
-                async with self._opened().post(
-                    url, headers=headers, data=body, timeout=limits, proxy=_proxy_for(url), allow_redirects=False
+                async with self._opened().request(
+                    method, url, headers=headers, data=body, timeout=limits, proxy=_proxy_for(url), allow_redirects=False
                 ) as response:
                     began = True
                     waiting.reschedule(None)  # from here on only the whole call is timed
+                    if into is not None and response.status == 200:
+                        await _pour(response.content, into)
+                        return Response(response.status, response.headers, b"")
                     return Response(response.status, response.headers, await _read(response.content))
         except aiohttp.ConnectionTimeoutError as error:
             raise Undelivered(f"no connection within {timeouts.connect:g} s", "refused") from error
@@ -126,6 +152,26 @@ async def _read(content: aiohttp.StreamReader) -> bytes:
         if size > LARGEST_BODY:
             raise Undelivered(f"the answer is larger than {LARGEST_BODY:,} bytes", "too large")
     return b"".join(chunks)
+
+
+async def _pour(content: aiohttp.StreamReader, into: IO[bytes]) -> None:
+    into.seek(0)
+    into.truncate()  # an earlier try may have been cut
+    async for chunk in content.iter_any():
+        into.write(chunk)
+    into.seek(0)
+
+
+def form(fields: Mapping[str, str], name: str, file: bytes) -> tuple[str, bytes]:
+    """A file with some fields as multipart/form-data: its content type, and its body."""
+    boundary = uuid4().hex
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
+        for field, value in fields.items()
+    ]
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+    parts += [head.encode(), b"Content-Type: application/octet-stream\r\n\r\n", file, f"\r\n--{boundary}--\r\n".encode()]
+    return f"multipart/form-data; boundary={boundary}", b"".join(parts)
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, AiohttpTransport] = WeakKeyDictionary()

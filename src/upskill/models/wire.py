@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
@@ -51,6 +51,8 @@ UNSUPPORTED = re.compile(
     r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
     re.IGNORECASE,
 )
+SLOWEST = 250_000  # bytes a second that an upload may take its time for
+LONGEST_DOWNLOAD = 3600.0  # seconds
 HINTS = {
     401: "The key was not accepted: check {key}.",
     403: "The key may not use this model: check {key} and what its account may use.",
@@ -118,12 +120,65 @@ class WireModel:
         if own is not None:
             await own.let_go()
 
+    async def call(
+        self,
+        url: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = "",
+        into: IO[bytes] | None = None,
+        once: bool = False,
+    ) -> Response:
+        """The 200 of a call beside the model's own, with the same manners: a GET, or a POST of this body.
+
+        `into` takes the body of the answer. `once` is for what may not be done twice: it is tried again only where
+        the server has certainly not begun with it.
+        """
+        headers = self._headers | ({"Content-Type": content_type} if content_type else {})
+        patience = self.surroundings.timeout + len(body or b"") / SLOWEST
+        timeouts = Timeouts(self.timeouts.connect, patience, LONGEST_DOWNLOAD if into is not None else patience)
+        tries = 0
+        while True:
+            tries += 1
+            entered = await self._gate.enter()
+            try:
+                if body is None:
+                    response = await self.transport.get(url, headers, timeouts, into)
+                else:
+                    response = await self.transport.post(url, headers, body, timeouts)
+            except Undelivered as undelivered:
+                if once and undelivered.kind != "refused":
+                    raise ModelError(self.words(undelivered.message)) from undelivered
+                wait = self._wait_after_cut(undelivered, tries)
+            else:
+                if response.status == 200:
+                    self._gate.succeeded()
+                    return response
+                if once and response.status not in BUSY:
+                    raise self._refusal(response.status, _complaint(response.body))
+                wait = self._wait_after(response, tries, entered)
+            finally:
+                self._gate.leave()
+            await asyncio.sleep(wait)
+
+    def answer(self, response: Response, request: Request) -> Reply:
+        """The reply in an answer that came another way than by `reply`: out of a batch."""
+        if response.status != 200:
+            raise self._refusal(response.status, _complaint(response.body))
+        return self.read(self._decode(response, request), request)
+
+    def heed(self, response: Response, request: Request) -> bool:
+        """Learn from a complaint that came another way than by `reply`; True when asking again may help."""
+        learned = self._lesson(response, self.write(request, self.lessons))
+        self.lessons |= {learned} if learned else set()
+        return bool(learned)
+
     async def _ask(self, request: Request) -> tuple[Reply, int]:
         """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
         attempts = tries = 0
         lessons = self.lessons
         body = self.write(request, lessons)
-        data = _encode(body)
+        data = encode(body)
         while True:
             attempts += 1
             tries += 1
@@ -140,7 +195,7 @@ class WireModel:
                 if learned and learned not in lessons:
                     lessons = self.lessons = self.lessons | {learned}
                     body = self.write(request, lessons)
-                    data = _encode(body)
+                    data = encode(body)
                     tries -= 1
                     wait = 0.0
                 else:
@@ -239,7 +294,7 @@ class WireModel:
         return clean(text, self._secrets)
 
 
-def _encode(body: Mapping[str, Any]) -> bytes:
+def encode(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

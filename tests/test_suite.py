@@ -1,0 +1,590 @@
+"""A suite is read in every shape its users have, and everything wrong with it is said before the first call."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upskill import Case, Skill, Suite, UsageError
+from upskill.suite import HELD_OUT_SHARE, held_out_by_id
+
+CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}
+
+
+def written(path: Path, said: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(said, bytes):
+        path.write_bytes(said)
+    elif isinstance(said, str):
+        path.write_text(said, encoding="utf-8")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(said), encoding="utf-8")
+    else:
+        path.write_text(yaml.safe_dump(said, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def skill_in(folder: Path) -> Skill:
+    written(folder / "SKILL.md", f"---\nname: {folder.name}\ndescription: d\n---\nBody.\n")
+    return Skill.load(folder)
+
+
+def checks_of(case: Case) -> list[tuple[str, Any]]:
+    return [(named.name, named.written) for named in case.checks]
+
+
+# The shapes.
+
+
+def test_upstreams_list(tmp_path: Path) -> None:
+    said = [
+        {"input": "Say hello.", "expected": {"contains": "hello"}},
+        {"input": "Say both.", "context": {"files": {"a.txt": "text"}}, "expected": {"contains": ["hello", "world"]}},
+        {"input": "Say it.", "expected": "it"},
+        {"input": "Say one.", "expected": ["one"], "tags": ["x"], "held_out": True, "id": 7},
+    ]
+    suite = Suite.load(written(tmp_path / "tests.json", said))
+    assert [case.prompt for case in suite.cases] == ["Say hello.", "Say both.", "Say it.", "Say one."]
+    assert [checks_of(case) for case in suite.cases] == [
+        [("contains", "hello")],
+        [("contains", ["hello", "world"])],
+        [("contains", "it")],
+        [("contains", ["one"])],
+    ]
+    assert suite.cases[1].files == {"a.txt": "text"}
+    assert (suite.cases[3].id, suite.cases[3].tags, suite.cases[3].held_out) == ("7", ("x",), True)
+    assert suite.warnings == ()
+    assert suite.source == str(tmp_path / "tests.json")
+
+
+def test_upstreams_mapping_with_cases_and_a_validator() -> None:
+    case = {"input": "Go.", "validator": "regex", "validator_config": {"pattern": "^a"}, "output_file": "out.txt"}
+    suite = Suite.parse({"cases": [case | {"context": {"url": "x"}}]}, "tests.json")
+    assert checks_of(suite.cases[0]) == [("regex", {"pattern": "^a"})]
+    assert suite.warnings == (
+        "tests.json: case 1: output_file is not looked at; the checks look at the answer",
+        "tests.json: case 1: context.url is not known and not used",
+    )
+
+
+def test_upstreams_expectations_of_other_kinds_are_checks() -> None:
+    case = {"input": "Go.", "expected": {"contains": "a", "max_length": 5}}
+    assert checks_of(Suite.parse([case]).cases[0]) == [("contains", "a"), ("max_length", 5)]
+
+
+def test_tests_of_skill_meta(tmp_path: Path) -> None:
+    skill_in(tmp_path / "my-skill")
+    meta = {"metadata": {"version": "1"}, "tests": [{"input": "Say hello.", "expected": {"contains": "hello"}}]}
+    written(tmp_path / "my-skill" / "skill_meta.json", meta)
+    suite = Suite.of(Skill.load(tmp_path / "my-skill"))
+    assert suite is not None
+    assert checks_of(suite.cases[0]) == [("contains", "hello")]
+    assert suite.source == str(tmp_path / "my-skill" / "skill_meta.json")
+    written(tmp_path / "my-skill" / "skill_meta.json", {"metadata": {}, "tests": []})
+    assert Suite.of(Skill.load(tmp_path / "my-skill")) is None
+
+
+@pytest.mark.parametrize("spelling", ["assertions", "expectations"])
+def test_evals_json_in_both_spellings(tmp_path: Path, spelling: str) -> None:
+    folder = tmp_path / "my-skill"
+    skill_in(folder)
+    written(folder / "assets" / "a.txt", "text of a")
+    written(folder / "evals" / "b.txt", "text of b")
+    said = {
+        "skill_name": "my-skill",
+        "evals": [
+            {
+                "id": 1,
+                "prompt": "Do it.",
+                "expected_output": "It is done.",
+                "files": ["assets/a.txt", "b.txt"],
+                spelling: ["It is done", "It is short"],
+            },
+            {"id": 2, "prompt": "Do more.", "expected_output": "More is done."},
+        ],
+    }
+    file = written(folder / "evals" / "evals.json", said)
+    for suite in (Suite.load(file), Suite.of(Skill.load(folder))):
+        assert suite is not None
+        first, second = suite.cases
+        assert (first.id, first.expected_output) == ("1", "It is done.")
+        assert checks_of(first) == [("judge", "It is done"), ("judge", "It is short")]
+        assert first.files == {"assets/a.txt": "text of a", "b.txt": "text of b"}
+        assert checks_of(second) == [("judge", "More is done.")]
+
+
+def test_both_spellings_at_once_are_both_read() -> None:
+    case = {"prompt": "Go.", "assertions": ["a", "b"], "expectations": ["b", "c"], "checks": [{"min_length": 1}]}
+    assert checks_of(Suite.parse([case]).cases[0]) == [
+        ("min_length", 1),
+        ("judge", "a"),
+        ("judge", "b"),
+        ("judge", "c"),
+    ]
+
+
+NATIVE = """
+max_output_tokens: 50
+checks:
+  - max_length: 100
+cases:
+  - id: hello
+    prompt: Say hello.
+    files: {notes/a.md: "# A"}
+    checks:
+      - contains: {text: hello, ignore_case: false}
+      - regex: ^h
+    tags: [greeting, short]
+    held_out: true
+    reference: hello
+    expected_output: A greeting.
+  - id: 2026-01-02
+    prompt: |
+      Say bye.
+"""
+
+
+def test_native_yaml_and_json(tmp_path: Path) -> None:
+    suite = Suite.load(written(tmp_path / "suite.yaml", NATIVE))
+    assert suite.max_output_tokens == 50
+    first, second = suite.cases
+    assert checks_of(first) == [
+        ("contains", {"text": "hello", "ignore_case": False}),
+        ("regex", "^h"),
+        ("max_length", 100),
+    ]
+    assert (first.files, first.tags, first.held_out) == ({"notes/a.md": "# A"}, ("greeting", "short"), True)
+    assert (first.reference, first.expected_output) == ("hello", "A greeting.")
+    assert (second.id, second.prompt, checks_of(second)) == ("2026-01-02", "Say bye.\n", [("max_length", 100)])
+    same = written(tmp_path / "suite.json", json.dumps(yaml.load(NATIVE, yaml.BaseLoader)))
+    with pytest.raises(UsageError):  # a number in quotes is not a number
+        Suite.load(same)
+    other = Suite.load(written(tmp_path / "suite.json", suite.plain()))
+    assert other.fingerprint == suite.fingerprint
+
+
+@pytest.mark.parametrize("name", ["suite.yaml", "suite.json", "suite.txt"])
+def test_the_content_decides_and_not_the_name(tmp_path: Path, name: str) -> None:
+    assert Suite.load(written(tmp_path / name, json.dumps([CASE]))).cases[0].id == "one"
+    bom = b"\xef\xbb\xbf" + json.dumps([CASE], indent=1).replace("\n", "\r\n").encode()
+    assert Suite.load(written(tmp_path / name, bom)).cases[0].id == "one"
+
+
+def test_yaml_that_starts_like_json_is_yaml(tmp_path: Path) -> None:
+    flow = "[{id: one, prompt: Hi., checks: [{contains: x}]}]"
+    assert Suite.load(written(tmp_path / "suite.yaml", flow)).cases[0].id == "one"
+
+
+def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
+    text = "- &base {id: one, prompt: Hi., checks: [{contains: x}]}\n- {<<: *base, id: two}\n"
+    assert [case.id for case in Suite.load(written(tmp_path / "suite.yaml", text)).cases] == ["one", "two"]
+
+
+def test_the_suite_of_a_skill_is_found_where_it_lies(tmp_path: Path) -> None:
+    folder = tmp_path / "my-skill"
+    assert Suite.of(skill_in(folder)) is None
+    places = ["skill_meta.json", "evals/evals.json", "evals/suite.json", "evals/suite.yml", "evals/suite.yaml"]
+    for number, place in enumerate(places):
+        case = CASE | {"id": f"from-{number}"}
+        written(folder / place, {"tests": [case]} if place == "skill_meta.json" else [case])
+        suite = Suite.of(Skill.load(folder))
+        assert suite is not None
+        assert suite.cases[0].id == f"from-{number}"
+        assert suite.source == str(folder / place)
+
+
+def test_a_suite_may_be_a_link_inside_the_skill(tmp_path: Path) -> None:
+    folder = tmp_path / "my-skill"
+    skill_in(folder)
+    written(folder / "tests" / "all.json", [CASE])
+    (folder / "evals").mkdir()
+    (folder / "evals" / "suite.json").symlink_to("../tests/all.json")
+    suite = Suite.of(Skill.load(folder))
+    assert suite is not None
+    assert suite.cases[0].id == "one"
+
+
+# The split.
+
+IDS = st.lists(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12), min_size=1, unique=True)
+
+
+def suite_of(ids: list[str]) -> Suite:
+    return Suite.parse([CASE | {"id": name} for name in ids])
+
+
+@given(ids=IDS, data=st.data())
+def test_adding_removing_and_reordering_cases_moves_no_other(ids: list[str], data: st.DataObject) -> None:
+    before = {case.id: case.held_out for case in suite_of(ids).cases}
+    others = data.draw(st.permutations([*ids, *(f"{name}+" for name in ids)]))
+    kept = others[: data.draw(st.integers(1, len(others)))]
+    after = {case.id: case.held_out for case in suite_of(kept).cases}
+    assert all(after[name] is before[name] for name in after if name in before)
+    assert all(after[name] is held_out_by_id(name) for name in after)
+
+
+def test_the_split_is_the_same_on_every_machine() -> None:
+    held_out = ["0", "3", "4", "8", "9", "10", "11", "13", "17", "18"]
+    assert [name for name in map(str, range(20)) if held_out_by_id(name)] == held_out
+    share = sum(held_out_by_id(f"case-{number}") for number in range(10_000)) / 10_000
+    assert math.isclose(share, HELD_OUT_SHARE, abs_tol=0.02)
+
+
+def test_a_case_may_say_which_side_it_is_on() -> None:
+    suite = Suite.parse([CASE | {"id": f"{side}-{n}", "held_out": side} for side in (True, False) for n in range(5)])
+    assert [case.held_out for case in suite.cases] == [True] * 5 + [False] * 5
+    assert len(suite.held_out) == len(suite.train) == 5
+    assert suite.by_id["True-0"].held_out
+
+
+# Ids of cases that have none.
+
+
+def nameless(prompt: str = "Say hello, friend of mine, today!", **more: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "checks": [{"contains": "hello"}], **more}
+
+
+def test_an_id_is_made_from_the_content_alone() -> None:
+    alone = Suite.parse([nameless()]).cases[0].id
+    assert re.fullmatch(r"say-hello-friend-of-mine-[0-9a-f]{6}", alone)
+    among = Suite.parse([CASE, nameless("Other."), nameless()], "elsewhere")
+    assert among.cases[2].id == alone
+    different = [nameless(checks=[{"contains": "bye"}]), nameless(files={"a": "b"}), nameless("Say hello again.")]
+    assert len({alone, *(case.id for case in Suite.parse(different).cases)}) == 4
+    assert Suite.parse([nameless(tags=["x"], held_out=True)]).cases[0].id == alone
+
+
+def test_a_prompt_in_another_script_gets_an_id_too() -> None:
+    assert re.fullmatch(r"[0-9a-f]{6}", Suite.parse([nameless("你好")]).cases[0].id)
+
+
+# Round trip and fingerprints.
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+TEXT = st.text(min_size=1, max_size=20).filter(lambda text: bool(text.strip()))
+
+
+def check(name: str) -> Callable[[object], dict[str, Any]]:
+    return lambda value: {name: value}
+
+
+def equals(text: str, ignore_case: bool) -> dict[str, Any]:
+    return {"equals": {"text": text, "ignore_case": ignore_case}}
+
+
+def constant(value: object) -> dict[str, Any]:
+    return {"json_schema": {"const": value}}
+
+
+CHECK: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    (TEXT | st.lists(TEXT, min_size=1, max_size=3)).map(check("contains")),
+    st.integers(1, 999).map(check("max_length")),
+    st.builds(equals, TEXT, st.booleans()),
+    PLAIN.map(constant),
+)
+PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "prompt": TEXT,
+    "checks": st.lists(CHECK, min_size=1, max_size=3),
+}
+MORE: dict[str, st.SearchStrategy[Any]] = {
+    "id": st.integers() | st.text(st.characters(categories=("L", "N")), min_size=1, max_size=9),
+    "tags": st.lists(TEXT, max_size=2),
+    "held_out": st.booleans(),
+    "reference": st.text(max_size=9),
+    "expected_output": st.text(max_size=9),
+    "files": st.dictionaries(st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True), st.text(max_size=9)),
+}
+CASES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(PARTS, optional=MORE)
+
+
+@given(case=CASES, limit=st.none() | st.integers(1, 9999))
+def test_plain_says_all_there_is_to_say(case: dict[str, Any], limit: int | None) -> None:
+    said: dict[str, Any] = {"cases": [case], "checks": [{"min_length": 1}]}
+    suite = Suite.parse(said | ({"max_output_tokens": limit} if limit else {}))
+    text = json.dumps(suite.plain(), ensure_ascii=False, allow_nan=False)
+    again = Suite.read(text.encode(), "suite")
+    assert again == suite
+    assert again.fingerprint == suite.fingerprint
+    assert Suite.read(yaml.safe_dump(suite.plain(), width=10**6).encode(), "suite").fingerprint == suite.fingerprint
+
+
+def test_fingerprints_know_what_decides_an_outcome() -> None:
+    case = Suite.parse([CASE]).cases[0]
+    for other in ({"prompt": "x"}, {"files": {"a": "b"}}, {"checks": [{"contains": "bye"}]}):
+        assert Suite.parse([CASE | other]).cases[0].fingerprint != case.fingerprint
+    for other in ({"tags": ["x"]}, {"held_out": True}, {"reference": "hello"}, {"id": "two"}):
+        assert Suite.parse([CASE | other]).cases[0].fingerprint == case.fingerprint
+    halves = [Suite.parse([CASE | {"held_out": side}]).fingerprint for side in (True, False)]
+    assert len({*halves, Suite.parse([CASE | {"id": "two"}]).fingerprint}) == 3
+
+
+# What is wrong is said, with its place and what to do.
+
+FIELDS_OF_OURS = "checks, expected_output, files, held_out, id, prompt, reference, tags"
+WRONG: dict[str, tuple[object, str, str]] = {
+    "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),
+    "empty cases": ({"cases": []}, "s: has no cases", "A suite of nothing proves nothing: add cases."),
+    "not a suite": (
+        {"questions": []},
+        "s: is not a suite",
+        "A suite is a list of cases, or a mapping with `cases:` and a list below it.",
+    ),
+    "two kinds of cases": ({"cases": [CASE], "tests": [CASE]}, "s: is not a suite", ""),
+    "cases a mapping": ({"cases": {"one": CASE}}, "s: cases is not a list", ""),
+    "checks a mapping": ({"cases": [CASE], "checks": {"contains": "x"}}, "s: checks is not a list", ""),
+    "an unknown field beside the cases": (
+        {"cases": [CASE], "check": []},
+        "s: no field is called 'check'",
+        "Did you mean 'checks'?",
+    ),
+    "a case that is text": (["hello"], "s: case 1: is not a case but 'hello'", "A case has a prompt and checks."),
+    "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): has no prompt", ""),
+    "a blank prompt": ([CASE | {"prompt": " \n"}], "s: case 1 ('one'): the prompt is empty", ""),
+    "a prompt that is a number": (
+        [CASE | {"prompt": 5}],
+        "s: case 1 ('one'): prompt: Input should be a valid string, not 5",
+        "Put it in quotes.",
+    ),
+    "an unknown field": (
+        [CASE | {"promt": "x"}],
+        "s: case 1 ('one'): no field is called 'promt'",
+        "Did you mean 'prompt'?",
+    ),
+    "a field like no other": (
+        [CASE | {"zzz": "x"}],
+        "s: case 1 ('one'): no field is called 'zzz'",
+        f"Fields: {FIELDS_OF_OURS}.",
+    ),
+    "no checks": (
+        [{"id": "x", "prompt": "y"}],
+        "s: case 1 ('x'): has no checks",
+        "Say what a right answer has, for example `contains: text`.",
+    ),
+    "empty checks": ([CASE | {"checks": []}], "s: case 1 ('one'): has no checks", ""),
+    "an unknown check": (
+        [CASE | {"checks": [{"contain": "x"}]}],
+        "s: case 1 ('one'): no check is called 'contain'",
+        "",
+    ),
+    "an unknown check for all": (
+        {"cases": [CASE], "checks": [{"regx": "x"}]},
+        "s: checks[0]: no check is called 'regx'",
+        "Did you mean 'regex'",
+    ),
+    "a check that is text": (
+        [CASE | {"checks": ["hello"]}],
+        "s: case 1 ('one'): a check is one `name: value`, not 'hello'",
+        "For example: contains: hello",
+    ),
+    "two checks in one": (
+        [CASE | {"checks": [{"contains": "a", "regex": "b"}]}],
+        "s: case 1 ('one'): a check is one `name: value`, not {'contains': 'a', 'regex': 'b'}",
+        "For example: contains: hello",
+    ),
+    "an empty text": (
+        [CASE | {"checks": [{"contains": ""}]}],
+        "s: case 1 ('one'): contains.text: is empty, which decides nothing",
+        "",
+    ),
+    "an empty list of texts": (
+        [CASE | {"checks": [{"contains_any": []}]}],
+        "s: case 1 ('one'): contains_any.text: is an empty list, which decides nothing",
+        "",
+    ),
+    "one empty text of several": (
+        [CASE | {"checks": [{"not_contains": ["a", " "]}]}],
+        "s: case 1 ('one'): not_contains.text: is empty, which decides nothing",
+        "",
+    ),
+    "a number for a text": (
+        [CASE | {"checks": [{"contains": 9.10}]}],
+        "s: case 1 ('one'): contains.text: Input should be a valid string, not 9.1",
+        "Put it in quotes.",
+    ),
+    "upstream's empty text": (
+        [{"input": "x", "expected": {"contains": ""}}],
+        "s: case 1: expected.contains is empty",
+        "An empty text is in every answer.",
+    ),
+    "upstream's empty list": (
+        [{"input": "x", "expected": {"contains": []}}],
+        "s: case 1: expected.contains is empty",
+        "",
+    ),
+    "upstream's nothing": ([{"input": "x", "expected": None}], "s: case 1: has no checks", ""),
+    "upstream's missing expectation": ([{"input": "x"}], "s: case 1: has no checks", ""),
+    "upstream's unknown validator": (
+        [{"input": "x", "validator": "jsn_schema"}],
+        "s: case 1: no check is called 'jsn_schema'",
+        "Did you mean 'json_schema'?",
+    ),
+    "upstream's files as a list": (
+        [{"input": "x", "expected": "y", "context": {"files": ["a"]}}],
+        "s: case 1: context.files maps file names to text",
+        'For example {"a.txt": "text"}.',
+    ),
+    "the same id twice": (
+        [CASE, CASE | {"id": "two"}, CASE],
+        "s: case 3 has the id 'one' of case 1",
+        "Give each case an id of its own.",
+    ),
+    "the same id as text and number": (
+        [CASE | {"id": 1}, CASE | {"id": "1"}],
+        "s: case 2 has the id '1' of case 1",
+        "",
+    ),
+    "the same case without an id twice": (
+        [nameless(), nameless()],
+        "s: case 2 has the id 'say-hello-friend-of-mine-",
+        "",
+    ),
+    "an empty id": ([CASE | {"id": " "}], "s: case 1 (' '): '' cannot be an id", "Use 1 to 200 printable characters."),
+    "an id of two lines": ([CASE | {"id": "a\nb"}], r"s: case 1 ('a\nb'): 'a\nb' cannot be an id", ""),
+    "an id that is true": ([CASE | {"id": True}], "s: case 1: id.", ""),
+    "held_out as text": (
+        [CASE | {"held_out": "yes"}],
+        "s: case 1 ('one'): held_out: Input should be a valid boolean, not 'yes'",
+        "",
+    ),
+    "tags as text": ([CASE | {"tags": "a"}], "s: case 1 ('one'): tags: Input should be a valid list, not 'a'", ""),
+    "a path out": (
+        [CASE | {"files": {"../x": "y"}}],
+        "s: case 1 ('one'): '../x' is not a path inside the workspace",
+        "Use a plain relative path.",
+    ),
+    "an absolute path": ([CASE | {"files": {"/etc/x": "y"}}], "s: case 1 ('one'): '/etc/x' is not a path inside", ""),
+    "a path of windows": ([CASE | {"files": {"C:\\x": "y"}}], "is not a path inside the workspace", ""),
+    "a path out, of windows": ([CASE | {"files": {"a\\..\\..\\x": "y"}}], "is not a path inside the workspace", ""),
+    "a path to nothing": ([CASE | {"files": {".": "y"}}], "is not a path inside the workspace", ""),
+    "a file that is a number": (
+        [CASE | {"files": {"a": 1}}],
+        "s: case 1 ('one'): files.a: Input should be a valid",
+        "",
+    ),
+    "a listed file that is not there": (
+        [CASE | {"files": ["a.txt"]}],
+        "s: case 1 ('one'): the file 'a.txt' is not there",
+        "Paths are relative to the skill's folder.",
+    ),
+    "no room for an answer": (
+        {"cases": [CASE], "max_output_tokens": 0},
+        "s: max_output_tokens is a number of tokens, not 0",
+        "",
+    ),
+    "room that is true": (
+        {"cases": [CASE], "max_output_tokens": True},
+        "s: max_output_tokens is a number of tokens",
+        "",
+    ),
+    "not a number": (
+        [CASE | {"checks": [{"json_schema": {"const": math.nan}}]}],
+        "s: is not plain data: Out of range float values are not JSON compliant",
+        "",
+    ),
+    "half a character": ([CASE | {"prompt": "a\ud800"}], r"s: holds half a character ('\ud800')", "Write it out"),
+    "text": ("hello", "s: is not a suite", ""),
+    "nothing": (None, "s: is not a suite", ""),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
+    said, message, hint = WRONG[kind]
+    with pytest.raises(UsageError) as error:
+        Suite.parse(said, "s")
+    assert message in error.value.message
+    if hint:
+        assert error.value.hint.startswith(hint)
+
+
+TEXTS: dict[str, tuple[str, bytes, str]] = {
+    "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a value that JSON has"),
+    "Infinity": ("s.json", b'[{"prompt": -Infinity}]', "s.json: -Infinity is not a value that JSON has"),
+    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: is not plain data: Out of range float"),
+    "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a number"),
+    "broken JSON": (
+        "s.json",
+        b'[{"prompt": "x"\n "checks"}]',
+        "s.json: line 2: not valid JSON: Expecting ',' delimiter",
+    ),
+    "JSON cut off": ("s.json", b'{"cases": [{"prompt": "x', "s.json: line 1: not valid JSON: Unterminated string"),
+    "a field twice in JSON": ("s.json", b'[{"id": 1, "id": 2}]', "s.json: the field 'id' is there twice in one object"),
+    "a field twice in YAML": ("s.yaml", b"- id: 1\n  id: 2\n", "s.yaml: line 2: not valid YAML: 'id' is there twice"),
+    "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
+    "an empty file": ("s.yaml", b"", "s.yaml: is not a suite"),
+    "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: is not UTF-8 text (byte 13)"),
+    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: holds half a character"),
+    "half a character in YAML": ("s.yaml", b'- prompt: "\\ud800"\n', "s.yaml: holds half a character"),
+    "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
+    "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: the tag 'set' is not known here"),
+    "binary": ("s.yaml", b"- prompt: !!binary eA==\n", "the tag 'binary' is not known here"),
+    "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field's name is not plain"),
+    "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: is nested more than 100"),
+    "an unknown alias": ("s.yaml", b"cases: *c\n", "s.yaml: line 1: not valid YAML: found undefined alias 'c'"),
+    "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
+    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: not valid YAML: is nested too deeply"),
+    "deep JSON": ("s.json", b"[" * 100_000, "s.json: is nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_file_that_cannot_be_read_says_where(tmp_path: Path, kind: str) -> None:
+    name, data, message = TEXTS[kind]
+    with pytest.raises(UsageError) as error:
+        Suite.load(written(tmp_path / name, data))
+    assert message in error.value.message
+    assert error.value.message.startswith(str(tmp_path / name))
+
+
+def test_aliases_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(UsageError, match="stands for more than 1,000,000 values"):
+        Suite.load(written(tmp_path / "suite.yaml", "\n".join(lines)))
+
+
+def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "none.yaml", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / ("x" * 5000), "File name too long"),
+        ("a\0b", "embedded null byte"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Suite.load(path)
+    large = tmp_path / "large.yaml"
+    large.touch()
+    os.truncate(large, 20_000_001)
+    with pytest.raises(UsageError, match="is larger than 20 MB"):
+        Suite.load(large)
+
+
+def test_listed_files_are_read_from_inside_the_skill_only(tmp_path: Path) -> None:
+    written(tmp_path / "secret.txt", "secret")
+    folder = tmp_path / "my-skill"
+    written(folder / "binary.dat", b"\xff\xfe")
+    (folder / "round").symlink_to("round")
+    (folder / "out.txt").symlink_to("../secret.txt")
+    for name, words in (
+        ("../secret.txt", "is not a path inside the workspace"),
+        ("out.txt", "the file 'out.txt' is not there"),
+        ("round", "the file 'round' is not there"),
+        ("x" * 5000, "is not there"),
+        ("binary.dat", "the file 'binary.dat' is not UTF-8 text"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Suite.load(written(folder / "evals" / "evals.json", {"evals": [CASE | {"files": [name]}]}))
