@@ -87,7 +87,8 @@ def models() -> Iterator[str]:
     yield "| `scripted:FILE` | answers from a file |"
     for alias, name in ALIASES.items():
         yield f"| `{alias}` | `{name}` |"
-    yield "\nWith `--base-url` the whole name is that server's name for the model. The dotted form `provider.model[.effort]` works too."
+    yield "\nWith `--base-url` the whole name is that server's name for the model."
+    yield "The dotted form `provider.model[.effort]` works too."
 
 
 def settings() -> Iterator[str]:

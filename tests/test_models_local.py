@@ -146,9 +146,9 @@ async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) ->
     model = Embedded(Address("local", "local", "small"), weights, 256, Surroundings())
     try:
         with pytest.raises(
-            ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 1\d\d"
+            ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 2\d\d"
         ):
-            await model.reply(request("Tell a long story about a dog. " * 20, system="", tokens=200))
+            await model.reply(request("Tell a long story about a dog. " * 26, system="", tokens=200))
     finally:
         await model.close()
 

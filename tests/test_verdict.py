@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upskill import verdict as verdicts
+from upskill.choices import cheapest, choices, pareto
+from upskill.diagnosis import diagnose
 from upskill.errors import UsageError
+from upskill.requirements import judge, parse_requirement
 from upskill.trial import Outcome
-from upskill.verdict import Verdict, choices, diagnose, judge, pareto, parse_requirement, weigh, weigh_models
+from upskill.verdict import Verdict, weigh, weigh_models
 
 SCORES = {"P": True, "F": False, "E": None}
 
@@ -476,13 +478,13 @@ def test_the_pareto_front_leaves_out_what_is_dearer_and_no_better() -> None:
 
 
 def test_the_cheapest_that_reaches_the_target_is_the_small_model_with_the_skill() -> None:
-    found = verdicts.cheapest(choices(several()), 0.8)
+    found = cheapest(choices(several()), 0.8)
     assert found is not None
     assert (found.model, found.arm, found.cost_per_task) == ("small", "skill", pytest.approx(0.02))
-    proven = verdicts.cheapest(choices(several()), 0.7, proven=True)
+    proven = cheapest(choices(several()), 0.7, proven=True)
     assert proven is not None
     assert (proven.model, proven.arm) == ("large", "skill")
-    assert verdicts.cheapest(choices(several()), 0.95, proven=True) is None
+    assert cheapest(choices(several()), 0.95, proven=True) is None
 
 
 # ---------------------------------------------------------------------------------------------------- requirements

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from upskill.agents.chat import request_for
-from upskill.models.prices import Prices, price_of
+from upskill.models import Request
+from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.skill import estimate_tokens
+from upskill.traces import Usage
 from upskill.trial import Plan, Trial, task_of
 
 SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by
@@ -29,30 +31,49 @@ class Estimate:
         return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
 
 
-def estimate(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]) -> Estimate:
-    """What these trials will use. Agents that take several turns are counted as one."""
+def estimate(
+    plan: Plan,
+    trials: Iterable[Trial],
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    student_share: float = 1.0,
+) -> Estimate:
+    """What these trials will use. Agents that take several turns are counted as one.
+
+    `student_share` is what students pay of the list price; a judge pays all of it.
+    """
     models = (*plan.models, *([plan.judge] if plan.judge else []))
     prices = {address.name: price_of(address, given) for address in models}
     inputs: dict[tuple[str, str], int] = {}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
-    def add(model: str, taken: int, short: int, long: int) -> None:
+    def add(model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
         calls += 1
         low_tokens += taken + short
         high_tokens += taken + long
-        low += prices[model].of(taken, short) or 0.0
-        high += prices[model].of(taken, long) or 0.0
+        low += share * (prices[model].of(taken, short) or 0.0)
+        high += share * (prices[model].of(taken, long) or 0.0)
 
     for trial in trials:
         case = plan.suite.by_id[trial.case]
         if (trial.case, trial.arm) not in inputs:
-            request = request_for(task_of(plan, trial))
-            inputs[trial.case, trial.arm] = sum(estimate_tokens(message.text) + 4 for message in request.messages)
+            inputs[trial.case, trial.arm] = input_tokens(request_for(task_of(plan, trial)))
         answer = estimate_tokens(case.reference) or SHORT_ANSWER
-        add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens)
+        add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens, student_share)
         for named in case.checks:
             if named.check.needs_judge and plan.judge:
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+
+
+def input_tokens(request: Request) -> int:
+    return sum(estimate_tokens(message.text) + 4 for message in request.messages)
+
+
+def at_most(request: Request, price: Price | UnknownPrice) -> Usage:
+    """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
+    taken, given = input_tokens(request), request.max_output_tokens
+    costs = [cost for written in (0, taken) if (cost := price.of(taken, given, 0, written)) is not None]
+    return Usage(taken, given, cost_usd=max(costs, default=None))

@@ -114,18 +114,9 @@ class Evaluation:
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """One verdict per model, in the order of the plan."""
-        from upskill.verdict import weigh  # noqa: PLC0415 - numpy, only when something is weighed
-
-        tags = {case.id: case.tags for case in self.plan.suite.cases}
         return [
             replace(
-                weigh(
-                    self.rows_of(address.name),
-                    margin=self.margin,
-                    anytime=self.scope,
-                    making_cost=self.making_cost,
-                    tags=tags,
-                ),
+                _weigh(self.plan, self.rows_of(address.name), self.scope, self.margin, self.making_cost),
                 model=address.name,
             )
             for address in self.plan.models
@@ -230,7 +221,9 @@ async def evaluate(
                             watch(result)
 
             def settled(model: str) -> bool:
-                return bool(halted) or model in stopped or _decided(store, run, model, until_decided, margin)
+                rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
+                verdict = _weigh(plan, rows, until_decided, margin)
+                return bool(halted) or model in stopped or verdict.decision != "undecided"
 
             if until_decided is None:
                 await carry(missing)
@@ -252,11 +245,16 @@ async def evaluate(
     )
 
 
-def _decided(store: Store, run: Run, model: str, scope: Scope | None, margin: float) -> bool:
-    from upskill.verdict import weigh  # noqa: PLC0415 - numpy, only when something is weighed
+def _weigh(
+    plan: Plan, rows: list[Outcome], scope: Scope | None, margin: float, making_cost: float | None = None
+) -> Verdict:
+    from upskill.verdict import Look, weigh  # noqa: PLC0415 - numpy, only when something is weighed
 
-    rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
-    return weigh(rows, margin=margin, anytime=scope).decision != "undecided"
+    look: Look = "open"
+    if scope == "cases":  # the number of rounds was fixed beforehand, which a test over cases can make use of
+        look = "last" if len({row.seed for row in rows}) == plan.runs else "early"
+    tags = {case.id: case.tags for case in plan.suite.cases}
+    return weigh(rows, margin=margin, anytime=scope, look=look, making_cost=making_cost, tags=tags)
 
 
 async def _carry_in_rounds(

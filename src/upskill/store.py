@@ -14,12 +14,13 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
 from upskill.traces import Step, Trace, Usage
@@ -92,8 +93,26 @@ def _replies(db: sqlite3.Connection) -> None:
     )
 
 
+def _batches(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE batches (
+            token TEXT PRIMARY KEY,
+            run TEXT NOT NULL,
+            model TEXT NOT NULL,
+            url TEXT NOT NULL,
+            id TEXT NOT NULL,
+            submitted TEXT NOT NULL,
+            state TEXT NOT NULL,
+            keys TEXT NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX batches_by_state ON batches (state, url)")
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches)
 
 # An errored result gives way to a later one; anything that was scored stays as it is.
 _ADD = """
@@ -132,6 +151,18 @@ class Run:
     @property
     def models(self) -> list[str]:
         return [model["name"] for model in self.plan["models"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests that a provider has, or may have, to answer at leisure, and whose replies we do not have yet."""
+
+    token: str  # our own name for it
+    model: str
+    url: str
+    id: str  # the provider's name for it; empty until it is known that the provider has it
+    submitted: str
+    keys: tuple[str, ...]  # of the requests that nobody has collected the replies of
 
 
 class Store:
@@ -289,6 +320,43 @@ class Store:
     async def add_reply(self, key: str, model: str, reply: str) -> None:
         """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
         await self._keep(_ADD_REPLY, (key, model, _utf8(reply), _now()))
+
+    def open_batches(self, url: str) -> list[Batch]:
+        """The batches at this URL that have something to collect, of whatever run: a reply is anyone's."""
+        rows = self._rows(
+            "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
+            " ORDER BY submitted, token",
+            url,
+        )
+        return [
+            Batch(token, model, url, provider_id, submitted, tuple(json.loads(keys)))
+            for token, model, url, provider_id, submitted, keys in rows
+        ]
+
+    def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
+        """Note that these requests are about to be submitted; what is known of them is on disk before they are."""
+        batch = Batch(uuid4().hex, model, url, "", _now(), tuple(keys))
+        with self._writing() as db:
+            db.execute(
+                "INSERT INTO batches VALUES (?,?,?,?,?,?,?,?)",
+                (batch.token, run, model, url, "", batch.submitted, "submitting", _json(batch.keys)),
+            )
+        return batch
+
+    def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
+        """The provider has it, under this id."""
+        with self._writing() as db:
+            db.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", (provider_id, batch.token))
+        return replace(batch, id=provider_id)
+
+    def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
+        """These of its requests need nobody's waiting any more; without keys, all of them."""
+        with self._writing() as db:
+            row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
+            settled = set(keys) if keys is not None else None
+            left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
+            state = ", state = 'ended'" if not left else ""
+            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (_json(left), batch.token))  # noqa: S608
 
     async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
         if self._writer is None:

@@ -7,8 +7,6 @@ errored trial is never a failure, never a pass and never saves a token. `docs/st
 from __future__ import annotations
 
 import math
-import operator
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from upskill import statistics
-from upskill.errors import UsageError, did_you_mean
 from upskill.statistics import Estimate, Further, Scope, Sequential
 from upskill.trial import Outcome
 
@@ -139,7 +136,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Arm:
+class Arm:
     """The trials of one arm by (case, seed)."""
 
     name: str
@@ -187,10 +184,10 @@ def _cost(outcome: Outcome) -> float:
     return math.nan if outcome.cost_usd is None else outcome.cost_usd
 
 
-def _arms(outcomes: Iterable[Outcome]) -> dict[str, _Arm]:
-    arms: dict[str, _Arm] = {}
+def by_arm(outcomes: Iterable[Outcome]) -> dict[str, Arm]:
+    arms: dict[str, Arm] = {}
     for outcome in outcomes:
-        trials = arms.setdefault(outcome.arm, _Arm(outcome.arm, {})).trials
+        trials = arms.setdefault(outcome.arm, Arm(outcome.arm, {})).trials
         key = (outcome.case, outcome.seed)
         # A trial that was tried again has two rows; the scored one is the one that counts.
         if outcome.passed is not None or key not in trials:
@@ -198,7 +195,7 @@ def _arms(outcomes: Iterable[Outcome]) -> dict[str, _Arm]:
     return arms
 
 
-def _pair(one: _Arm, two: _Arm) -> _Pairs:
+def _pair(one: Arm, two: Arm) -> _Pairs:
     pairs = _Pairs([], [], [], [])
     case, place = None, 0
     for key in sorted(one.trials.keys() | two.trials.keys()):
@@ -212,7 +209,7 @@ def _pair(one: _Arm, two: _Arm) -> _Pairs:
     return pairs
 
 
-def _summary(arm: _Arm, level: float) -> ArmSummary:
+def summarise(arm: Arm, level: float) -> ArmSummary:
     scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
     passed = sum(1 for trial in scored if trial.passed)
     rate = passed / len(scored) if scored else None
@@ -272,10 +269,10 @@ def weigh(
     models = sorted({row.model for row in rows})
     if len(models) > 1:
         raise ValueError(f"one verdict is about one model, these outcomes are of {', '.join(models)}")
-    arms = _arms(rows)
-    one, two = arms.get(baseline, _Arm(baseline, {})), arms.get(skill, _Arm(skill, {}))
+    arms = by_arm(rows)
+    one, two = arms.get(baseline, Arm(baseline, {})), arms.get(skill, Arm(skill, {}))
     pairs = _pair(one, two)
-    first, second = _summary(one, level), _summary(two, level)
+    first, second = summarise(one, level), summarise(two, level)
     differences = pairs.differences
     lift = interval = p_value = None
     if pairs.labels:
@@ -445,7 +442,7 @@ def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | No
     return making_cost / saved if saved > 0 else None
 
 
-def _controls(arms: Mapping[str, _Arm], baseline: str, skill: str, level: float) -> Controls | None:
+def _controls(arms: Mapping[str, Arm], baseline: str, skill: str, level: float) -> Controls | None:
     def less(one: str, two: str) -> Estimate | None:
         if one not in arms or two not in arms:
             return None
@@ -466,7 +463,7 @@ def points(share: float) -> str:
     return f"{whole:+d}" if whole else "0"
 
 
-def _failing_tags(skill: _Arm, tags: Mapping[str, Sequence[str]], most: int = 3) -> list[str]:
+def _failing_tags(skill: Arm, tags: Mapping[str, Sequence[str]], most: int = 3) -> list[str]:
     """The tags whose cases pass less than half of the time with the skill, worst first."""
     passed, tried = Counter[str](), Counter[str]()
     for trial in skill.scored:
@@ -515,234 +512,3 @@ def _recommend_more(verdict: Verdict) -> str:
     if further.runs is not None:
         more = f"{further.runs} more runs of each case, or {more}"
     return f"More evidence: about {further.pairs} further pairs ({more}) would settle it."
-
-
-# ---------------------------------------------------------------------------------------------------- cases
-
-Kind = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
-
-_ADVICE: dict[Kind, str] = {
-    "saturated": "passes with and without the skill: make it harder or drop it, it can show no lift",
-    "dead": "never passes: see whether its checks can be met at all, or whether the skill lacks what it asks for",
-    "baseline passes": "passes without the skill every time: it can only show harm",
-    "hurt": "passes less often with the skill: read both answers, the skill may mislead here",
-    "flaky": "passes now and then in the same arm: tighten the task or run it more often",
-    "unscored": "never scored in both arms: repair what errors",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class CaseDiagnosis:
-    """What one case can still tell, judged by its scored trials in both arms. A healthy case has no kinds."""
-
-    case: str
-    baseline_rate: float | None
-    skill_rate: float | None
-    runs: int  # scored trials in the arm that has fewer
-    kinds: tuple[Kind, ...]
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        return tuple(_ADVICE[kind] for kind in self.kinds)
-
-
-def diagnose(
-    outcomes: Iterable[Outcome], *, baseline: str = "baseline", skill: str = "skill"
-) -> tuple[CaseDiagnosis, ...]:
-    """Every case of one model's outcomes, in the order of their ids."""
-    tally: dict[str, dict[str, list[int]]] = {}
-    for name, arm in _arms(outcomes).items():
-        if name in (baseline, skill):
-            for trial in arm.trials.values():
-                passed = tally.setdefault(trial.case, {baseline: [0, 0], skill: [0, 0]})[name]
-                if trial.passed is not None:
-                    passed[0] += bool(trial.passed)
-                    passed[1] += 1
-    return tuple(_diagnosis(case, *tally[case][baseline], *tally[case][skill]) for case in sorted(tally))
-
-
-def _diagnosis(case: str, passed: int, tried: int, passed_with: int, tried_with: int) -> CaseDiagnosis:
-    if not (tried and tried_with):
-        rates = passed / tried if tried else None, passed_with / tried_with if tried_with else None
-        return CaseDiagnosis(case, *rates, 0, ("unscored",))
-    before, after = passed / tried, passed_with / tried_with
-    found: list[Kind] = []
-    if before == after == 1:
-        found.append("saturated")
-    elif before == after == 0:
-        found.append("dead")
-    else:
-        if before == 1:
-            found.append("baseline passes")
-        if after < before:
-            found.append("hurt")
-        if 0 < before < 1 or 0 < after < 1:
-            found.append("flaky")
-    return CaseDiagnosis(case, before, after, min(tried, tried_with), tuple(found))
-
-
-# ---------------------------------------------------------------------------------------------------- choosing a model
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One model in one arm: what a task costs, how often it passes."""
-
-    model: str
-    arm: str
-    trials: int
-    pass_rate: float
-    interval: Interval
-    cost_per_task: float | None  # None: a price is missing
-    cost_per_pass: float | None
-
-    def reaches(self, target: float, *, proven: bool = False) -> bool:
-        """Whether the pass rate, or (`proven`) the lower bound of its interval, is at least this."""
-        return (self.interval[0] if proven else self.pass_rate) >= target
-
-
-def choices(
-    outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
-) -> tuple[Choice, ...]:
-    """Every (model, arm) with a scored trial, cheapest first, those without a price last."""
-    by_model: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.arm in arms:
-            by_model.setdefault(outcome.model, []).append(outcome)
-    found: list[Choice] = []
-    for model, rows in by_model.items():
-        for arm in _arms(rows).values():
-            summary = _summary(arm, level)
-            if summary.pass_rate is not None:
-                cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
-                rate, interval = summary.pass_rate, summary.interval
-                found.append(Choice(model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass))
-    return tuple(sorted(found, key=_cheapest_first))
-
-
-def _cheapest_first(choice: Choice) -> tuple[float, float, str, str]:
-    cost = math.inf if choice.cost_per_task is None else choice.cost_per_task
-    return cost, -choice.pass_rate, choice.model, choice.arm
-
-
-def pareto(among: Iterable[Choice]) -> tuple[Choice, ...]:
-    """Those with a price that no other beats on both cost per task and pass rate, cheapest first."""
-    front: list[Choice] = []
-    for choice in sorted(among, key=_cheapest_first):
-        if choice.cost_per_task is not None and (not front or choice.pass_rate > front[-1].pass_rate):
-            front.append(choice)
-    return tuple(front)
-
-
-def cheapest(among: Iterable[Choice], target: float, *, proven: bool = False) -> Choice | None:
-    """The cheapest with a price that reaches a target pass rate; None if none does."""
-    able = [c for c in among if c.cost_per_task is not None and c.reaches(target, proven=proven)]
-    return min(able, key=_cheapest_first, default=None)
-
-
-# ---------------------------------------------------------------------------------------------------- requirements
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-    "!=": operator.ne,
-    "=": operator.eq,
-}
-_QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
-_DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
-_HINT = 'Write for example "lift>=0.1", "decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
-
-    text: str
-    quantity: str  # one of the quantities, or "decision"
-    comparison: str
-    value: float
-    decision: Decision | None = None
-    point: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    requirement: Requirement
-    held: bool
-    reason: str
-
-
-def parse_requirement(text: str) -> Requirement:
-    """Read `lift>=0.1`, `decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline."""
-    match = re.fullmatch(r"\s*(point:)?\s*([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
-    if not match:
-        raise UsageError(f"{text!r} is not a requirement", _HINT)
-    point, quantity, comparison, wanted = bool(match[1]), match[2], match[3].replace("==", "="), match[4]
-    if quantity == "decision":
-        plain = re.sub(r"[\s_-]", "", wanted)
-        decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
-        if decision is None:
-            raise UsageError(f"{text!r}: no decision is called {wanted!r}", did_you_mean(wanted, _DECISIONS))
-        if comparison not in ("=", "!="):
-            raise UsageError(f"{text!r}: a decision is compared with = or !=", _HINT)
-        return Requirement(text, quantity, comparison, math.nan, decision, point)
-    if quantity not in _QUANTITIES:
-        raise UsageError(
-            f"{text!r}: nothing to require is called {quantity!r}", did_you_mean(quantity, (*_QUANTITIES, "decision"))
-        )
-    if comparison in ("=", "!="):
-        raise UsageError(f"{text!r}: a measured number is compared with >=, <=, > or <", _HINT)
-    return Requirement(text, quantity, comparison, _number(text, quantity, wanted), None, point)
-
-
-def _number(text: str, quantity: str, wanted: str) -> float:
-    match = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))\s*(x|%)?", wanted)
-    if not match:
-        raise UsageError(f"{text!r}: {wanted!r} is not a number", _HINT)
-    is_ratio = quantity not in ("lift", "pass_rate")
-    if is_ratio != (match[2] == "x"):
-        kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
-        raise UsageError(f"{text!r}: {quantity} is compared with {kind}", _HINT)
-    return float(match[1]) / (100.0 if match[2] == "%" else 1.0)
-
-
-def judge(requirement: Requirement, verdict: Verdict) -> Ruling:
-    """Whether a verdict meets a requirement, and on which number that was decided."""
-    compare = _COMPARE[requirement.comparison]
-    if requirement.decision is not None:
-        held = compare(verdict.decision, requirement.decision)
-        return Ruling(requirement, held, f"the decision is {verdict.decision}")
-    measured = _measured(requirement.quantity, verdict)
-    if measured is None:
-        return Ruling(requirement, False, f"{requirement.quantity} was not measured")
-    value, (low, high) = measured
-    unit = "" if requirement.quantity in ("lift", "pass_rate") else "x"
-    if requirement.point:
-        return Ruling(requirement, compare(value, requirement.value), f"{requirement.quantity} is {value:.3g}{unit}")
-    bound = low if requirement.comparison in (">=", ">") else high
-    side = "lower" if bound is low else "upper"
-    reason = f"{requirement.quantity} is {value:.3g}{unit}, its {side} bound {bound:.3g}{unit}"
-    return Ruling(requirement, compare(bound, requirement.value), reason)
-
-
-def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
-    """A quantity with its interval; tokens and cost as multiples of the baseline."""
-    if quantity == "lift":
-        return None if verdict.lift is None or verdict.interval is None else (verdict.lift, verdict.interval)
-    if quantity == "pass_rate":
-        return None if verdict.skill.pass_rate is None else (verdict.skill.pass_rate, verdict.skill.interval)
-    if quantity == "cost_per_pass":
-        ratio = verdict.cost_per_pass_ratio
-        return None if ratio is None else (ratio.value, ratio.interval)
-    change = {
-        "tokens": verdict.total_tokens,
-        "input_tokens": verdict.input_tokens,
-        "output_tokens": verdict.output_tokens,
-        "cost": verdict.cost,
-    }[quantity]
-    if change is None or change.relative is None or change.relative_interval is None:
-        return None
-    low, high = change.relative_interval
-    return 1.0 + change.relative, (1.0 + low, 1.0 + high)

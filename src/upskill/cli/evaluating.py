@@ -16,17 +16,19 @@ from upskill.create import write_suite
 from upskill.errors import UsageError
 from upskill.estimate import estimate
 from upskill.evaluate import Evaluation, evaluate, make_plan
+from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.models import CacheMode, Models, Surroundings, open_model
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.prices import BATCH_SHARE
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
+from upskill.requirements import Ruling, judge, parse_requirement
 from upskill.skill import Skill
 from upskill.store import Run, Store
 from upskill.suite import Suite
 from upskill.trial import Plan, Trial
-from upskill.verdict import Ruling, judge, parse_requirement
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 
@@ -38,6 +40,8 @@ def carry_out(order: Order) -> None:
     requirements = [parse_requirement(text) for text in order.requirements]
     if order.resume and (order.fresh or not order.log_runs):
         raise UsageError(f"--resume and {'--fresh' if order.fresh else '--no-log-runs'} contradict each other")
+    if order.batch:
+        _check_batch(order)
     plan = _plan(order)
     with Store(_folder(order)) as store:
         if order.resume and store.find_run(plan) is None:
@@ -53,6 +57,26 @@ def carry_out(order: Order) -> None:
         raise click.exceptions.Exit(3)
     if not all(ruling.held for _, ruling in rulings):
         raise click.exceptions.Exit(1)
+
+
+def _check_batch(order: Order) -> None:
+    from upskill.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
+
+    against = {"--replay": order.replay, "--no-cache": order.no_cache, "--no-log-runs": not order.log_runs}
+    if option := next((option for option, given in against.items() if given), ""):
+        raise UsageError(
+            f"--batch and {option} contradict each other", "What was submitted, and what came back, has to be kept."
+        )
+    check_batchable(resolve(name, order.base_url or "") for name in student(order.models, order.settings, quiet=True))
+
+
+def _executor(store: Store, models: Models, order: Order) -> Executor:
+    local = Local(order.concurrency or order.settings.concurrency)
+    if not order.batch:
+        return local
+    from upskill.batch import Batched  # noqa: PLC0415
+
+    return Batched(local, store, models, models.surroundings.tell)
 
 
 def _plan(order: Order) -> Plan:
@@ -103,7 +127,7 @@ def _run(plan: Plan, store: Store, order: Order) -> Evaluation:
                 plan,
                 store=store,
                 models=models,
-                executor=Local(concurrency),
+                executor=_executor(store, models, order),
                 fresh=order.fresh,
                 until_decided=order.scope if order.until_decided else None,
                 margin=order.margin / 100,
@@ -117,6 +141,8 @@ def _run(plan: Plan, store: Store, order: Order) -> Evaluation:
         watch.end()
         if store.path is not None:
             note("Interrupted. Every finished trial is stored; the same command goes on from there.")
+        if order.batch:
+            note("A batch that was submitted goes on at the provider; the same command picks it up.")
         raise
     finally:
         watch.end()
@@ -143,7 +169,7 @@ def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: Order) 
 
 def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, order: Order) -> None:
     """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
-    expected = estimate(plan, missing, around.prices)
+    expected = estimate(plan, missing, around.prices, student_share=BATCH_SHARE if order.batch else 1.0)
     if order.max_cost is not None and expected.unknown:
         raise UsageError(
             f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",

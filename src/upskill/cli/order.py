@@ -81,6 +81,12 @@ _OPTIONS: list[Decorator] = [
     click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
     click.option("--no-cache", is_flag=True, help="Neither take nor keep stored replies."),
     click.option("--replay", is_flag=True, help="Answer from stored replies only: no key, no call, no cost."),
+    click.option(
+        "--batch",
+        is_flag=True,
+        help="Ask students through their provider's batch API: half the price, an answer within a day. The same "
+        "command goes on waiting for a batch that was submitted before.",
+    ),
     click.option("--offline", is_flag=True, help="Download nothing."),
     click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
     click.option("--log-runs/--no-log-runs", default=True, help="Keep the run in the store (default) or forget it."),
@@ -133,6 +139,7 @@ class Order:
     yes: bool = False
     no_cache: bool = False
     replay: bool = False
+    batch: bool = False
     offline: bool = False
     runs_dir: str | None = None
     log_runs: bool = True

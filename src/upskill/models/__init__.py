@@ -190,6 +190,10 @@ class Models:
             self._in_role[address, role] = model
         return model
 
+    def stand_in(self, address: Address, model: Model, role: Role = "student") -> None:
+        """Let this model answer in place of the one at the address."""
+        self._in_role[address, role] = model
+
     async def _wrap(self, address: Address, role: Role) -> Model:
         async def opened() -> Model:
             model = await self._opened(address)

@@ -6,11 +6,12 @@ Everything that decides an answer is in the key, the seed too, so repeats with d
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import asdict
 from typing import Any
 
-from upskill.errors import ModelError
+from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
 from upskill.plain import digest
 from upskill.traces import Usage
@@ -50,6 +51,26 @@ class Cached:
     async def close(self) -> None:
         if self._model is not None:
             await self._model.close()
+
+
+class Delivered:
+    """Answers with what a batch has put on the shelf, and asks nobody: what has no reply has an error that says why."""
+
+    def __init__(self, address: Address, shelf: Shelf, errors: Mapping[str, UpskillError]) -> None:
+        self.address = address
+        self.shelf = shelf
+        self.errors = errors
+
+    async def reply(self, request: Request) -> Reply:
+        key = request_key(self.address, request)
+        if error := self.errors.get(key):
+            raise copy(error)  # whoever catches it may add to its words
+        if (text := self.shelf.reply(key)) is None:
+            raise ModelError(f"{self.address.name}: this request was not part of a batch")
+        return read_reply(text)
+
+    async def close(self) -> None:
+        pass
 
 
 def request_key(address: Address, request: Request) -> str:

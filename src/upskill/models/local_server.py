@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 PR_SET_PDEATHSIG = 1
 # ggml's attention takes another path, with other roundings, for batches above 64 tokens. Below it an answer depends on
-# the prompt alone: not on how much of it was cached, nor on what was asked before. Costs no speed on a CPU.
+# the prompt alone: not on how much of it was cached, nor on what was asked before. Costs a fifth of the speed at which
+# a prompt is read that is new altogether, which happens once for each skill.
 BATCH = 32
 KEPT_PROMPTS = 512  # MiB of prompts kept for the next time: both arms of a run and some more
 

@@ -15,6 +15,7 @@ from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
+BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
 FREE = "free"  # the price row of one's own machine
 ROUTER = "huggingface"  # its price is that of whoever serves the model, known where the name says it: MODEL:HOST
 PROBE = 1_000  # tokens: far below where any price list has its first tier

@@ -111,7 +111,13 @@ class AiohttpTransport:
         try:
             async with asyncio.timeout(timeouts.first_byte) as waiting:
                 async with self._opened().request(
-                    method, url, headers=headers, data=body, timeout=limits, proxy=_proxy_for(url), allow_redirects=False
+                    method,
+                    url,
+                    headers=headers,
+                    data=body,
+                    timeout=limits,
+                    proxy=_proxy_for(url),
+                    allow_redirects=False,
                 ) as response:
                     began = True
                     waiting.reschedule(None)  # from here on only the whole call is timed
@@ -170,7 +176,12 @@ def form(fields: Mapping[str, str], name: str, file: bytes) -> tuple[str, bytes]
         for field, value in fields.items()
     ]
     head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
-    parts += [head.encode(), b"Content-Type: application/octet-stream\r\n\r\n", file, f"\r\n--{boundary}--\r\n".encode()]
+    parts += [
+        head.encode(),
+        b"Content-Type: application/octet-stream\r\n\r\n",
+        file,
+        f"\r\n--{boundary}--\r\n".encode(),
+    ]
     return f"multipart/form-data; boundary={boundary}", b"".join(parts)
 
 

@@ -167,11 +167,13 @@ class WireModel:
             raise self._refusal(response.status, _complaint(response.body))
         return self.read(self._decode(response, request), request)
 
-    def heed(self, response: Response, request: Request) -> bool:
-        """Learn from a complaint that came another way than by `reply`; True when asking again may help."""
-        learned = self._lesson(response, self.write(request, self.lessons))
-        self.lessons |= {learned} if learned else set()
-        return bool(learned)
+    def heed(self, response: Response, request: Request, lessons: frozenset[str]) -> bool:
+        """Learn from a complaint about a request written under these lessons; True when asking again may help."""
+        learned = self._lesson(response, self.write(request, lessons))
+        if not learned or learned in lessons:
+            return False
+        self.lessons |= {learned}
+        return True
 
     async def _ask(self, request: Request) -> tuple[Reply, int]:
         """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from upskill.choices import Choice, cheapest, choices, pareto
+from upskill.diagnosis import diagnose
 from upskill.evaluate import Evaluation
+from upskill.requirements import Ruling
 from upskill.statistics import Estimate
-from upskill.verdict import ArmSummary, Change, Choice, Ruling, Verdict, cheapest, choices, diagnose, pareto
+from upskill.verdict import ArmSummary, Change, Verdict
 
 
 def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:

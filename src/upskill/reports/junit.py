@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from upskill.evaluate import Evaluation
+from upskill.requirements import Ruling
 from upskill.trial import Outcome
-from upskill.verdict import Ruling
 
 # XML 1.0 has no form for these, not even an escaped one.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from upskill.evaluate import Evaluation
-from upskill.verdict import Ruling, Verdict
+from upskill.requirements import Ruling
+from upskill.verdict import Verdict
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
 

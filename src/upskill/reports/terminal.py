@@ -12,20 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from upskill.choices import Choice, cheapest, choices, pareto
+from upskill.diagnosis import CaseDiagnosis, diagnose
 from upskill.evaluate import Evaluation
 from upskill.store import Run
 from upskill.trial import Outcome, Result
-from upskill.verdict import (
-    ArmSummary,
-    CaseDiagnosis,
-    Choice,
-    Verdict,
-    cheapest,
-    choices,
-    diagnose,
-    pareto,
-    points,
-)
+from upskill.verdict import ArmSummary, Verdict, points
 
 WIDTH = 20
 NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "again": "baseline again"}

@@ -1,0 +1,790 @@
+"""The command line: every command by its exit code, its text and its `--json`, in this process and as a program."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
+from loopback import Call
+from upskill import Skill, Store, __version__
+from upskill.cli import COMMANDS
+from upskill.models.endpoints import ENDPOINTS
+from upskill.models.weights import LOCAL_MODELS
+from upskill.store import FILE
+from upskill.targets import TARGETS
+
+SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
+# What issue and documentation promise; the schema also lists what has been added since.
+PROMISED = {"run", "skill", "suite", "models", "errors", "warnings"}
+PROMISED_OF_A_MODEL = {
+    *("model", "pairs", "baseline", "skill", "lift", "interval", "level"),
+    *("token_savings", "decision", "recommendation"),
+}
+PROMISED_OF_AN_ARM = {"passed", "failed", "errored", "pass_rate", "input_tokens", "output_tokens", "cost_usd"}
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    """A skill with eight cases beside a model that it helps."""
+    write_script(home / "model.yaml")
+    return write_skill(home / "greeter", cases=8)
+
+
+def helpful(call: Call) -> str:
+    return "ahoy, friend" if "ahoy" in call.system else "hello, friend"
+
+
+# eval
+
+
+def test_eval_says_what_the_skill_did_and_ends_with_0(upskill: Upskill, skill: Path) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert done.code == 0
+    assert "baseline   ░░░░░░░░░░░░░░░░░░░░    0%" in done.out
+    assert "with skill ████████████████████  100%  (+100%)" in done.out
+    assert "tokens a task: 23 → 63  (+174%)" in done.out
+    assert re.search(r"scripted:model\.yaml +0% \(0/8\) +100% \(8/8\) +\+100% .* \$0\.0240 +helps\n", done.out)
+    assert re.search(r"fit cases \+100% \(.*4 pairs\) · held-out cases \+100% \(.*4 pairs\)", done.out)
+    assert re.search(r"Run greeter-[0-9a-f]{8} ", done.out)
+
+
+def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "worse.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, {"answer": "hello"}])
+    write_script(home / "broken.yaml", [{"error": "gone"}])
+    for extra in (
+        [],
+        ["-m", "scripted:worse.yaml", "--runs", "2"],
+        ["-m", "scripted:broken.yaml"],
+        ["--no-baseline"],
+        ["--max-calls", "3", "--no-cache", "--temperature", "0.5"],
+        ["--controls", "--require", "lift>=0.1", "--target", "80", "--making-cost", "2"],
+        ["--until-decided"],
+    ):
+        done = upskill("eval", skill, "-m", "scripted:model.yaml", "--json", *extra)
+        assert done.code == (3 if "scripted:broken.yaml" in extra else 0), extra
+        assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(done.json)] == [], extra
+        assert done.err == ""
+
+
+def test_the_schema_of_eval_has_every_promised_key_and_allows_no_other() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    parts = SCHEMA["$defs"]
+    assert set(SCHEMA["required"]) >= PROMISED
+    assert set(parts["model"]["required"]) >= PROMISED_OF_A_MODEL
+    assert set(parts["arm"]["required"]) == PROMISED_OF_AN_ARM
+    assert set(SCHEMA["properties"]["skill"]["required"]) == {"name", "fingerprint", "tokens"}
+    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint"}
+    for place in _objects(SCHEMA):
+        assert set(place["required"]) == set(place["properties"])
+        assert place["additionalProperties"] is False
+
+
+def _objects(schema: object) -> list[dict[str, Any]]:
+    if isinstance(schema, list):
+        return [found for item in cast("list[object]", schema) for found in _objects(item)]
+    if not isinstance(schema, dict):
+        return []
+    place = cast("dict[str, Any]", schema)
+    mine = [place] if isinstance(place.get("properties"), dict) and place.get("type") == "object" else []
+    return mine + [found for value in place.values() for found in _objects(value)]
+
+
+def test_eval_in_json_has_the_numbers_of_the_run(upskill: Upskill, skill: Path) -> None:
+    said = upskill("eval", skill, "-m", "scripted:model.yaml", "--json").json
+    loaded = Skill.load(skill)
+    assert said["skill"] == {"name": "greeter", "fingerprint": loaded.fingerprint, "tokens": loaded.tokens}
+    assert (said["suite"]["cases"], said["suite"]["held_out"]) == (8, 4)
+    (model,) = said["models"]
+    assert (model["model"], model["pairs"], model["level"]) == ("scripted:model.yaml", 8, 0.95)
+    assert model["baseline"] == {
+        "passed": 0,
+        "failed": 8,
+        "errored": 0,
+        "pass_rate": 0.0,
+        "input_tokens": 160,
+        "output_tokens": 24,
+        "cost_usd": 0.008,
+    }
+    assert model["skill"]["passed"] == 8
+    assert (model["lift"], model["decision"]) == (1.0, "helps")
+    assert 0 < model["interval"][0] < model["interval"][1] <= 1
+    assert model["token_savings"] == pytest.approx(1 - 63 / 23, abs=1e-6)
+    assert (said["errors"], said["halted"], said["stopped"]) == ([], "", [])
+
+
+def test_eval_shows_every_case_when_asked_to(upskill: Upskill, skill: Path) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v")
+    assert re.search(r"greet-1 +scripted:model\.yaml +✗ +✓", done.out)
+
+
+def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--max-calls", 9, "--concurrency", 1)
+    assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
+    assert "7 trials were not run; the same command goes on with them" in done.out
+    assert "the ceiling of 9 calls is reached" in done.err
+
+
+def test_several_models_are_told_in_one_table(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "other.yaml", [{"answer": "hello"}])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml")
+    assert re.search(r"scripted:model\.yaml .* helps\n +scripted:other\.yaml .* undecided\n", done.out)
+    assert "scripted:other.yaml: More evidence: " in done.out
+
+
+def test_eval_takes_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "other.json").write_text(json.dumps(greetings(3)), encoding="utf-8")
+    said = upskill("eval", skill, "-t", "other.json", "-m", "scripted:model.yaml", "--json").json
+    assert said["suite"]["cases"] == 3
+
+
+def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
+    with serving(helpful) as server:
+        options = ("--seed", 40, "--temperature", 0.3, "--max-output-tokens", 77, "--runs", 2)
+        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, *options).code == 0
+        sent = [logged.body for logged in server.requests]
+    assert {body["seed"] for body in sent} == {40, 41}
+    assert {(body["temperature"], body["max_tokens"]) for body in sent} == {(0.3, 77)}
+
+
+def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill: Path) -> None:
+    first = upskill("eval", skill, "-m", "scripted:model.yaml")
+    second = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert (first.err, second.out) == ("", first.out)
+    assert "16 of 16 trials are stored, nothing is left to run; --fresh runs them again." in second.err
+    assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q") == Done(0, first.out, "")
+
+
+def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path, home: Path) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume")
+    assert done.code == 2
+    assert "there is no stored run of this plan to go on with" in done.err
+    with Store(home / "runs") as store:
+        assert list(store.runs()) == []
+
+
+@pytest.mark.parametrize("other", ["--fresh", "--no-log-runs"])
+def test_resume_contradicts_options_that_start_over(upskill: Upskill, skill: Path, other: str) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", other)
+    assert done.code == 2
+    assert f"--resume and {other} contradict each other" in done.err
+
+
+def test_a_run_that_is_not_logged_leaves_nothing_behind(upskill: Upskill, skill: Path, home: Path) -> None:
+    assert upskill("eval", skill, "-m", "scripted:model.yaml", "--no-log-runs").code == 0
+    assert not (home / "runs").exists()
+
+
+def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{"when": "guest 1.", "error": "gone"}, *HELPFUL])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert done.code == 3
+    assert "undecided (errors)" in done.out
+
+
+def test_few_errors_do_not_spoil_a_run(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, *HELPFUL])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert done.code == 0
+    assert "1 trial of scripted:model.yaml errored: asking scripted:model.yaml: gone" in done.out
+
+
+@pytest.mark.parametrize(("condition", "code"), [("decision=helps", 0), ("lift>=0.99", 1), ("point:lift>=0.99", 0)])
+def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, skill: Path, condition: str, code: int) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--require", condition)
+    assert done.code == code
+    assert ("Required" in done.err) is bool(code)
+
+
+def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: Path) -> None:
+    suite = [{"id": "a", "prompt": "Greet.", "checks": [{"judge": "It greets."}]}]
+    (home / "judged.json").write_text(json.dumps(suite), encoding="utf-8")
+    done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml")
+    assert done.code == 2
+    assert "--judge-model" in done.err
+    verdict = {"evidence": "", "reason": "it does", "passed": True}
+    judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict)}])
+    done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge-model", judge, "--json")
+    assert done.json["models"][0]["skill"]["passed"] == 1
+
+
+def test_text_that_no_encoding_can_hold_is_shown_all_the_same(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{"answer": "half a pair: \ud83d ahoy"}])
+    assert upskill("eval", skill, "-m", "scripted:model.yaml").code == 0
+    for extra in ([], ["--json"], ["--case", "greet-1"]):
+        done = upskill("show", "last", *extra)
+        assert done.code == 0
+        assert "half a pair: ? ahoy" in done.out
+
+
+# benchmark
+
+
+def test_benchmark_runs_every_case_three_times(upskill: Upskill, skill: Path, home: Path) -> None:
+    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", "-o", "elsewhere", "--json")
+    assert (done.code, done.json["models"][0]["pairs"]) == (0, 24)
+    assert (home / "elsewhere" / FILE).is_file()
+    once = upskill("benchmark", skill, "-m", "scripted:model.yaml", "--runs", 1, "--json")
+    assert once.json["models"][0]["pairs"] == 8
+
+
+def test_benchmark_wants_models(upskill: Upskill, skill: Path) -> None:
+    done = upskill("benchmark", skill)
+    assert done.code == 2
+    assert "-m haiku -m sonnet" in done.err
+
+
+# list
+
+
+def test_list_shows_a_tree_of_skills(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "skills" / "greeter")
+    write_skill(home / "skills" / "more" / "sailor")
+    (home / "skills" / "broken").mkdir()
+    (home / "skills" / "broken" / "SKILL.md").write_text("no frontmatter", encoding="utf-8")
+    done = upskill("list")
+    assert done.code == 0
+    assert re.search(r"├── greeter +~\d+ tokens\n", done.out)
+    assert re.search(r"└── sailor +~\d+ tokens\n", done.out)
+    assert "evals/suite.json" not in done.out
+    assert done.err.startswith("Skipped: ")
+    assert "evals/suite.json" in upskill("list", "-v").out
+    said = upskill("list", "-d", "skills", "--json").json
+    assert [(row["name"], row["files"]) for row in said] == [
+        ("greeter", ["SKILL.md", "evals/suite.json"]),
+        ("sailor", ["SKILL.md", "evals/suite.json"]),
+    ]
+
+
+def test_list_says_when_there_is_nothing(upskill: Upskill, home: Path) -> None:
+    (home / "skills").mkdir()
+    done = upskill("list")
+    assert (done.code, done.out) == (0, "skills\n")
+    assert "No skill is there." in done.err
+
+
+# runs, plot
+
+
+@pytest.fixture
+def stored(upskill: Upskill, skill: Path, home: Path) -> list[str]:
+    """Two runs of one skill, the second of them with another model."""
+    write_script(home / "other.yaml", [{"answer": "hello", "usage": {"input": 10, "output": 5}}])
+    return [upskill("eval", skill, "-m", f"scripted:{name}.yaml", "--json").json["run"] for name in ("model", "other")]
+
+
+@pytest.mark.parametrize("name", ["runs", "plot"])
+def test_runs_of_one_skill_are_bars(upskill: Upskill, stored: list[str], name: str) -> None:
+    done = upskill(name)
+    assert done.code == 0
+    blocks = done.out.split("\n\n")
+    assert blocks[0].startswith(f"{stored[0]}  scripted:model.yaml  20")
+    assert "  with skill ████████████████████  100%\n  lift +100%, helps" in blocks[0]
+    assert blocks[1].startswith(f"{stored[1]}  scripted:other.yaml  20")
+    assert "  with skill ░░░░░░░░░░░░░░░░░░░░    0%\n  lift 0%, undecided" in blocks[1]
+
+
+def test_runs_can_show_tokens(upskill: Upskill, stored: list[str]) -> None:
+    done = upskill("runs", "--metric", "tokens", "-m", "scripted:model.yaml")
+    assert re.search(r"baseline +█{7}░{13} +23 tokens a task\n +with skill █{20} +63 tokens a task", done.out)
+    assert "other" not in done.out
+
+
+def test_runs_of_several_skills_are_a_matrix(upskill: Upskill, stored: list[str], home: Path) -> None:
+    upskill("eval", write_skill(home / "sailor"), "-m", "scripted:model.yaml")
+    rows = [re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines()]
+    assert rows == [
+        ["Skill", "scripted:model.yaml", "scripted:other.yaml"],
+        ["greeter", "0% → 100% (+100%)", "0% → 0% (0%)"],
+        ["sailor", "0% → 100% (+100%)", "–"],
+    ]
+    rows = [re.split(r"  +", line.strip()) for line in upskill("runs", "--metric", "tokens").out.splitlines()]
+    assert rows[1:] == [["greeter", "23 → 63", "15 → 15"], ["sailor", "23 → 63", "–"]]
+    assert "sailor" not in upskill("runs", "-s", "greeter").out
+
+
+def test_runs_are_written_as_csv(upskill: Upskill, stored: list[str], home: Path) -> None:
+    done = upskill("runs", "--csv", "runs.csv")
+    assert (done.code, done.out, done.err) == (0, "", "Wrote 2 rows to runs.csv\n")
+    text = (home / "runs.csv").read_text(encoding="utf-8")
+    first, second = csv.DictReader(io.StringIO(text))
+    assert (first["run"], first["model"], first["lift"], first["decision"]) == (
+        stored[0],
+        "scripted:model.yaml",
+        "1.0",
+        "helps",
+    )
+    assert (second["skill_pass_rate"], second["errored"]) == ("0.0", "0")
+    assert upskill("runs", "--csv", "-").out == text
+    done = upskill("runs", "--csv", "nowhere/runs.csv")
+    assert (done.code, "cannot be written" in done.err) == (2, True)
+
+
+def test_runs_in_json(upskill: Upskill, stored: list[str]) -> None:
+    said = upskill("runs", "--json").json
+    assert [(row["run"], row["skill"], row["model"], row["finished"]) for row in said] == [
+        (stored[0], "greeter", "scripted:model.yaml", True),
+        (stored[1], "greeter", "scripted:other.yaml", True),
+    ]
+    assert said[0]["verdict"]["skill"]["passed"] == 8
+
+
+def test_a_run_that_is_not_finished_is_marked(upskill: Upskill, skill: Path) -> None:
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 2)
+    assert "(unfinished)" in upskill("runs").out
+
+
+def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> None:
+    done = upskill("runs", "-s", "nobody")
+    assert (done.code, done.out) == (0, "")
+    assert "No run fits." in done.err
+
+
+@pytest.mark.parametrize("command", [["runs"], ["show", "last"]], ids=" ".join)
+def test_looking_at_runs_makes_no_store(upskill: Upskill, home: Path, command: list[str]) -> None:
+    done = upskill(*command)
+    assert (done.code, "no such folder" in done.err) == (2, True)
+    (home / "runs").mkdir()
+    done = upskill(*command)
+    assert (done.code, "no runs are kept here" in done.err) == (2, True)
+    assert list((home / "runs").iterdir()) == []
+
+
+def test_a_damaged_store_is_a_clear_error(upskill: Upskill, home: Path) -> None:
+    (home / "runs").mkdir()
+    (home / "runs" / FILE).write_text("this is no database, and long enough to be read as one " * 20, encoding="utf-8")
+    done = upskill("runs")
+    assert done.code == 2
+    assert done.err == (
+        "upskill: runs/upskill.db: cannot be used as a store: file is not a database\n"
+        "  Choose another folder with --runs-dir.\n"
+    )
+
+
+# show
+
+
+def test_show_tells_every_trial_with_prompt_answer_and_findings(upskill: Upskill, stored: list[str]) -> None:
+    done = upskill("show", stored[0])
+    assert done.code == 0
+    assert "skill greeter · scripted:model.yaml · 16 trials: 8 passed, 8 failed, 0 errored" in done.out
+    assert "greet-1  fit\n  Please greet guest 1.\n" in done.out
+    assert "greet-2  held-out\n" in done.out
+    assert "failed  baseline · scripted:model.yaml · seed 0 · 20+3 tokens · " in done.out
+    assert "✗ contains: the answer lacks 'ahoy'" in done.out
+    assert done.out.count("hello, friend") == done.out.count("ahoy, friend") == 8
+
+
+def test_show_puts_both_arms_of_a_case_side_by_side(upskill: Upskill, stored: list[str]) -> None:
+    done = upskill("show", stored[0], "--case", "greet-3")
+    assert re.search(r"│ +hello, friend +│ │ +ahoy, friend +│", done.out)
+    assert "greet-1" not in done.out
+
+
+def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str]) -> None:
+    done = upskill("show", stored[0], "--failed")
+    assert ("hello, friend" in done.out, "ahoy, friend" in done.out) == (True, False)
+
+
+def test_show_in_json(upskill: Upskill, stored: list[str]) -> None:
+    said = upskill("show", "last", "--json", "--case", "greet-1", "-m", "scripted:other.yaml").json
+    assert (said["run"], said["plan"]["skill"]["name"]) == (stored[1], "greeter")
+    first, second = said["trials"]
+    assert (first["arm"], first["outcome"], first["answer"]) == ("baseline", "failed", "hello")
+    assert (second["arm"], second["case"], second["seed"]) == ("skill", "greet-1", 0)
+    assert second["judgements"][0] == {"check": "contains", "passed": False, "reason": "the answer lacks 'ahoy'"}
+    assert second["usage"]["input_tokens"] == 10
+
+
+def test_show_tells_errors_files_and_empty_answers(upskill: Upskill, home: Path) -> None:
+    suite = greetings(2)
+    suite["cases"][0]["files"] = {"guests.txt": "Ann and Bob"}
+    skill = write_skill(home / "greeter", suite=suite)
+    write_script(home / "model.yaml", [{"when": "guest 2", "error": "gone"}, {"answer": ""}])
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    done = upskill("show", "last")
+    assert "guests.txt:\n  Ann and Bob" in done.out
+    assert "(an empty answer)" in done.out
+    assert "asking scripted:model.yaml: gone" in done.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nobody"], "no run is called 'nobody'"),
+        (["greeter"], "2 runs start with 'greeter'"),
+        (["last", "--case", "greet-9"], "no case is called 'greet-9'\n  Did you mean "),
+        (["last", "-m", "scripted:othr.yaml"], "no model is called 'scripted:othr.yaml'\n  Did you mean "),
+    ],
+    ids=str,
+)
+def test_show_of_what_is_not_there_is_a_usage_error(
+    upskill: Upskill, stored: list[str], argv: list[str], said: str
+) -> None:
+    done = upskill("show", *argv)
+    assert done.code == 2
+    assert said in done.err
+
+
+# validate
+
+
+def test_validate_says_what_is_wrong(upskill: Upskill, home: Path, skill: Path) -> None:
+    bad = write_skill(home / "Bad")
+    text = (bad / "SKILL.md").read_text(encoding="utf-8")
+    (bad / "SKILL.md").write_text(text.replace("---\n", "---\nmodel: opus\n", 1), encoding="utf-8")
+    assert upskill("validate", "greeter") == Done(0, "greeter: valid\n", "")
+    done = upskill("validate", "greeter", "Bad", "nowhere")
+    assert done.code == 2
+    assert "Bad: invalid\n" in done.out
+    assert "  error: 'model' is a client's own field\n" in done.out
+    assert "  error: name 'Bad' has capital letters\n" in done.out
+    assert "nowhere: invalid\n  error: nowhere: no such folder." in done.out
+    assert "  warning: 'model' is a client's own field\n" in upskill("validate", "Bad", "--profile", "clients").out
+    said = upskill("validate", "greeter", "nowhere", "--json")
+    assert said.code == 2
+    assert [(row["skill"], row["valid"]) for row in said.json] == [("greeter", True), ("nowhere", False)]
+    assert said.json[1]["problems"][0]["level"] == "error"
+
+
+def test_validate_reads_the_suite_too(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "greeter", suite={"cases": [{"prompt": "Greet.", "checks": [{"contain": "ahoy"}]}]})
+    done = upskill("validate", "greeter")
+    assert done.code == 2
+    assert "Did you mean 'contains'" in done.out
+
+
+def test_validate_can_try_the_cases(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", suite={"cases": greetings(2)["cases"], "checks": [{"contains": "ahoy"}]})
+    done = upskill("validate", skill, "--suite")
+    assert (done.code, "warning: case 'greet-1': the skill recited in full passes" in done.out) == (0, True)
+    assert upskill("validate", skill, "--strict-suite").code == 2
+    (skill / "evals" / "suite.json").unlink()
+    assert "error: has no suite to try" in upskill("validate", skill, "--suite").out
+
+
+# models, doctor
+
+
+def test_models_lists_the_embedded_ones_and_the_names_of_the_others(upskill: Upskill) -> None:
+    done = upskill("models")
+    assert done.code == 0
+    for name in LOCAL_MODELS:
+        assert f"local:{name} " in done.out
+    assert "Short names: opus = anthropic:" in done.out
+    assert "ollama:MODEL" in done.out
+    said = upskill("models", "--json").json
+    assert [row["name"] for row in said] == list(LOCAL_MODELS)
+    assert {row["state"] for row in said} == {"absent"}
+    assert all(row["size"] > 0 and row["licence"] and row["context"] for row in said)
+
+
+def test_pulling_a_model_that_is_not_there_suggests_one(upskill: Upskill) -> None:
+    done = upskill("models", "pull", "smollm2-135")
+    assert done.code == 2
+    assert "smollm2-135m" in done.err
+
+
+def test_doctor_says_what_works_and_what_to_do_for_the_rest(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
+    (home / ".env").write_text("HF_TOKEN=hf_planted_4711\n", encoding="utf-8")
+    done = upskill("doctor")
+    assert done.code == 0
+    assert "planted" not in done.out
+    assert re.search(r"key openai +ok +OPENAI_API_KEY is set", done.out)
+    said = {row["what"]: row for row in upskill("doctor", "--json").json}
+    assert said["upskill"]["detail"].startswith(__version__)
+    assert said["key hf"]["state"] == "ok"
+    assert said["key anthropic"] == {"what": "key anthropic", "state": "missing", "detail": "set ANTHROPIC_API_KEY"}
+    assert said["store"]["state"] == "ok"
+    assert {f"key {name}" for name, row in ENDPOINTS.items() if row.key_required} <= set(said)
+    assert {"agent claude-code", "agent codex", "agent opencode", "server ollama"} <= set(said)
+    assert not (home / "runs").exists()
+
+
+def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, stored: list[str], home: Path) -> None:
+    assert "(2 runs)" in {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}["store"]
+    (home / "runs" / FILE).write_bytes(b"no database" * 500)
+    (home / "upskill.config.yaml").write_text("eval_modell: haiku\n", encoding="utf-8")
+    done = upskill("doctor", "--json")
+    rows = {row["what"]: row for row in done.json}
+    assert (done.code, rows["settings"]["state"], rows["store"]["state"]) == (2, "broken", "broken")
+    assert "Did you mean 'eval_model'" in rows["settings"]["detail"]
+
+
+# install
+
+
+@pytest.mark.parametrize("agent", TARGETS)
+def test_install_puts_a_skill_where_an_agent_looks(upskill: Upskill, skill: Path, home: Path, agent: str) -> None:
+    target = TARGETS[agent]
+    done = upskill("install", skill, "--to", agent)
+    assert done == Done(0, f"installed: {Path(target.project) / 'greeter'}\n", "")
+    assert Skill.load(home / target.project / "greeter").fingerprint == Skill.load(skill).fingerprint
+    said = upskill("install", skill, "--to", agent, "--global", "--json").json
+    assert said["done"] == "installed"
+    assert said["folder"] == str(Path(os.environ["HOME"]) / target.user / "greeter")
+    assert upskill("install", skill, "--to", agent).out.startswith("unchanged: ")
+
+
+def test_install_never_overwrites_a_changed_skill_silently(upskill: Upskill, skill: Path, home: Path) -> None:
+    command = ("install", skill, "--to", "claude-code", "--project", home / "project")
+    there = home / "project" / ".claude" / "skills" / "greeter"
+    assert upskill(*command).code == 0
+    (skill / "more.md").write_text("more", encoding="utf-8")
+    assert upskill(*command).out.startswith("updated: ")
+    (there / "mine.md").write_text("mine", encoding="utf-8")
+    done = upskill(*command)
+    assert (done.code, "--force" in done.err) == (2, True)
+    assert (there / "mine.md").exists()
+    done = upskill(*command, "--force")
+    assert (done.code, done.out.startswith("replaced: ")) == (0, True)
+    kept = Path(done.err.removeprefix("The folder that was there is now ").strip())
+    assert (kept / "mine.md").read_text(encoding="utf-8") == "mine"
+    assert not (there / "mine.md").exists()
+
+
+def test_install_refuses_what_is_no_valid_skill(upskill: Upskill, home: Path) -> None:
+    done = upskill("install", write_skill(home / "Not Valid"), "--to", "codex")
+    assert (done.code, "is not a valid skill" in done.err) == (2, True)
+    done = upskill("install", write_skill(home / "greeter"), "--to", "claude")
+    assert (done.code, "Did you mean 'claude-code'" in done.err) == (2, True)
+
+
+# The program around the commands.
+
+
+def test_help_lists_every_command_but_the_hidden_one(upskill: Upskill) -> None:
+    for flag in ("--help", "-h"):
+        done = upskill(flag)
+        assert done.code == 0
+        listed = re.findall(r"^  ([a-z-]+)  ", done.out.partition("Commands:")[2], re.MULTILINE)
+        assert listed == [name for name, (_, line) in COMMANDS.items() if line]
+    assert "plot" not in listed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(upskill: Upskill, command: str) -> None:
+    done = upskill(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert "Usage: upskill" in done.out
+
+
+def test_the_version_is_told(upskill: Upskill) -> None:
+    assert upskill("--version") == Done(0, f"upskill, version {__version__}\n", "")
+
+
+def test_an_unknown_command_suggests_one(upskill: Upskill) -> None:
+    done = upskill("evla")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "upskill: no command is called 'evla'. Did you mean 'eval'?\n"
+
+
+def test_an_unknown_option_is_a_usage_error(upskill: Upskill) -> None:
+    done = upskill("eval", "--modle", "local")
+    assert (done.code, done.out) == (2, "")
+    assert "--modle" in done.err
+    assert "See `upskill eval --help`." in done.err
+
+
+def test_quiet_leaves_only_the_result(upskill: Upskill, skill: Path) -> None:
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--quiet")
+    assert (done.code, done.err) == (0, "")
+    assert "helps" in done.out
+
+
+def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:
+    done = upskill("eval", skill, "--offline")
+    assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
+    assert done.err.startswith("No model was named, so the student is `local`")
+    assert "upskill models pull smollm2-135m" in done.err
+
+
+def test_settings_are_honoured_and_the_command_line_wins(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text(
+        "eval_model: scripted:model.yaml\nruns_dir: kept\nskills_dir: .\nconcurrency: 2\n", encoding="utf-8"
+    )
+    said = upskill("eval", skill, "--json").json
+    assert said["models"][0]["model"] == "scripted:model.yaml"
+    assert (home / "kept" / FILE).is_file()
+    assert upskill("show", "last", "--json").json["run"] == said["run"]
+    assert [row["name"] for row in upskill("list", "--json").json] == ["greeter"]
+    write_script(home / "other.yaml", [{"answer": "hello"}])
+    said = upskill("eval", skill, "-m", "scripted:other.yaml", "--runs-dir", "elsewhere", "--json").json
+    assert said["models"][0]["model"] == "scripted:other.yaml"
+    assert (home / "elsewhere" / FILE).is_file()
+
+
+def test_the_concurrency_of_the_settings_is_honoured(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
+    with serving(helpful, latency=0.01) as server:
+        upskill("eval", skill, "-m", "any", "--base-url", server.url)
+        assert server.most_at_once == 2
+
+
+def test_settings_are_looked_up_in_order(
+    upskill: Upskill, skill: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = Path(os.environ["XDG_CONFIG_HOME"]) / "upskill" / "config.yaml"
+    user.parent.mkdir(parents=True)
+    user.write_text("runs_dir: of-the-user\n", encoding="utf-8")
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    (home / "upskill.config.yaml").write_text("runs_dir: of-the-project\n", encoding="utf-8")
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    (home / "named.yaml").write_text("runs_dir: of-the-variable\n", encoding="utf-8")
+    monkeypatch.setenv("UPSKILL_CONFIG", "named.yaml")
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert {path.name for path in home.iterdir() if path.name.startswith("of-")} == {
+        "of-the-user",
+        "of-the-project",
+        "of-the-variable",
+    }
+
+
+def test_an_unknown_setting_is_an_error_that_suggests_one(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text("run_dir: x\n", encoding="utf-8")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "upskill.config.yaml: no setting is called 'run_dir'\n  Did you mean 'runs_dir'" in done.err
+
+
+def test_a_dot_env_file_is_read_for_keys_and_for_nothing_else(upskill: Upskill, skill: Path, home: Path) -> None:
+    with serving(helpful, key="sk-planted-4711") as server:
+        keys = f"OPENAI_API_KEY=sk-planted-4711\nOPENAI_BASE_URL={server.url}\n"
+        (home / ".env").write_text(f"{keys}UPSKILL_CONFIG=nowhere.yaml\nHOME=/nowhere\n", encoding="utf-8")
+        before = dict(os.environ)
+        done = upskill("eval", skill, "-m", "openai:gpt-4.1", "--json")
+        assert dict(os.environ) == before
+        assert (done.code, server.calls.total()) == (0, 16)
+    said = upskill("show", "last", "--json")
+    assert "sk-planted" not in said.out + done.out + done.err
+
+
+def test_a_bug_is_told_as_one_and_traced_only_when_asked(
+    upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("upskill.cli.list.find_skills", broken)
+    done = upskill("list", "-d", ".")
+    assert (done.code, done.out) == (70, "")
+    assert "this is a bug: ZeroDivisionError: division by zero" in done.err
+    assert "Traceback" not in done.err
+    monkeypatch.setenv("UPSKILL_DEBUG", "1")
+    done = upskill("list", "-d", ".")
+    assert done.code == 70
+    assert "Traceback" in done.err
+
+
+def test_a_usage_error_is_traced_when_asked_and_keeps_its_exit_code(
+    upskill: Upskill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSKILL_DEBUG", "1")
+    done = upskill("eval", "nowhere")
+    assert done.code == 2
+    assert "Traceback" in done.err
+    assert "upskill: nowhere: no such folder" in done.err
+
+
+# As a program.
+
+
+def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progress(skill: Path) -> None:
+    done = spawn("eval", skill, "-m", "scripted:model.yaml", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["models"][0]["decision"] == "helps"
+    done = spawn("eval", skill, "-m", "scripted:model.yaml", "--fresh")
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
+
+
+def test_as_a_program_a_usage_error_ends_with_2(home: Path) -> None:
+    done = spawn("eval", "nowhere")
+    assert done == Done(2, "", "upskill: nowhere: no such folder\n  A skill is a folder with a SKILL.md in it.\n")
+
+
+def test_a_reader_that_goes_away_is_no_error(skill: Path, upskill: Upskill) -> None:
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    with start("show", "last") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(60)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_on_a_terminal_there_is_a_bar_with_everything_on_standard_error(skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{**rule, "seconds": 0.02} for rule in HELPFUL])
+    master, slave = pty.openpty()
+    try:
+        command = ("eval", skill, "-m", "scripted:model.yaml", "--concurrency", 2)
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
+        with start(*command, stderr=slave, env=environment) as process:
+            os.close(slave)
+            seen = _read_all(master)
+            out = process.stdout.read() if process.stdout else ""
+            process.wait(60)
+    finally:
+        os.close(master)
+    assert process.returncode == 0
+    assert "helps" in out
+    assert "\x1b" not in out
+    said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert re.search(r"\d+/16 .*baseline \d/\d · skill \d/\d · [\d,]+ tokens · \$0\.\d{4}", said)
+
+
+def _read_all(terminal: int) -> str:
+    seen = b""
+    while True:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError as error:
+            if error.errno == errno.EIO:  # the other side was closed
+                return seen.decode(errors="replace")
+            raise
+        if not data:
+            return seen.decode(errors="replace")
+        seen += data
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are a thing of Unix")
+def test_a_full_disk_ends_with_4_and_the_same_command_goes_on_when_there_is_room(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=40)
+    write_script(home / "model.yaml", [{"answer": "ahoy " * 2000}])
+    program = """
+        import resource, sys
+        from upskill.cli import main
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+        main()
+    """
+    command = ["eval", str(skill), "-m", "scripted:model.yaml", "--concurrency", "1"]
+    argv = [sys.executable, "-c", textwrap.dedent(program), *command]
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "results cannot be kept" in done.stderr
+    assert "Make room on the disk" in done.stderr
+    assert "Traceback" not in done.stderr
+    with Store(home / "runs") as store:
+        kept = len(store.done(store.run("last")))
+    assert 0 < kept < 80
+    done = upskill(*command)
+    assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)

@@ -1,0 +1,102 @@
+"""upskill as a library: every public name, lazily loaded, and the examples of the documentation as they are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import upskill
+from conftest import REPOSITORY
+
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SKIP = "# doctest: skip"
+PAGES = sorted(chain([REPOSITORY / "README.md"], (REPOSITORY / "docs").rglob("*.md")))
+
+
+def run(program: str, cwd: Path = REPOSITORY) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=cwd, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", upskill.__all__)
+def test_a_public_name_is_what_its_module_calls_so(name: str) -> None:
+    value = getattr(upskill, name)
+    assert value.__name__ == name
+    assert value.__module__.startswith("upskill.")
+    assert getattr(sys.modules[value.__module__], name) is value
+
+
+def test_every_public_name_is_listed() -> None:
+    assert sorted(upskill.__all__) == upskill.__all__
+    assert set(upskill.__all__) <= set(dir(upskill))
+    assert "__version__" in dir(upskill)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'upskill' has no attribute 'evalute'"):
+        upskill.evalute  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def test_importing_upskill_loads_next_to_nothing() -> None:
+    loaded = run("import sys; before = set(sys.modules); import upskill; print(*sorted(set(sys.modules) - before))")
+    assert {name for name in loaded.split() if name.startswith("upskill")} == {"upskill"}
+    assert not {"pydantic", "yaml", "numpy", "asyncio"} & set(loaded.split())
+
+
+@pytest.mark.parametrize("first", ["upskill.evaluate", "upskill.install", "upskill.cli.eval", "upskill.reports.json"])
+def test_importing_a_submodule_first_does_not_hide_a_verb(first: str) -> None:
+    said = run(
+        f"import {first}, sys, upskill\n"
+        "from upskill import evaluate, install\n"
+        "assert evaluate is upskill.evaluate is sys.modules['upskill.evaluate'].evaluate\n"
+        "assert install is upskill.install is sys.modules['upskill.install'].install\n"
+        "from upskill.evaluate import make_plan\n"
+        "assert upskill.evaluate is evaluate and make_plan is upskill.make_plan\n"
+        "print(callable(evaluate), callable(install))"
+    )
+    assert said == "True True\n"
+
+
+def test_a_skill_is_evaluated_without_the_command_line(home: Path) -> None:
+    program = """
+from pathlib import Path
+from upskill import Skill, Store, Suite, evaluate_now, make_plan
+
+skill = Skill.new("greeter", "Greets guests. Use it when someone arrives.", "Greet every guest with the word ahoy.")
+suite = Suite.parse([{"id": f"guest-{n}", "prompt": f"Greet guest {n}.", "checks": [{"contains": "ahoy"}]}
+                     for n in range(8)])
+Path("model.yaml").write_text("- {system: ahoy, answer: ahoy}\\n- {answer: hello}\\n")
+with Store("runs") as store:
+    evaluation = evaluate_now(make_plan(skill, suite, ["scripted:model.yaml"]), store=store)
+for verdict in evaluation.verdicts:
+    print(verdict.model, verdict.lift, verdict.decision, verdict.is_beneficial)
+"""
+    assert run(program, home) == "scripted:model.yaml 1.0 helps True\n"
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Every Python block of the documentation that is meant to be run, under the name of its page."""
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        texts = BLOCK.findall(page.read_text(encoding="utf-8"))
+        name = page.relative_to(REPOSITORY).as_posix()
+        found += [(f"{name}-{number}", text) for number, text in enumerate(texts, start=1) if SKIP not in text]
+    return found
+
+
+def test_the_readme_shows_the_library() -> None:
+    assert any(name.startswith("README.md-") for name, _ in blocks())
+
+
+@pytest.mark.parametrize(("name", "program"), blocks(), ids=[name for name, _ in blocks()])
+def test_an_example_of_the_documentation_runs_as_it_is(name: str, program: str) -> None:
+    del name
+    run(program)

@@ -1,0 +1,483 @@
+"""Malformed input of every kind ends in exit code 2 and one clear message, never in a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, Upskill, spawn, write_script, write_skill
+
+HEAD = "name: greeter\ndescription: Greets people.\n"
+SUITE: list[dict[str, Any]] = [{"id": "one", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]
+Kind = tuple[Callable[[Path], None], str]
+
+
+def doc(head: str = HEAD, body: str = "Say ahoy.\n") -> str:
+    return f"---\n{head}---\n{body}"
+
+
+def one_message(done: Done, words: str) -> None:
+    """Exit code 2, nothing on standard output, one message with these words and at most one hint."""
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    lines = done.err.rstrip("\n").split("\n")
+    assert lines[0].startswith("upskill: ")
+    assert len(lines) <= 2, done.err
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "this is a bug" not in done.err
+    assert words in lines[0]
+    assert len(lines[0]) < 500
+
+
+@pytest.fixture
+def model(home: Path) -> str:
+    return write_script(home / "script.json")
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    return write_skill(home / "greeter")
+
+
+# Skills. Each builder changes a good skill in the folder it is given.
+
+
+def manifest(said: str | bytes) -> Callable[[Path], None]:
+    def build(folder: Path) -> None:
+        (folder / "SKILL.md").write_bytes(said if isinstance(said, bytes) else said.encode())
+
+    return build
+
+
+def linked(name: str, target: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).symlink_to(target)
+
+
+def replaced_by(build: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Something else under the skill's name."""
+
+    def replace(folder: Path) -> None:
+        folder.rename(folder.parent / "gone")
+        build(folder)
+
+    return replace
+
+
+def no_manifest(folder: Path) -> None:
+    (folder / "SKILL.md").unlink()
+
+
+def manifest_is_a_folder(folder: Path) -> None:
+    (folder / "SKILL.md").unlink()
+    (folder / "SKILL.md").mkdir()
+
+
+def manifest_links_to_itself(folder: Path) -> None:
+    (folder / "SKILL.md").unlink()
+    (folder / "SKILL.md").symlink_to("SKILL.md")
+
+
+def large_manifest(folder: Path) -> None:
+    os.truncate(folder / "SKILL.md", 50_000_000)
+
+
+def large_asset(folder: Path) -> None:
+    (folder / "data.bin").touch()
+    os.truncate(folder / "data.bin", 300_000_000)
+
+
+def many_files(folder: Path) -> None:
+    for number in range(10_001):
+        (folder / f"{number}").touch()
+
+
+def fifo(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+
+
+def listening(folder: Path) -> None:
+    here = Path.cwd()
+    os.chdir(folder)  # the path of a socket has little room
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    os.chdir(here)
+
+
+def name_that_is_not_utf8(folder: Path) -> None:
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).touch()
+
+
+def unreadable(folder: Path) -> None:
+    (folder / "secret.md").write_text("x")
+    (folder / "secret.md").chmod(0)
+
+
+def deep_folders(folder: Path) -> None:
+    here = Path.cwd()
+    for _ in range(1500):
+        folder = folder / "d"
+    os.makedirs(folder)
+    (folder / "broken").symlink_to("nowhere")
+    os.chdir(here)
+
+
+LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+
+SKILLS: dict[str, Kind] = {
+    "no SKILL.md": (no_manifest, "greeter: has no SKILL.md"),
+    "SKILL.md is a folder": (manifest_is_a_folder, "greeter: has no SKILL.md"),
+    "SKILL.md links to itself": (manifest_links_to_itself, "SKILL.md: this symbolic link runs in a circle"),
+    "the folder is a file": (replaced_by(lambda path: path.write_text("x")), "greeter: is not a folder"),
+    "the folder is missing": (replaced_by(lambda path: None), "greeter: no such folder"),
+    "the folder links to itself": (replaced_by(lambda path: path.symlink_to("greeter")), "greeter: "),
+    "the folder links to nothing": (replaced_by(lambda path: path.symlink_to("nowhere")), "greeter: No such file"),
+    "an empty folder": (replaced_by(lambda path: path.mkdir()), "greeter: has no SKILL.md"),
+    "a link in a circle": (linked("loop", "loop"), "loop: this symbolic link runs in a circle"),
+    "two links in a circle": (
+        lambda folder: (linked("a", "b")(folder), linked("b", "a")(folder), None)[-1],
+        "a: this symbolic link runs in a circle",
+    ),
+    "a dangling link": (linked("gone.md", "nowhere.md"), "gone.md: this symbolic link leads nowhere (nowhere.md)"),
+    "a link out of the folder": (linked("out", "../script.json"), "out: this symbolic link leads out of the skill"),
+    "a link to the folder above": (linked("up", ".."), "up: this symbolic link leads out of the skill (..)"),
+    "an absolute link": (linked("passwd", "/etc/passwd"), "passwd: this symbolic link leads out of the skill"),
+    "a body of 50 MB": (large_manifest, "SKILL.md: is 50.0 MB; a SKILL.md may have 1 MB"),
+    "an asset of 300 MB": (large_asset, "greeter: is too large for a skill (over 256 MB"),
+    "ten thousand files": (many_files, "greeter: is too large for a skill"),
+    "a FIFO": (fifo, "pipe: is neither a file nor a folder"),
+    "a socket": (listening, "socket: is neither a file nor a folder"),
+    "a file name that is not UTF-8": (name_that_is_not_utf8, "greeter: a file's name is not UTF-8"),
+    "fifteen hundred folders deep": (deep_folders, "broken: this symbolic link leads nowhere"),
+    "nothing in it": (manifest(""), "SKILL.md: does not start with frontmatter"),
+    "zero bytes": (manifest(b"\0" * 100), "SKILL.md: holds zero bytes, so it is not a text file"),
+    "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: is not UTF-8 text (byte 0)"),
+    "UTF-16": (manifest(doc().encode("utf-16")), "SKILL.md: is not UTF-8 text (byte 0)"),
+    "UTF-16 without a mark": (manifest(doc().encode("utf-16-le")), "SKILL.md: holds zero bytes"),
+    "Latin-1": (manifest(doc(body="Café.").encode("latin-1")), "SKILL.md: is not UTF-8 text (byte "),
+    "a zero byte in the body": (manifest(doc(body="a\0b")), "SKILL.md: holds zero bytes"),
+    "no frontmatter": (manifest("# Title\n"), "SKILL.md: does not start with frontmatter"),
+    "frontmatter not closed": (manifest(f"---\n{HEAD}\n# Title\n"), "SKILL.md: the frontmatter is not closed"),
+    "only the opening line": (manifest("---"), "SKILL.md: the frontmatter is not closed"),
+    "empty frontmatter": (manifest("---\n---\nBody\n"), "the frontmatter is not a list of `field: value` lines"),
+    "frontmatter a list": (manifest(doc("- a\n- b\n")), "the frontmatter is not a list of `field: value` lines"),
+    "frontmatter a word": (manifest(doc("hello\n")), "the frontmatter is not a list of `field: value` lines"),
+    "broken YAML": (manifest(doc("name: [greeter\n")), "SKILL.md: line 3: not valid YAML: "),
+    "tabs for spaces": (manifest(doc(HEAD + "metadata:\n\ta: b\n")), "SKILL.md: line 5: not valid YAML: "),
+    "a quote left open": (manifest(doc("name: greeter\ndescription: 'x\n")), "not valid YAML: found unexpected end"),
+    "no description": (manifest(doc("name: greeter\n")), "SKILL.md: has no description"),
+    "a blank description": (manifest(doc("name: greeter\ndescription: '  '\n")), "SKILL.md: has no description"),
+    "a description that is a list": (manifest(doc("name: g\ndescription:\n  - x\n")), "SKILL.md: has no description"),
+    "an anchor that refers to itself": (
+        manifest(doc(HEAD + "metadata: &m\n  again: *m\n")),
+        "is nested more than 20 levels deep, or refers to itself",
+    ),
+    "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
+    "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "stands for more than 10,000 values"),
+    "nested a thousand deep": (manifest(doc(HEAD + "metadata: " + "[" * 3000 + "\n")), "is nested too deeply"),
+    "nested fifty deep": (
+        manifest(doc(HEAD + "metadata: " + "[" * 50 + "]" * 50 + "\n")),
+        "is nested more than 20 levels deep",
+    ),
+    "an escape that is no character": (
+        manifest(doc('name: greeter\ndescription: "\\U00110000"\n')),
+        "SKILL.md: not valid YAML: ",
+    ),
+    "a control character": (manifest(doc("name: greeter\ndescription: a\x07b\n")), "SKILL.md: not valid YAML: "),
+    "half a character as the only text": (
+        manifest(doc("name: greeter\ndescription: &a *a\n")),
+        "SKILL.md: line 3: not valid YAML: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SKILLS)
+def test_a_malformed_skill_is_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
+    build, words = SKILLS[kind]
+    build(skill)
+    one_message(upskill("eval", skill.name, "-m", model), words)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+    unreadable(skill)
+    one_message(upskill("eval", skill.name, "-m", model), "secret.md: cannot be read: Permission denied")
+
+
+# Suites.
+
+CASE = SUITE[0]
+SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, str]] = {
+    "NaN": (
+        "s.json",
+        '[{"id": "a", "prompt": "x", "checks": [{"max_length": NaN}]}]',
+        "NaN is not a value that JSON has",
+    ),
+    "NaN in YAML": (
+        "s.yaml",
+        "- {id: a, prompt: x, checks: [{max_length: .nan}]}",
+        "line 1: not valid YAML: .nan is not",
+    ),
+    "infinite": ("s.json", '[{"id": "a", "prompt": "x", "checks": [{"max_length": 1e999}]}]', "is not plain data"),
+    "no JSON": ("s.json", "{hello}", "s.json: line 1: not valid JSON: "),
+    "JSON cut off": ("s.json", json.dumps(SUITE)[:-10], "s.json: line 1: not valid JSON: "),
+    "JSON with a comma too many": ("s.json", json.dumps(SUITE)[:-1] + ",]", "s.json: line 1: not valid JSON: "),
+    "broken YAML": ("s.yaml", "cases:\n  - prompt: 'x\n", "s.yaml: line 3: not valid YAML: "),
+    "tabs in YAML": ("s.yaml", "cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
+    "a key twice in JSON": ("s.json", '{"cases": [], "cases": []}', "the field 'cases' is there twice in one object"),
+    "a key twice in YAML": (
+        "s.yaml",
+        "cases: []\ncases: []\n",
+        "s.yaml: line 2: not valid YAML: 'cases' is there twice",
+    ),
+    "a billion laughs": ("s.yaml", LAUGHS, "stands for more than 1,000,000 values"),
+    "an alias of itself": ("s.yaml", "cases: &c\n  - *c\n", "or refers to itself"),
+    "an object of Python": (
+        "s.yaml",
+        "- !!python/object/apply:os.system [true]\n",
+        "could not determine a constructor",
+    ),
+    "nested without end": ("s.json", "[" * 100_000, "s.json: is nested too deeply"),
+    "text": ("s.json", '"hello"', "s.json: is not a suite"),
+    "a number": ("s.json", "5", "s.json: is not a suite"),
+    "null": ("s.json", "null", "s.json: is not a suite"),
+    "an empty file": ("s.yaml", "", "s.yaml: is not a suite"),
+    "an empty list": ("s.json", [], "s.json: has no cases"),
+    "cases is a mapping": ("s.json", {"cases": {"a": CASE}}, "s.json: cases is not a list"),
+    "a case is text": ("s.json", ["hello"], "s.json: case 1: is not a case but 'hello'"),
+    "the prompt is a number": ("s.json", [CASE | {"prompt": 5}], "prompt: Input should be a valid string, not 5"),
+    "the prompt is empty": ("s.json", [CASE | {"prompt": ""}], "s.json: case 1 ('one'): the prompt is empty"),
+    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "holds half a character"),
+    "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): has no prompt"),
+    "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): no field is called 'promt'"),
+    "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),
+    "an absolute path": ("s.json", [CASE | {"files": {"/etc/x": "y"}}], "'/etc/x' is not a path inside the workspace"),
+    "a listed path out": ("s.json", [CASE | {"files": ["../script.json"]}], "is not a path inside the workspace"),
+    "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "the file 'no.txt' is not there"),
+    "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): has no checks"),
+    "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: is empty"),
+    "an empty expectation": ("s.json", [{"input": "x", "expected": {"contains": []}}], "expected.contains is empty"),
+    "an unknown check": ("s.json", [CASE | {"checks": [{"contain": "x"}]}], "no check is called 'contain'"),
+    "a bad regular expression": ("s.json", [CASE | {"checks": [{"regex": "("}]}], "'(' is not a regular expression"),
+    "a bad schema": (
+        "s.json",
+        [CASE | {"checks": [{"json_schema": {"type": 5}}]}],
+        "not a JSON schema: 5 is not valid",
+    ),
+    "a negative length": ("s.json", [CASE | {"checks": [{"max_length": -5}]}], "greater than or equal to 1, not -5"),
+    "the same id twice": ("s.json", [CASE, CASE], "s.json: case 2 has the id 'one' of case 1"),
+    "held_out is text": ("s.json", [CASE | {"held_out": "no"}], "held_out: Input should be a valid boolean, not 'no'"),
+    "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: is not UTF-8 text (byte 0)"),
+    "zero bytes": ("s.yaml", b"\0\0\0", "s.yaml: not valid YAML: special characters are not allowed"),
+    "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
+    "missing": ("s.json", None, "s.json: No such file or directory"),
+    "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "need a model that grades them"),
+}
+
+
+@pytest.mark.parametrize("kind", SUITES)
+def test_a_malformed_suite_is_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
+    name, said, words = SUITES[kind]
+    if said is not None:
+        text = said if isinstance(said, bytes | str) else json.dumps(said)
+        Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    one_message(upskill("eval", skill.name, "-t", name, "-m", model), words)
+    assert not Path("runs").exists()
+
+
+def test_a_folder_as_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+    one_message(upskill("eval", skill.name, "-t", "greeter", "-m", model), "greeter: Is a directory")
+
+
+def test_a_skill_without_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+    (skill / "evals" / "suite.json").unlink()
+    one_message(upskill("eval", skill.name, "-m", model), "greeter: has no test cases")
+
+
+def test_a_malformed_suite_inside_a_skill_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+    (skill / "evals" / "suite.json").write_text("{")
+    one_message(upskill("eval", skill.name, "-m", model), "suite.json: line 1: not valid JSON")
+    (skill / "evals" / "suite.json").unlink()
+    (skill / "skill_meta.json").write_text('{"tests": "none"}')
+    one_message(upskill("eval", skill.name, "-m", model), "skill_meta.json: tests is not a list")
+
+
+# Settings, models and options.
+
+CONFIGS = {
+    "broken": ("eval_model: [", "upskill.config.yaml: line 1: not valid YAML: "),
+    "unknown key": ("eval_modle: x", "upskill.config.yaml: no setting is called 'eval_modle'"),
+    "wrong type": (
+        "concurrency: many",
+        "upskill.config.yaml: concurrency: Input should be a valid integer, not 'many'",
+    ),
+    "a list": ("- x", "upskill.config.yaml: is not a list of `setting: value` lines"),
+    "binary": (b"\xff\xfe\0", "upskill.config.yaml: is not UTF-8 text"),
+    "a date that is none": ("eval_model: 2026-99-99\nconcurrency: 0", "upskill.config.yaml: concurrency: "),
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_malformed_settings_are_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
+    said, words = CONFIGS[kind]
+    Path("upskill.config.yaml").write_bytes(said if isinstance(said, bytes) else said.encode())
+    one_message(upskill("eval", skill.name, "-m", model), words)
+
+
+def test_a_settings_file_that_is_missing_is_one_message(
+    upskill: Upskill, skill: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSKILL_CONFIG", "nowhere.yaml")
+    one_message(upskill("eval", skill.name, "-m", model), "nowhere.yaml: No such file or directory")
+
+
+MODELS = {
+    "haikoo": "'haikoo' is not a model alias and does not say which provider serves it",
+    "nobody:model": "'nobody:model': no provider is called 'nobody'",
+    "anthropic:": "'anthropic:' names a provider but no model",
+    "scripted:": "'scripted:' names a provider but no model",
+    " ": "a model's name is empty",
+    "scripted:nowhere.yaml": "scripted:nowhere.yaml: No such file or directory",
+    "scripted:greeter": "scripted:greeter: Is a directory",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_is_none_is_one_message(upskill: Upskill, skill: Path, name: str) -> None:
+    one_message(upskill("eval", skill.name, "-m", name), MODELS[name])
+
+
+SCRIPTS = {
+    "nothing": ("", "is not a list of rules"),
+    "text": ("hello", "is not a list of rules"),
+    "broken": ("- answer: 'x", "not valid YAML: found unexpected end of stream"),
+    "binary": (b"\xff\xfe", "is not UTF-8 text"),
+    "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),
+    "a number": ("- answer: x\n- answer: 5", "rule 2: answer: Input should be a valid string"),
+    "a rule that is text": ("- hello", "rule 1: "),
+    "a rule without an answer": ("- when: x", "rule 1: has neither answer, answers, calls nor error"),
+    "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
+    "nested without end": ("[" * 5000, "is nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_a_malformed_script_is_one_message(upskill: Upskill, skill: Path, kind: str) -> None:
+    said, words = SCRIPTS[kind]
+    Path("bad.yaml").write_bytes(said if isinstance(said, bytes) else said.encode())
+    done = upskill("eval", skill.name, "-m", "scripted:bad.yaml")
+    one_message(done, words)
+    assert "scripted:bad.yaml: " in done.err
+
+
+OPTIONS = {
+    "--runs 0": "--runs",
+    "--runs many": "--runs",
+    "--temperature -1": "--temperature",
+    "--temperature hot": "--temperature",
+    "--max-output-tokens 0": "--max-output-tokens",
+    "--concurrency 0": "--concurrency",
+    "--timeout 0": "--timeout",
+    "--seed x": "--seed",
+    "--judge": "--judge",
+    "--no-such-option": "--no-such-option",
+    "--tests": "--tests",
+    "--resume": "there is no stored run of this plan",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_option_that_makes_no_sense_is_one_message(upskill: Upskill, skill: Path, model: str, options: str) -> None:
+    one_message(upskill("eval", skill.name, "-m", model, *options.split()), OPTIONS[options])
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["evla"], "no command is called 'evla'"),
+        (["eval"], "Missing argument 'SKILL'"),
+        (["list", "-d", "nowhere"], "nowhere: no such folder"),
+        (["show", "last", "--runs-dir", "nowhere"], "nowhere: no such folder"),
+        (["install", "nowhere", "--to", "codex"], "nowhere: no such folder"),
+        (["benchmark", "greeter"], "no model was named"),
+        (["validate"], "Missing argument 'SKILLS...'"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_one_message(
+    upskill: Upskill, skill: Path, argv: list[str], words: str
+) -> None:
+    one_message(upskill(*argv), words)
+
+
+def test_a_process_of_its_own_says_the_same(home: Path, skill: Path, model: str) -> None:
+    (skill / "SKILL.md").write_bytes(b"\x89PNG\xff")
+    one_message(spawn("eval", skill.name, "-m", model), "SKILL.md: is not UTF-8 text (byte 0)")
+
+
+def test_validate_says_the_same_of_a_skill_that_does_not_load(upskill: Upskill, skill: Path) -> None:
+    (skill / "SKILL.md").write_text("no frontmatter")
+    done = upskill("validate", skill.name)
+    assert (done.code, done.err) == (2, "")
+    assert "greeter: invalid\n  error: greeter/SKILL.md: does not start with frontmatter" in done.out
+
+
+# What looks odd and is usable, works.
+
+BODY = "Say ahoy, always."
+USABLE: dict[str, tuple[str, bytes]] = {
+    "CRLF": ("greeter", doc(body=f"{BODY}\n").replace("\n", "\r\n").encode()),
+    "CR": ("greeter", doc(body=f"{BODY}\n").replace("\n", "\r").encode()),
+    "a byte order mark": ("greeter", doc(body=BODY).encode("utf-8-sig")),
+    "an unquoted colon": ("greeter", doc("name: greeter\ndescription: Use when: asked\n", BODY).encode()),
+    "a long name": ("greeter", doc(f"name: {'g' * 100}\ndescription: d\n", BODY).encode()),
+    "no name": ("greeter", doc("description: d\n", BODY).encode()),
+    "Cyrillic": ("привет", doc("name: привет\ndescription: d\n", BODY).encode()),
+    "Chinese": ("问候", doc("name: 问候\ndescription: d\n", BODY).encode()),
+    "Arabic": ("تحية", doc("name: تحية\ndescription: d\n", BODY).encode()),
+    "Thai": ("ทักทาย", doc("name: ทักทาย\ndescription: d\n", BODY).encode()),
+    "emoji": ("👋", doc("name: 👋\ndescription: d\n", BODY).encode()),
+    "decomposed": ("cafe\u0301", doc("name: café\ndescription: d\n", BODY).encode()),
+    "spaces": ("my skill", doc("name: my skill\ndescription: d\n", BODY).encode()),
+    "flow style": ("greeter", doc("{name: greeter, description: d, metadata: {a: [1]}}\n", BODY).encode()),
+    "fields of clients": ("greeter", doc(HEAD + "hooks:\n  Stop:\n    - x\nmodel: opus\n", BODY).encode()),
+    "a link inside": ("greeter", doc(body=BODY).encode()),
+}
+
+
+@pytest.mark.parametrize("kind", USABLE)
+def test_a_skill_that_a_client_would_load_works(upskill: Upskill, home: Path, model: str, kind: str) -> None:
+    name, data = USABLE[kind]
+    folder = write_skill(home / name)
+    (folder / "SKILL.md").write_bytes(data)
+    if kind == "a link inside":
+        (folder / "README.md").symlink_to("SKILL.md")
+        (folder / "self").symlink_to(".")
+    done = upskill("eval", name, "-m", model, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["models"][0]["skill"]["passed"] == 4
+    assert done.json["models"][0]["baseline"]["passed"] == 0
+    strictly = {"Cyrillic", "Chinese", "Arabic", "decomposed", "a link inside", "CRLF", "CR"}
+    assert (upskill("validate", name).code == 0) is (kind in strictly)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_suite_from_another_system_works(upskill: Upskill, skill: Path, model: str, end: str, mark: str) -> None:
+    text = json.dumps(SUITE, indent=1).replace("\n", end)
+    Path("s.json").write_bytes((mark + text).encode())
+    Path("s.yaml").write_bytes((mark + f"- id: one{end}  prompt: 问候{end}  checks: [contains: ahoy]{end}").encode())
+    for name in ("s.json", "s.yaml"):
+        assert upskill("eval", skill.name, "-t", name, "-m", model, "-q").code == 0
+
+
+def test_there_are_enough_kinds() -> None:
+    kinds = len(SKILLS) + len(SUITES) + len(CONFIGS) + len(MODELS) + len(SCRIPTS) + len(OPTIONS)
+    assert kinds >= 40

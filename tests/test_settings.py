@@ -1,0 +1,143 @@
+"""Settings are found in their order, and whatever is wrong with them is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import Upskill
+from upskill import Settings, UsageError
+
+
+def written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_first_place_that_has_settings_wins(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path / "home")}
+    here = tmp_path / "here"
+    assert Settings.load(environment, here) == Settings()
+    assert Settings().source == ""
+    home = written(tmp_path / "home/.config/upskill/config.yaml", "eval_model: from-home")
+    assert Settings.load(environment, here).eval_model == "from-home"
+    assert Settings.load(environment, here).source == str(home)
+    xdg = {**environment, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    assert Settings.load(xdg, here).eval_model is None
+    written(tmp_path / "xdg/upskill/config.yaml", "eval_model: from-xdg")
+    assert Settings.load(xdg, here).eval_model == "from-xdg"
+    written(here / "upskill.config.yaml", "eval_model: from-here")
+    assert Settings.load(environment, here).eval_model == "from-here"
+    named = written(tmp_path / "named.yaml", "eval_model: from-named")
+    assert Settings.load({**environment, "UPSKILL_CONFIG": str(named)}, here).eval_model == "from-named"
+
+
+def test_files_are_not_mixed(tmp_path: Path) -> None:
+    written(tmp_path / "home/.config/upskill/config.yaml", "runs_dir: elsewhere")
+    written(tmp_path / "upskill.config.yaml", "eval_model: x")
+    assert Settings.load({"HOME": str(tmp_path / "home")}, tmp_path).runs_dir == "./runs"
+
+
+def test_a_named_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml: No such file or directory") as error:
+        Settings.load({"UPSKILL_CONFIG": str(tmp_path / "none.yaml")}, tmp_path)
+    assert error.value.hint == "Check UPSKILL_CONFIG."
+
+
+def test_every_setting_of_upstream_is_read_and_the_defaults_are_its_own(tmp_path: Path) -> None:
+    assert (Settings().skills_dir, Settings().runs_dir) == ("./skills", "./runs")
+    text = """
+skill_generation_model: sonnet
+eval_model: haiku
+test_gen_model: opus
+skills_dir: ./my-skills
+runs_dir: /elsewhere/runs
+max_refine_attempts: 5
+timeout: 60
+prices:
+  my-model: {input: 1, output: 2.5, cached: 0}
+"""
+    settings = Settings.read(written(tmp_path / "config.yaml", text))
+    assert (settings.skill_generation_model, settings.eval_model, settings.test_gen_model) == (
+        "sonnet",
+        "haiku",
+        "opus",
+    )
+    assert (settings.skills_dir, settings.runs_dir) == ("./my-skills", "/elsewhere/runs")
+    assert (settings.max_refine_attempts, settings.timeout) == (5, 60.0)
+    price = settings.prices["my-model"]
+    assert (price.input, price.output, price.cached) == (1.0, 2.5, 0.0)
+
+
+def test_the_teachers_old_name_is_read_and_its_new_name_goes_first(tmp_path: Path) -> None:
+    file = written(tmp_path / "config.yaml", "model: sonnet\n")
+    assert Settings.read(file).skill_generation_model == "sonnet"
+    written(file, "model: sonnet\nskill_generation_model: opus\n")
+    assert Settings.read(file).skill_generation_model == "opus"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}", "\ufeffeval_model: null\n"])
+def test_a_file_that_says_nothing_is_the_defaults(tmp_path: Path, text: str) -> None:
+    file = written(tmp_path / "config.yaml", text)
+    assert Settings.read(file) == Settings(source=str(file))
+
+
+WRONG = {
+    "eval_modle: x": ("no setting is called 'eval_modle'", "Did you mean 'eval_model'?"),
+    "run_dir: x": ("no setting is called 'run_dir'", "Did you mean 'runs_dir'"),
+    "zzz: x": ("no setting is called 'zzz'", "Known: concurrency, "),
+    "source: x": ("no setting is called 'source'", ""),
+    "1: x": ("no setting is called '1'", ""),
+    "eval_model: 4": ("eval_model: Input should be a valid string, not 4", ""),
+    "eval_model: [a]": ("eval_model: Input should be a valid string, not ['a']", ""),
+    "max_refine_attempts: many": ("max_refine_attempts: Input should be a valid integer, not 'many'", ""),
+    "max_refine_attempts: -1": ("max_refine_attempts: Input should be greater than or equal to 0, not -1", ""),
+    "max_refine_attempts: true": ("max_refine_attempts: Input should be a valid integer, not True", ""),
+    "concurrency: 0": ("concurrency: Input should be greater than or equal to 1, not 0", ""),
+    "timeout: 0": ("timeout: Input should be greater than 0, not 0", ""),
+    "timeout: '60'": ("timeout: Input should be a valid number, not '60'", ""),
+    "timeout: .inf": ("line 1: not valid YAML: .inf is not a number", ""),
+    "prices: {m: {input: 1}}": ("prices.m.output: Field required", ""),
+    "prices: {m: {input: -1, output: 1}}": ("prices.m.input: Input should be greater than or equal to 0, not -1", ""),
+    "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting is called 'prices.m.cache'", ""),
+    "- a": ("is not a list of `setting: value` lines", ""),
+    "hello": ("is not a list of `setting: value` lines", ""),
+    "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
+    "eval_model: a\neval_model: b": ("line 2: not valid YAML: 'eval_model' is there twice", ""),
+    "eval_model: [": ("not valid YAML: ", ""),
+    "prices: &p {m: *p}": ("not valid YAML: is nested more than 100 levels deep, or refers to itself", ""),
+    "eval_model: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_a_usage_error_with_the_file_and_the_key(tmp_path: Path, text: str) -> None:
+    message, hint = WRONG[text]
+    file = written(tmp_path / "config.yaml", text)
+    with pytest.raises(UsageError) as error:
+        Settings.read(file)
+    assert error.value.message.startswith(f"{file}: ")
+    assert message in error.value.message
+    assert error.value.hint.startswith(hint)
+
+
+def test_a_file_that_is_not_text_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_bytes(b"eval_model: caf\xe9")
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
+        Settings.read(file)
+    with pytest.raises(UsageError, match="Is a directory"):
+        Settings.read(tmp_path)
+
+
+def test_commands_read_the_settings_of_the_folder_they_are_in(home: Path, upskill: Upskill) -> None:
+    written(home / "upskill.config.yaml", "skills_dir: mine\n")
+    (home / "mine").mkdir()
+    assert upskill("list").code == 0
+    written(home / "upskill.config.yaml", "skill_dir: mine\n")
+    done = upskill("list")
+    assert (done.code, done.out) == (2, "")
+    said = "upskill: upskill.config.yaml: no setting is called 'skill_dir'\n  Did you mean 'skills_dir'"
+    assert done.err.startswith(said)
