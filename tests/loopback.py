@@ -411,6 +411,31 @@ def _objects(schema: object) -> list[dict[str, Any]]:
     return mine + [found for value in place.values() for found in _objects(value)]
 
 
+class BatchLine(Shape):
+    custom_id: str = Field(min_length=1, max_length=64)
+    method: Literal["POST"]
+    url: Literal["/v1/chat/completions"]
+    body: ChatRequest
+
+
+class BatchOfFile(Shape):
+    input_file_id: str
+    endpoint: Literal["/v1/chat/completions"]
+    completion_window: Literal["24h"]
+    metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = Field(
+        None, max_length=16
+    )
+
+
+class BatchedMessage(Shape):
+    custom_id: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    params: MessagesRequest
+
+
+class BatchOfMessages(Shape):
+    requests: list[BatchedMessage] = Field(min_length=1, max_length=100_000)
+
+
 SHAPES: dict[Format, TypeAdapter[Any]] = {
     "openai": TypeAdapter(ChatRequest),
     "anthropic": TypeAdapter(MessagesRequest),
@@ -431,12 +456,34 @@ class Logged:
         return str(self.body.get("model", ""))
 
 
+Fate = Literal["answered", "expired", "canceled", "forgotten"]
+Desk = Literal["upload", "create", "poll", "results", "list"]  # where a batch API can have trouble
+
+
+@dataclass
+class Batch:
+    """A batch as the server has it: what was asked under which custom_id, and how often anyone has looked at it."""
+
+    id: str
+    format: Format
+    asked: dict[str, dict[str, Any]]
+    metadata: Mapping[str, str] | None = None
+    polls: int = 0
+    canceled: bool = False
+    lines: list[tuple[str, bool]] | None = None  # once it has ended: the results, and whether each is an answer
+
+
 class Loopback:
     """`answer` is a text, or a function of the call; each of `script` is said once, first of all.
 
     `key` is the only API key accepted. `rejects` are request fields that the models here do not take, and that are
     refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises, unless
     `check` is off, as for a benchmark.
+
+    Batches are answered by the same function, and end after `batch_polls` looks at them. `fate` says what else than an
+    answer may come of a request in one, `batch_fails` are the words with which OpenAI turns a whole file down, and each
+    of `desk_troubles` is met once, at that part of the batch API. A connection that is cut at `create` is cut after
+    the batch was taken.
     """
 
     def __init__(
@@ -450,7 +497,20 @@ class Loopback:
         port: int = 0,
         keep: int = 10_000,
         check: bool = True,
+        batch_polls: int = 0,
+        batch_page: int = 100,
+        fate: Callable[[Call], Fate] = lambda _: "answered",
+        batch_fails: str = "",
+        desk_troubles: Iterable[tuple[Desk, Trouble]] = (),
     ) -> None:
+        self.batch_polls = batch_polls
+        self.batch_page = batch_page
+        self.fate = fate
+        self.batch_fails = batch_fails
+        self.desk_troubles = list(desk_troubles)
+        self.batches: dict[str, Batch] = {}
+        self.files: dict[str, bytes] = {}
+        self.desk: Counter[str] = Counter()  # calls of the batch APIs
         self.answer = answer
         self.script = deque(script)
         self.key = key
@@ -476,11 +536,19 @@ class Loopback:
         return f"{self.root}/v1"
 
     async def start(self) -> None:
-        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app = web.Application(client_max_size=512 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/log", self._log)
+        app.router.add_post("/v1/files", self._upload)
+        app.router.add_get("/v1/files/{id}/content", self._download)
+        for path, create in (("/v1/batches", self._create_of_file), ("/v1/messages/batches", self._create_of_messages)):
+            app.router.add_post(path, create)
+            app.router.add_get(path, self._list)
+            app.router.add_get(path + "/{id}", self._poll)
+            app.router.add_post(path + "/{id}/cancel", self._cancel)
+        app.router.add_get("/v1/messages/batches/{id}/results", self._results)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -538,6 +606,205 @@ class Loopback:
         finally:
             self.at_once -= 1
 
+    # The two batch APIs.
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        if told := await self._at_desk(request, "upload"):
+            return told
+        form = await request.post()
+        file = form.get("file")
+        if not isinstance(file, web.FileField) or form.get("purpose") != "batch" or set(form) != {"file", "purpose"}:
+            return self._turn_down(request, f"a file with the purpose 'batch' is expected, not {dict(form)}")
+        if not file.filename.endswith(".jsonl"):
+            return self._turn_down(request, f"{file.filename}: Invalid file format. Supported formats: ['jsonl']")
+        name = self._keep_file(file.file.read())
+        size = len(self.files[name])
+        return web.json_response(
+            {"id": name, "object": "file", "bytes": size, "filename": file.filename, "purpose": "batch"}
+        )
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        if told := await self._at_desk(request, "results"):
+            return told
+        file = self.files.get(request.match_info["id"])
+        return self._unknown(request) if file is None else web.Response(body=file)
+
+    async def _create_of_file(self, request: web.Request) -> web.StreamResponse:
+        cut = self._cut_at("create")
+        if told := await self._at_desk(request, "create"):
+            return told
+        try:
+            wanted = BatchOfFile.model_validate_json(await request.read())
+            lines = [json.loads(line) for line in self.files[wanted.input_file_id].splitlines()]
+            for line in lines:
+                BatchLine.model_validate(line)
+            if not 0 < len(lines) <= 50_000 or len({line["body"]["model"] for line in lines}) > 1:
+                raise ValueError("a file has 1 to 50,000 requests to one model")
+            asked = {line["custom_id"]: line["body"] for line in lines}
+            if len(asked) < len(lines):
+                raise ValueError("each custom_id must be unique")
+        except (ValueError, KeyError) as error:
+            return self._turn_down(request, str(error))
+        batch = Batch(f"batch_{len(self.batches) + 1}", "openai", asked, wanted.metadata)
+        self.batches[batch.id] = batch
+        return await self._cut(request) if cut else web.json_response(self._file_batch(batch))
+
+    async def _create_of_messages(self, request: web.Request) -> web.StreamResponse:
+        cut = self._cut_at("create")
+        if told := await self._at_desk(request, "create"):
+            return told
+        try:
+            data = await request.read()
+            BatchOfMessages.model_validate_json(data)
+            requests = json.loads(data)["requests"]
+            asked = {one["custom_id"]: one["params"] for one in requests}
+            if len(asked) < len(requests) or any("stream" in body for body in asked.values()):
+                raise ValueError("each custom_id must be unique, and nothing can be streamed")
+        except ValueError as error:
+            return self._turn_down(request, str(error))
+        batch = Batch(f"msgbatch_{len(self.batches) + 1}", "anthropic", asked)
+        self.batches[batch.id] = batch
+        return await self._cut(request) if cut else web.json_response(self._message_batch(batch))
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        if told := await self._at_desk(request, "list"):
+            return told
+        newest = [batch for batch in reversed(self.batches.values()) if batch.format == _desk_format(request)]
+        names = [batch.id for batch in newest]
+        begin = names.index(request.query["after"]) + 1 if "after" in request.query else 0
+        page = newest[begin : begin + min(self.batch_page, int(request.query.get("limit", "20")))]
+        written = [self._file_batch(b) if b.format == "openai" else self._message_batch(b) for b in page]
+        return web.json_response({"object": "list", "data": written, "has_more": begin + len(page) < len(newest)})
+
+    async def _poll(self, request: web.Request) -> web.StreamResponse:
+        if told := await self._at_desk(request, "poll"):
+            return told
+        batch = self.batches.get(request.match_info["id"])
+        if batch is None:
+            return self._unknown(request)
+        batch.polls += 1
+        if batch.lines is None and (batch.polls > self.batch_polls or batch.canceled):
+            batch.lines = [self._batch_line(batch, key, body, request.headers) for key, body in batch.asked.items()]
+            batch.lines.reverse()  # results come in any order
+        return web.json_response(self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch))
+
+    async def _cancel(self, request: web.Request) -> web.StreamResponse:
+        batch = self.batches.get(request.match_info["id"])
+        if batch is None:
+            return self._unknown(request)
+        batch.canceled = True
+        return web.json_response(self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch))
+
+    async def _results(self, request: web.Request) -> web.StreamResponse:
+        if told := await self._at_desk(request, "results"):
+            return told
+        batch = self.batches.get(request.match_info["id"])
+        if batch is None or batch.lines is None:
+            return self._unknown(request)
+        return web.Response(text="\n".join(line for line, _ in batch.lines if line))
+
+    def _batch_line(self, batch: Batch, key: str, body: dict[str, Any], headers: Mapping[str, str]) -> tuple[str, bool]:
+        """What came of one request, as the provider writes it down, and whether that is an answer."""
+        call = _call(batch.format, body, headers)
+        fate = "canceled" if batch.canceled else self.fate(call)
+        if fate == "forgotten":
+            return "", False
+        spoken: Spoken | None = None
+        if fate == "answered":
+            spoken = next((_rejection(batch.format, name) for name in self.rejects & set(body)), None)
+            spoken = spoken or (self.answer(call) if callable(self.answer) else self.answer)
+        write = _message_line if batch.format == "anthropic" else _file_line
+        said = Say(spoken) if isinstance(spoken, str) else spoken
+        return json.dumps(write(key, fate, said, call)), isinstance(said, Say)
+
+    def _file_batch(self, batch: Batch) -> dict[str, Any]:
+        status = "cancelling" if batch.canceled else "in_progress" if batch.polls else "validating"
+        files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}
+        if batch.lines is not None:
+            status = "failed" if self.batch_fails else "cancelled" if batch.canceled else "completed"
+            for name, answers in (("output_file_id", True), ("error_file_id", False)):
+                lines = [line for line, is_answer in batch.lines if line and is_answer is answers]
+                if lines and not self.batch_fails:
+                    files[name] = self._keep_file("\n".join(lines).encode())
+        lines = batch.lines or []
+        errors = {
+            "object": "list",
+            "data": [{"code": "token_limit_exceeded", "message": self.batch_fails, "line": None}],
+        }
+        return {
+            "id": batch.id,
+            "object": "batch",
+            "endpoint": "/v1/chat/completions",
+            "errors": errors if status == "failed" else None,
+            "input_file_id": "file-1",
+            "completion_window": "24h",
+            "status": status,
+            **files,
+            "created_at": 1_760_000_000,
+            "request_counts": {
+                "total": len(batch.asked),
+                "completed": sum(is_answer for _, is_answer in lines),
+                "failed": sum(not is_answer for _, is_answer in lines),
+            },
+            "metadata": batch.metadata,
+        }
+
+    def _message_batch(self, batch: Batch) -> dict[str, Any]:
+        ended = batch.lines is not None
+        kinds = Counter(json.loads(line)["result"]["type"] for line, _ in batch.lines or () if line)
+        counts = {kind: kinds[kind] for kind in ("succeeded", "errored", "canceled", "expired")}
+        return {
+            "id": batch.id,
+            "type": "message_batch",
+            "processing_status": "ended" if ended else "canceling" if batch.canceled else "in_progress",
+            "request_counts": {"processing": 0 if ended else len(batch.asked), **counts},
+            "created_at": "2026-01-01T00:00:00Z",
+            "expires_at": "2026-01-02T00:00:00Z",
+            "ended_at": "2026-01-01T00:01:00Z" if ended else None,
+            "archived_at": None,
+            "cancel_initiated_at": None,
+            "results_url": f"{self.root}/v1/messages/batches/{batch.id}/results" if ended else None,
+        }
+
+    def _keep_file(self, content: bytes) -> str:
+        name = f"file-{hashlib.sha256(content).hexdigest()[:16]}"
+        self.files[name] = content
+        return name
+
+    async def _at_desk(self, request: web.Request, desk: Desk) -> web.StreamResponse | None:
+        """Count a call of the batch APIs; an answer where it has the wrong key, or trouble is due."""
+        self.desk[desk] += 1
+        format_ = _desk_format(request)
+        given = request.headers.get("x-api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.key and given != self.key:
+            told = refuse(401, "invalid x-api-key", "authentication_error")
+            return web.json_response(_error_body(told, format_), status=401)
+        if format_ == "anthropic" and "anthropic-version" not in request.headers:
+            return self._turn_down(request, "anthropic-version: header is required")
+        for number, (where, trouble) in enumerate(self.desk_troubles):
+            if where == desk:
+                del self.desk_troubles[number]
+                return await _misbehave(trouble, _call(format_, {"messages": []}, request.headers), request)
+        return None
+
+    def _cut_at(self, desk: Desk) -> bool:
+        cut = next((item for item in self.desk_troubles if item[0] == desk and item[1].kind == "cut connection"), None)
+        if cut:
+            self.desk_troubles.remove(cut)
+        return cut is not None
+
+    async def _cut(self, request: web.Request) -> web.StreamResponse:
+        return await _misbehave(Trouble("cut connection"), _call("openai", {"messages": []}, request.headers), request)
+
+    def _turn_down(self, request: web.Request, words: str) -> web.StreamResponse:
+        self.invalid.append(f"{request.path}: {words}")
+        told = refuse(400, words, "invalid_request_error")
+        return web.json_response(_error_body(told, _desk_format(request)), status=400)
+
+    def _unknown(self, request: web.Request) -> web.StreamResponse:
+        told = refuse(404, f"No such object: {request.match_info['id']}", "not_found_error")
+        return web.json_response(_error_body(told, _desk_format(request)), status=404)
+
     def _decide(self, call: Call, data: bytes, headers: Mapping[str, str]) -> Spoken:
         if trouble := self._wrong(call, data, headers):
             return trouble
@@ -570,6 +837,10 @@ class Loopback:
         said = Say(spoken) if isinstance(spoken, str) else spoken
         written = _chat_answer(said, call) if call.format == "openai" else _messages_answer(said, call)
         return web.json_response(written | dict(said.extra))
+
+
+def _desk_format(request: web.Request) -> Format:
+    return "anthropic" if request.path.startswith("/v1/messages") else "openai"
 
 
 def _call(format_: Format, body: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
@@ -667,6 +938,29 @@ def _messages_answer(said: Say, call: Call) -> dict[str, Any]:
         "stop_details": refused,
         "usage": said.usage if said.usage is not None else usage,
     }
+
+
+def _file_line(key: str, fate: Fate, said: Say | Trouble | None, call: Call) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": f"batch_req_{key}", "custom_id": key, "response": None, "error": None}
+    if said is None:
+        code = "batch_expired" if fate == "expired" else "batch_cancelled"
+        line["error"] = {"code": code, "message": f"This request could not be executed: the batch {fate}."}
+    elif isinstance(said, Trouble):
+        body = _error_body(said, "openai")
+        line["response"] = {"status_code": said.status, "request_id": "req_loopback", "body": body}
+    else:
+        body = _chat_answer(said, call) | dict(said.extra)
+        line["response"] = {"status_code": 200, "request_id": "req_loopback", "body": body}
+    return line
+
+
+def _message_line(key: str, fate: Fate, said: Say | Trouble | None, call: Call) -> dict[str, Any]:
+    result: dict[str, Any] = {"type": fate}
+    if isinstance(said, Trouble):
+        result = {"type": "errored", "error": _error_body(said, "anthropic")}
+    elif said is not None:
+        result = {"type": "succeeded", "message": _messages_answer(said, call) | dict(said.extra)}
+    return {"custom_id": key, "result": result}
 
 
 def _error_body(trouble: Trouble, format_: Format) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,6 +230,163 @@ def test_text_that_no_encoding_can_hold_is_shown_all_the_same(upskill: Upskill, 
         done = upskill("show", "last", *extra)
         assert done.code == 0
         assert "half a pair: ? ahoy" in done.out
+
+
+# What eval costs.
+
+
+PRICED = "prices:\n  any: {input: 1000.0, output: 1000.0}\n"
+
+
+def test_the_estimate_comes_before_the_first_call(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
+    with serving(helpful) as server:
+        done = upskill("eval", skill, "-m", "any", "--base-url", server.url)
+    assert done.code == 0
+    assert re.match(r"Estimate: 16 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\n", done.err)
+
+
+def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
+    with serving(helpful) as server:
+        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 1)
+        first = upskill(*command, "--max-cost", 0.2)
+        asked = server.calls.total()
+        assert 0 < asked < 16
+        assert "Stopped: the ceiling of $0.2 is reached" in first.err
+        second = upskill(*command, "--max-tokens", 1_000_000)
+        assert server.calls.total() == 16
+    assert f"{asked} of 16 trials are stored" in second.err
+
+
+def test_a_ceiling_on_cost_needs_a_price_and_a_refused_run_is_not_kept(
+    upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
+    with serving(helpful) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        done = upskill("eval", skill, "-m", "openai:unheard-of", "--max-cost", 1)
+        assert server.calls.total() == 0
+    assert done.code == 2
+    assert "nobody knows the price of openai:unheard-of" in done.err
+    assert upskill("show", "last").code == 2
+
+
+def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(skill: Path, home: Path) -> None:
+    (home / "upskill.config.yaml").write_text(PRICED, encoding="utf-8")
+    with serving(helpful) as server:
+        command = ("eval", skill, "-m", "any", "--base-url", server.url)
+        code, _, said = _on_a_terminal(*command, typed="n\n")
+        assert "Go ahead? [y/N]" in said
+        assert (code, server.calls.total()) == (130, 0)
+        code, out, said = _on_a_terminal(*command, "--yes")
+        assert "Go ahead?" not in said
+        assert (code, server.calls.total()) == (0, 16)
+        assert "helps" in out
+
+
+def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path) -> None:
+    with serving(helpful) as server:
+        command = ("eval", skill, "-m", "any", "--base-url", server.url)
+        first = upskill(*command, "--runs", 2, "--temperature", 0, "--json").json
+        done = upskill(*command, "--runs", 1, "--temperature", 0)
+        assert server.calls.total() == 32
+    assert "16 of 16 calls were answered from stored replies" in done.err
+    again = upskill(*command, "--runs", 2, "--temperature", 0, "--fresh", "--replay", "--json")
+    assert again.json["models"] == first["models"]
+    done = upskill(*command, "--seed", 99, "--replay")
+    assert (done.code, "has no stored reply, and --replay asks nobody" in done.out) == (3, True)
+
+
+@pytest.mark.xfail(strict=True, reason="neither a trial's key nor a stored reply knows a base URL of the environment")
+def test_results_of_one_server_are_not_used_for_another(
+    upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(helpful) as one, serving("hello") as two:
+        for server in (one, two):
+            monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+            assert upskill("eval", skill, "-m", "generic:any").code == 0
+        assert (one.calls.total(), two.calls.total()) == (16, 16)
+
+
+# What eval writes for others.
+
+
+def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "other.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL])
+    done = upskill(
+        *("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml", "--require", "lift>=0.9"),
+        *("--junit", "report.xml", "--markdown", "report.md"),
+    )
+    assert done.code == 1
+    root = ET.parse(home / "report.xml").getroot()
+    counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
+    assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
+    text = (home / "report.md").read_text(encoding="utf-8")
+    assert "| scripted:model.yaml | 0 % (0/8) | 100 % (8/8) | +100 |" in text
+    assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
+    assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--junit", "report.md/report.xml")
+    assert (done.code, "report.md/report.xml" in done.err) == (2, True)
+
+
+def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, skill: Path, home: Path) -> None:
+    older = write_skill(home / "older", body="Greet with ahoy.\n")
+    (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--against", older, "--json").json["models"]
+    assert (model["baseline"]["passed"], model["skill"]["passed"], model["lift"]) == (8, 8, 0.0)
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--target", 90, "--making-cost", 1)
+    assert done.code == 0
+    (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--json").json["models"]
+    assert (model["controls"]["content"]["value"], model["controls"]["noise"]["value"]) == (1.0, 0.0)
+
+
+def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path, home: Path) -> None:
+    (skill / "evals" / "suite.json").unlink()
+    done = upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert (done.code, "--test-gen-model" in done.err) == (2, True)
+    checks: list[Any] = [
+        {"kind": "regex", "texts": ["^ahoy, "], "number": 0},
+        {"kind": "max_length", "texts": [], "number": 60},
+    ]
+    cases = [
+        {"id": f"case-{n}", "prompt": f"Greet {n}.", "checks": checks, "reference": "ahoy, Ann", "tags": ["word"]}
+        for n in range(12)
+    ]
+    write_script(home / "teacher.yaml", [{"answer": json.dumps({"cases": cases})}])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "scripted:teacher.yaml")
+    assert done.code == 0
+    assert "Generating test cases with scripted:teacher.yaml..." in done.err
+    assert "Wrote 12 cases to" in done.err
+    kept = (skill / "evals" / "suite.json").read_bytes()
+    again = upskill("eval", skill, "-m", "scripted:model.yaml", "--json")
+    assert again.json["suite"]["cases"] == 12
+    assert (skill / "evals" / "suite.json").read_bytes() == kept
+
+
+def test_a_teacher_whose_tests_cannot_be_used_ends_with_4(upskill: Upskill, skill: Path, home: Path) -> None:
+    (skill / "evals" / "suite.json").unlink()
+    write_script(home / "teacher.yaml", [{"answer": "I had rather not."}])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "scripted:teacher.yaml")
+    assert (done.code, done.out) == (4, "")
+    assert "only 0 of 12 generated test cases can be used" in done.err
+    assert not (skill / "evals" / "suite.json").exists()
+
+
+# plan
+
+
+def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, home: Path) -> None:
+    done = upskill("plan", skill, "-m", "scripted:model.yaml")
+    assert done.code == 0
+    assert "from assumptions (no stored run yet)" in done.out
+    assert not (home / "runs").exists()
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    assert "from what a stored run shows" in upskill("plan", skill, "-m", "scripted:model.yaml").out
+    said = upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", 5, "--json").json
+    (model,) = said["models"]
+    assert (said["detect"], model["source"], model["cases"]) == (0.05, "stored run", 8)
+    needed = [option["cases"] for option in model["options"]]
+    assert needed == sorted(needed, reverse=True)
 
 
 # benchmark
@@ -734,22 +892,27 @@ def test_a_reader_that_goes_away_is_no_error(skill: Path, upskill: Upskill) -> N
 
 def test_on_a_terminal_there_is_a_bar_with_everything_on_standard_error(skill: Path, home: Path) -> None:
     write_script(home / "model.yaml", [{**rule, "seconds": 0.02} for rule in HELPFUL])
+    code, out, said = _on_a_terminal("eval", skill, "-m", "scripted:model.yaml", "--concurrency", 2)
+    assert code == 0
+    assert "helps" in out
+    assert "\x1b" not in out
+    assert re.search(r"\d+/16 .*baseline \d/\d · skill \d/\d · [\d,]+ tokens · \$0\.\d{4}", said)
+
+
+def _on_a_terminal(*command: object, typed: str = "") -> tuple[int, str, str]:
+    """The exit code, standard output (a pipe), and what was on the terminal, without its colours."""
     master, slave = pty.openpty()
     try:
-        command = ("eval", skill, "-m", "scripted:model.yaml", "--concurrency", 2)
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
-        with start(*command, stderr=slave, env=environment) as process:
+        with start(*command, stdin=slave, stderr=slave, env=environment) as process:
             os.close(slave)
+            os.write(master, typed.encode())
             seen = _read_all(master)
             out = process.stdout.read() if process.stdout else ""
             process.wait(60)
     finally:
         os.close(master)
-    assert process.returncode == 0
-    assert "helps" in out
-    assert "\x1b" not in out
-    said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
-    assert re.search(r"\d+/16 .*baseline \d/\d · skill \d/\d · [\d,]+ tokens · \$0\.\d{4}", said)
+    return process.returncode, out, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
 
 
 def _read_all(terminal: int) -> str:

@@ -608,3 +608,15 @@ async def test_replies_are_shared_between_identical_requests_but_never_between_s
     assert (first.hits, first.ledger.calls) == (0, 16)
     assert (again.hits, again.ledger.calls) == (16, 8)
     assert evaluation.run.finished
+
+
+async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path) -> None:
+    skill, student = Skill.new("greeter", "Greets.", BODY), write_script(home / "model.yaml")
+    write_script(home / "judge.yaml", [{"answer": "nonsense"}])
+    plan = make_plan(skill, JUDGED, [student], judge="scripted:judge.yaml")
+    with Store(home / "runs") as store:
+        first = await evaluate(plan, store=store, models=Models(shelf=store))
+        assert first.run.errored == 2
+        write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": true}'}])
+        second = await evaluate(plan, store=store, models=Models(shelf=store))
+    assert second.run.finished

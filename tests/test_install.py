@@ -137,7 +137,7 @@ def test_the_command_says_where_the_old_one_went(home: Path, upskill: Upskill) -
     assert (refused.code, refused.out) == (2, "")
     forced = upskill("install", source, "--to", "generic", "--force")
     assert (forced.code, forced.out) == (0, "replaced: .agents/skills/my-skill\n")
-    (kept,) = home.glob(".agents/skills/.my-skill.kept-*")
+    (kept,) = home.glob(".agents/skills/.upskill-kept/my-skill-*")
     assert str(kept.relative_to(home)) in forced.err
 
 

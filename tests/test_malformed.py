@@ -118,15 +118,6 @@ def unreadable(folder: Path) -> None:
     (folder / "secret.md").chmod(0)
 
 
-def deep_folders(folder: Path) -> None:
-    here = Path.cwd()
-    for _ in range(1500):
-        folder = folder / "d"
-    os.makedirs(folder)
-    (folder / "broken").symlink_to("nowhere")
-    os.chdir(here)
-
-
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )
@@ -155,7 +146,6 @@ SKILLS: dict[str, Kind] = {
     "a FIFO": (fifo, "pipe: is neither a file nor a folder"),
     "a socket": (listening, "socket: is neither a file nor a folder"),
     "a file name that is not UTF-8": (name_that_is_not_utf8, "greeter: a file's name is not UTF-8"),
-    "fifteen hundred folders deep": (deep_folders, "broken: this symbolic link leads nowhere"),
     "nothing in it": (manifest(""), "SKILL.md: does not start with frontmatter"),
     "zero bytes": (manifest(b"\0" * 100), "SKILL.md: holds zero bytes, so it is not a text file"),
     "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: is not UTF-8 text (byte 0)"),
@@ -181,7 +171,7 @@ SKILLS: dict[str, Kind] = {
     ),
     "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
     "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "stands for more than 10,000 values"),
-    "nested a thousand deep": (manifest(doc(HEAD + "metadata: " + "[" * 3000 + "\n")), "is nested too deeply"),
+    "nested a thousand deep": (manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")), "is nested too deeply"),
     "nested fifty deep": (
         manifest(doc(HEAD + "metadata: " + "[" * 50 + "]" * 50 + "\n")),
         "is nested more than 20 levels deep",
@@ -191,7 +181,7 @@ SKILLS: dict[str, Kind] = {
         "SKILL.md: not valid YAML: ",
     ),
     "a control character": (manifest(doc("name: greeter\ndescription: a\x07b\n")), "SKILL.md: not valid YAML: "),
-    "half a character as the only text": (
+    "an alias inside itself": (
         manifest(doc("name: greeter\ndescription: &a *a\n")),
         "SKILL.md: line 3: not valid YAML: ",
     ),
@@ -365,7 +355,7 @@ SCRIPTS = {
     "a rule that is text": ("- hello", "rule 1: "),
     "a rule without an answer": ("- when: x", "rule 1: has neither answer, answers, calls nor error"),
     "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
-    "nested without end": ("[" * 5000, "is nested too deeply"),
+    "nested without end": ("[" * 1000, "is nested too deeply"),
 }
 
 
@@ -415,6 +405,12 @@ def test_a_command_that_makes_no_sense_is_one_message(
     upskill: Upskill, skill: Path, argv: list[str], words: str
 ) -> None:
     one_message(upskill(*argv), words)
+
+
+def test_a_path_that_cannot_be_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
+    one_message(upskill("eval", f"{'x' * 300}/SKILL.md", "-m", model), "SKILL.md: File name too long")
+    one_message(upskill("eval", "x" * 300, "-m", model), "xxx: no such folder")
+    one_message(upskill("eval", "greeter/SKILL.md/SKILL.md", "-m", model), "greeter/SKILL.md/SKILL.md: no such folder")
 
 
 def test_a_process_of_its_own_says_the_same(home: Path, skill: Path, model: str) -> None:

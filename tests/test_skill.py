@@ -456,6 +456,22 @@ def test_read_follows_links_to_files_and_to_folders(tmp_path: Path) -> None:
     assert skill.read("nothing") is None
 
 
+def test_folders_may_be_nested_deeper_than_python_can_call(tmp_path: Path) -> None:
+    folder = write(tmp_path / "my-skill")
+    made: list[Path] = []
+    for _ in range(1200):
+        made.append((made[-1] if made else folder) / "d")
+        made[-1].mkdir()
+    try:
+        assert Skill.load(folder).folders == ("/".join("d" * 1200),)
+        assert list(find_skills(folder)) == [folder]
+        (folder / "SKILL.md").unlink()
+        assert list(find_skills(folder)) == []
+    finally:
+        for deepest in reversed(made):
+            deepest.rmdir()
+
+
 # Fingerprints.
 
 

@@ -16,7 +16,7 @@ _WHERE = {
     "Address": "upskill.models",
     "Case": "upskill.suite",
     "Check": "upskill.checks",
-    "Evaluation": "upskill.evaluate",
+    "Evaluation": "upskill.evaluation",
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
     "Models": "upskill.models",
@@ -75,7 +75,8 @@ __all__ = [
 if TYPE_CHECKING:
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.evaluate import Evaluation, evaluate, evaluate_now, make_plan, run_trial
+    from upskill.evaluate import evaluate, evaluate_now, make_plan, run_trial
+    from upskill.evaluation import Evaluation
     from upskill.install import install
     from upskill.models import Address, Models, Surroundings
     from upskill.settings import Settings

@@ -73,6 +73,7 @@ class Batched:
     waiting: list[_Waiting] = field(default_factory=list[_Waiting])  # left running when we are interrupted
     _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
     _delivered: set[str] = field(default_factory=set[str])
+    _lessons: dict[Address, frozenset[str]] = field(default_factory=dict[Address, frozenset[str]])  # of earlier rounds
 
     async def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncGenerator[Result]:
         check_batchable(plan.models)
@@ -108,6 +109,7 @@ class Batched:
                     model = await open_model(one.address, self.models.surroundings)
                     stack.push_async_callback(model.close)
                     assert isinstance(model, WireModel)
+                    model.lessons |= self._lessons.get(one.address, frozenset())
                     apis[one.address] = BATCHES.load(one.address.provider)(model)
             wanted = dict(missing)
             while wanted:
@@ -119,6 +121,7 @@ class Batched:
                     mine = {key: one for key, one in within.items() if one.address == address}
                     await self._submit(api, mine, run)
                 wanted = await self._wait()
+            self._lessons |= {address: api.model.lessons for address, api in apis.items()}
 
     async def _pick_up(self, api: Batches, wanted: Mapping[str, _Asked]) -> None:
         """Wait for the batches of an earlier command that have what we want."""
@@ -274,6 +277,7 @@ class Batched:
             if self.models.ledger and key not in self._delivered:
                 self.models.ledger.enter("student", reply.usage)
             self._delivered.add(key)
+            self._errors.pop(key, None)  # of another batch that had the same request
         replies.clear()
 
     def _count(self, requests: int) -> None:

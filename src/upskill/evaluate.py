@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 
 from upskill import __version__
 from upskill.agents import AGENTS, Agent
 from upskill.checks import Evidence
 from upskill.errors import CeilingReached, CheckError, ModelError, TrialError, UsageError, blame
+from upskill.evaluation import Evaluation, weigh_so_far
 from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.gate import summarise, try_suite
 from upskill.models import Model, Models, Reply, Request
 from upskill.models.addresses import resolve
+from upskill.models.cache import note_keys
 from upskill.skill import Skill
+from upskill.statistics import Scope
 from upskill.store import Run, Store
 from upskill.suite import Suite
-from upskill.traces import NO_USAGE, Usage
-from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Outcome, Plan, Result, Trial, task_of
-
-if TYPE_CHECKING:
-    from upskill.statistics import Scope
-    from upskill.verdict import Verdict
+from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of
 
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
@@ -93,55 +90,6 @@ def make_plan(
     )
 
 
-@dataclass
-class Evaluation:
-    """A run and all that can be computed from what it has stored."""
-
-    plan: Plan
-    run: Run
-    outcomes: list[Outcome]
-    errors: list[tuple[str, str, int]]  # model, message, how many trials
-    spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
-    reused: int = 0  # trials whose results were there before
-    stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
-    margin: float = 0.05  # a lift within it counts as none
-    making_cost: float | None = None  # dollars that the skill cost to make
-    target: float | None = None  # the pass rate that would be good enough
-    scope: Scope | None = None  # the test under which one may look after every round, and stop
-    halted: str = ""  # the ceiling that ended the run before its end
-    warnings: list[str] = field(default_factory=list[str])
-
-    @cached_property
-    def verdicts(self) -> list[Verdict]:
-        """One verdict per model, in the order of the plan."""
-        return [
-            replace(
-                _weigh(self.plan, self.rows_of(address.name), self.scope, self.margin, self.making_cost),
-                model=address.name,
-            )
-            for address in self.plan.models
-        ]
-
-    def rows_of(self, model: str) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if outcome.model == model]
-
-    def part(self, *, held_out: bool) -> dict[str, Verdict]:
-        """The verdict of each model over the held-out cases alone, or over the others."""
-        from upskill.verdict import weigh  # noqa: PLC0415
-
-        ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
-        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
-        return {
-            address.name: weigh(outcome for outcome in rows if outcome.model == address.name)
-            for address in self.plan.models
-        }
-
-    @property
-    def too_many_errors(self) -> bool:
-        """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
-        return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
-
-
 async def evaluate(
     plan: Plan,
     *,
@@ -193,12 +141,13 @@ async def evaluate(
             await models.get(address)
         if plan.judge:
             await models.get(plan.judge, "judge")
-        run, _ = store.start_run(plan, __version__, fresh=fresh)
+        run, found = store.start_run(plan, __version__, fresh=fresh)
         with store.claim(run):
             done = store.done(run)
             missing = [trial for trial in plan.trials() if plan.key(trial) not in done]
             if begin:
-                begin(run, missing)
+                with _forget_on_refusal(store, None if found else run):
+                    begin(run, missing)
 
             async def run_here(plan: Plan, trial: Trial) -> Result | None:
                 nonlocal halted
@@ -222,7 +171,7 @@ async def evaluate(
 
             def settled(model: str) -> bool:
                 rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
-                verdict = _weigh(plan, rows, until_decided, margin)
+                verdict = weigh_so_far(plan, rows, until_decided, margin)
                 return bool(halted) or model in stopped or verdict.decision != "undecided"
 
             if until_decided is None:
@@ -245,16 +194,15 @@ async def evaluate(
     )
 
 
-def _weigh(
-    plan: Plan, rows: list[Outcome], scope: Scope | None, margin: float, making_cost: float | None = None
-) -> Verdict:
-    from upskill.verdict import Look, weigh  # noqa: PLC0415 - numpy, only when something is weighed
-
-    look: Look = "open"
-    if scope == "cases":  # the number of rounds was fixed beforehand, which a test over cases can make use of
-        look = "last" if len({row.seed for row in rows}) == plan.runs else "early"
-    tags = {case.id: case.tags for case in plan.suite.cases}
-    return weigh(rows, margin=margin, anytime=scope, look=look, making_cost=making_cost, tags=tags)
+@contextmanager
+def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
+    """A run that is refused before its first call is not kept."""
+    try:
+        yield
+    except BaseException:
+        if new_run:
+            store.delete(new_run)
+        raise
 
 
 async def _carry_in_rounds(
@@ -286,42 +234,57 @@ async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False) -> li
 
 async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
     """Carry out one trial. Whatever goes wrong belongs to this trial: it is errored, never failed."""
-    case = plan.suite.by_id[trial.case]
-    agent: Agent = AGENTS.load(plan.agent)()
     started = time.perf_counter()
-    trace = None
-    judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
-    passed: bool | None = None
-    judgements: list[Judgement] = []
+    attempt = _Attempt()
     error: TrialError | None = None
-    try:
-        with blame(ModelError, f"asking {trial.model}"):
-            trace = await agent.run(task_of(plan, trial), await models.get(plan.addresses[trial.model]))
-            if trace.stop == "length" and not plan.limit_is_stated:
-                raise ModelError(
-                    f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
-                    "Give it more room with --max-output-tokens.",
-                )
-        evidence = Evidence(trace, case.prompt, judge.ask if judge else None)
-        for named in case.checks:
-            with blame(CheckError, f"checking {named.name} of {case.id}"):
-                finding = await named.check.look(evidence)
-            judgements.append(Judgement(named.name, finding.passed, finding.reason))
-        passed = all(judgement.passed for judgement in judgements)
-    except TrialError as raised:
-        error = raised
+    with note_keys() as asked:
+        try:
+            passed = await _attempt(plan, trial, models, attempt)
+        except TrialError as raised:
+            passed, error = None, raised
+            await models.forget(asked)  # or the next attempt would get the same replies
+    trace, judge = attempt.trace, attempt.judge
     return Result(
         trial,
         plan.key(trial),
         passed,
         str(error) if error else "",
         trace,
-        tuple(judgements),
+        tuple(attempt.judgements),
         trace.usage if trace else NO_USAGE,
         judge.usage if judge else NO_USAGE,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
     )
+
+
+@dataclass
+class _Attempt:
+    """How far a trial has come."""
+
+    trace: Trace | None = None
+    judge: _Judge | None = None
+    judgements: list[Judgement] = field(default_factory=list[Judgement])
+
+
+async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) -> bool:
+    case = plan.suite.by_id[trial.case]
+    agent: Agent = AGENTS.load(plan.agent)()
+    attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
+    with blame(ModelError, f"asking {trial.model}"):
+        model = await models.get(plan.addresses[trial.model])
+        attempt.trace = trace = await agent.run(task_of(plan, trial), model)
+        if trace.stop == "length" and not plan.limit_is_stated:
+            raise ModelError(
+                f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
+                "Give it more room with --max-output-tokens.",
+            )
+    evidence = Evidence(trace, case.prompt, attempt.judge.ask if attempt.judge else None)
+    for named in case.checks:
+        with blame(CheckError, f"checking {named.name} of {case.id}"):
+            finding = await named.check.look(evidence)
+        attempt.judgements.append(Judgement(named.name, finding.passed, finding.reason))
+    return all(judgement.passed for judgement in attempt.judgements)
 
 
 class _Judge:

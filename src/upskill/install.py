@@ -13,6 +13,7 @@ from upskill.errors import UsageError
 from upskill.plain import as_mapping
 from upskill.skill import Skill
 
+KEPT = ".upskill-kept"  # beside the skills: what was replaced
 RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we put there
 
 Done = Literal["installed", "updated", "unchanged", "replaced"]
@@ -29,7 +30,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
     """Copy a skill into a folder of skills.
 
     A copy that was not changed since we put it there is updated. One that was changed, or that we did not put there,
-    is left alone unless `force`, and is then kept beside it under another name.
+    is left alone unless `force`, and is then kept in .upskill-kept.
     """
     wrong = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
     wrong = [message for message in wrong if "differs from the folder's name" not in message]
@@ -56,6 +57,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
         )
     kept = _free_name(root, skill.name)
     try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
         target.rename(kept)
     except OSError as error:
         raise UsageError(f"{target}: cannot be replaced: {error.strerror or error}", "Nothing was changed.") from error
@@ -70,8 +72,10 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
 
 def _free_name(root: Path, name: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    names = (f".{name}.kept-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
-    return next(root / kept for kept in names if not os.path.lexists(root / kept))
+    names = (f"{name}-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
+    # A folder further down than agents look: one beside the skills would be loaded as a skill.
+    place = root / KEPT
+    return next(place / kept for kept in names if not os.path.lexists(place / kept))
 
 
 def _fingerprint_at(folder: Path) -> str | None:

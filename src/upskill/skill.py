@@ -72,8 +72,11 @@ class Skill:
     def load(cls, path: str | Path) -> Skill:
         """Read a skill folder (or its SKILL.md); UsageError when no client could use it."""
         folder = Path(path)
-        if folder.name.lower() == "skill.md" and folder.is_file():
-            folder = folder.parent
+        try:
+            if folder.name.lower() == "skill.md" and folder.is_file():
+                folder = folder.parent
+        except OSError as error:  # a folder above it is closed to us, or the name is too long
+            raise UsageError(f"{path}: {_words(error)}") from error
         if not os.path.lexists(folder):
             raise UsageError(f"{path}: no such folder", "A skill is a folder with a SKILL.md in it.")
         try:

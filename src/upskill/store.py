@@ -16,13 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
+from upskill.plain import fields_of
 from upskill.traces import Step, Trace, Usage
 from upskill.trial import Judgement, Outcome, Plan, Result, Trial
 
@@ -126,6 +127,7 @@ ON CONFLICT (run, key) DO UPDATE SET
 WHERE results.passed IS NULL
 """
 
+_FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
 _ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?)"
 
 
@@ -321,6 +323,9 @@ class Store:
         """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
         await self._keep(_ADD_REPLY, (key, model, _utf8(reply), _now()))
 
+    async def forget_reply(self, key: str) -> None:
+        await self._keep(_FORGET_REPLY, (key,))
+
     def open_batches(self, url: str) -> list[Batch]:
         """The batches at this URL that have something to collect, of whatever run: a reply is anyone's."""
         rows = self._rows(
@@ -365,7 +370,7 @@ class Store:
         loop = asyncio.get_running_loop()
         told: asyncio.Future[None] = loop.create_future()
         self._queue.put(_Write(statement, row, loop, told))
-        await asyncio.shield(told)
+        await told
 
     @contextmanager
     def claim(self, run: Run) -> Generator[None]:
@@ -587,18 +592,18 @@ def _row(run: int, result: Result) -> tuple[Any, ...]:
 
 
 def _json(value: object) -> str:
-    return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of))
 
 
 def _utf8(text: str) -> str:
     """Half of a surrogate pair, which models do say, as its escape: that can be kept, and JSON reads it back."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _detail(result: Result) -> dict[str, Any]:
     detail: dict[str, Any] = {
-        "usage": asdict(result.usage),
-        "judging": asdict(result.judging),
+        "usage": result.usage,
+        "judging": result.judging,
         "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
     }
     if result.trace is not None:
@@ -611,7 +616,7 @@ def _detail(result: Result) -> dict[str, Any]:
 
 
 def _plain_step(step: Step) -> dict[str, Any]:
-    return {key: value for key, value in asdict(step).items() if value not in ("", {}, None, "unknown")}
+    return {key: value for key, value in fields_of(step).items() if value not in ("", {}, None, "unknown")}
 
 
 def _read_result(row: tuple[Any, ...]) -> Result:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from upskill.agents import Task
 from upskill.models import Address
 from upskill.placebo import placebo
-from upskill.plain import digest
+from upskill.plain import canonical, digest, digest_text
 from upskill.skill import Skill
 from upskill.suite import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
@@ -89,9 +89,9 @@ class Plan:
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
-        return digest(
-            [*self._settings, *self._arms[trial.arm], self._places[trial.model], self._cases[trial.case], trial.seed]
-        )
+        # The digest of the list of these parts, each of which is written once: a key is asked for often.
+        place, case = self._places[trial.model], self._cases[trial.case]
+        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}]")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -99,22 +99,22 @@ class Plan:
         return digest(sorted(self.key(trial) for trial in self.trials()))
 
     @cached_property
-    def _settings(self) -> list[Any]:
-        judge = asdict(self.judge) if self.judge else None
-        return [GENERATION, self.agent, self.temperature, self.max_output_tokens, self.limit_is_stated, judge]
+    def _settings(self) -> str:
+        settings = [GENERATION, self.agent, self.temperature, self.max_output_tokens, self.limit_is_stated, self.judge]
+        return canonical(settings)[1:-1]
 
     @cached_property
-    def _arms(self) -> dict[str, tuple[str, str]]:
+    def _arms(self) -> dict[str, str]:
         shown = {arm: self.skill_of(arm) for arm in self.arms}
-        return {arm: (arm, skill.taught if skill else "") for arm, skill in shown.items()}
+        return {arm: canonical([arm, skill.taught if skill else ""])[1:-1] for arm, skill in shown.items()}
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        return {address.name: digest(asdict(address)) for address in self.models}
+        return {address.name: canonical(digest(address)) for address in self.models}
 
     @cached_property
     def _cases(self) -> dict[str, str]:
-        return {case.id: f"{case.id} {case.fingerprint}" for case in self.suite.cases}
+        return {case.id: canonical(f"{case.id} {case.fingerprint}") for case in self.suite.cases}
 
     def plain(self) -> dict[str, Any]:
         """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""

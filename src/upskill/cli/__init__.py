@@ -2,7 +2,7 @@
 
 This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
 standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored,
-4 results could not be kept, 70 a bug in upskill, 130 interrupted.
+4 it could not be done (no room for results, a teacher that fails), 70 a bug in upskill, 130 interrupted.
 """
 
 from __future__ import annotations

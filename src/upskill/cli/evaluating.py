@@ -15,7 +15,8 @@ from upskill.cli.screen import Watch, note, show, show_json, write_file
 from upskill.create import write_suite
 from upskill.errors import UsageError
 from upskill.estimate import estimate
-from upskill.evaluate import Evaluation, evaluate, make_plan
+from upskill.evaluate import evaluate, make_plan
+from upskill.evaluation import Evaluation
 from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.models import CacheMode, Models, Surroundings, open_model
@@ -218,7 +219,7 @@ def _write_tests(skill: Skill, writer: str, order: Order) -> tuple[Skill, Suite]
     text = json.dumps(suite.plain(), indent=2, ensure_ascii=False) + "\n"
     assert skill.folder is not None
     place = skill.folder / "evals" / "suite.json"
-    skill.with_file("evals/suite.json", text.encode()).save(skill.folder, overwrite=True)
+    write_file(str(place), text)
     if not order.silent:
         note(f"Wrote {len(suite.cases)} cases to {place}")
     return Skill.load(skill.folder), Suite.load(place)

@@ -26,7 +26,9 @@ Metric = Literal["success", "tokens"]
 @click.option("-d", "--dir", "--runs-dir", "folder", metavar="DIR", help="Where runs are kept (default ./runs).")
 @click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
 @click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")
-@click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True)
+@click.option(
+    "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
+)
 @click.option(
     "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
 )

@@ -11,7 +11,7 @@ a Model. `Models` keeps the ones that this process has opened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -153,6 +153,8 @@ class Shelf(Protocol):
 
     async def add_reply(self, key: str, model: str, reply: str) -> None: ...
 
+    async def forget_reply(self, key: str) -> None: ...
+
 
 class Models:
     """The models this process has open: each address is opened once, and all are closed together.
@@ -213,6 +215,12 @@ class Models:
             if address not in self._open:
                 self._open[address] = await open_model(address, self.surroundings)
             return self._open[address]
+
+    async def forget(self, keys: Iterable[str]) -> None:
+        """Take replies off the shelf that led to an error, so that the next attempt asks again."""
+        if self.shelf is not None and self.cache != "replay":
+            for key in keys:
+                await self.shelf.forget_reply(key)
 
     async def close(self) -> None:
         models, self._open = list(self._open.values()), {}

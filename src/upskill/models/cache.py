@@ -6,15 +6,30 @@ Everything that decides an answer is in the key, the seed too, so repeats with d
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
-from dataclasses import asdict
 from typing import Any
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
-from upskill.plain import digest
+from upskill.plain import digest, fields_of
 from upskill.traces import Usage
+
+
+_ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def note_keys() -> Generator[list[str]]:
+    """The keys of every request that is made inside, so that the replies of a trial that errored can be forgotten."""
+    asked: list[str] = []
+    before = _ASKED.set(asked)
+    try:
+        yield asked
+    finally:
+        _ASKED.reset(before)
 
 
 class Cached:
@@ -34,6 +49,8 @@ class Cached:
 
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request)
+        if (asked := _ASKED.get()) is not None:
+            asked.append(key)
         if self.mode != "refresh" and (text := self.shelf.reply(key)) is not None:
             self.hits += 1
             return read_reply(text)
@@ -75,11 +92,11 @@ class Delivered:
 
 def request_key(address: Address, request: Request) -> str:
     place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
-    return digest([place, asdict(request)])
+    return digest([place, request])
 
 
 def write_reply(reply: Reply) -> str:
-    return json.dumps(asdict(reply), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":"), default=fields_of)
 
 
 def read_reply(text: str) -> Reply:

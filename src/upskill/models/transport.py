@@ -106,10 +106,11 @@ class AiohttpTransport:
         timeouts: Timeouts,
         into: IO[bytes] | None,
     ) -> Response:
-        limits = aiohttp.ClientTimeout(total=timeouts.total, sock_connect=timeouts.connect)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect)  # the rest is timed here, once
+        now = asyncio.get_running_loop().time()
         began = False
         try:
-            async with asyncio.timeout(timeouts.first_byte) as waiting:
+            async with asyncio.timeout_at(now + min(timeouts.first_byte, timeouts.total)) as waiting:
                 async with self._opened().request(
                     method,
                     url,
@@ -120,7 +121,8 @@ class AiohttpTransport:
                     allow_redirects=False,
                 ) as response:
                     began = True
-                    waiting.reschedule(None)  # from here on only the whole call is timed
+                    if timeouts.first_byte < timeouts.total:
+                        waiting.reschedule(now + timeouts.total)
                     if into is not None and response.status == 200:
                         await _pour(response.content, into)
                         return Response(response.status, response.headers, b"")

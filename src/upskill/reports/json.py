@@ -8,7 +8,7 @@ from typing import Any
 
 from upskill.choices import Choice, cheapest, choices, pareto
 from upskill.diagnosis import diagnose
-from upskill.evaluate import Evaluation
+from upskill.evaluation import Evaluation
 from upskill.requirements import Ruling
 from upskill.statistics import Estimate
 from upskill.verdict import ArmSummary, Change, Verdict

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from upskill.evaluate import Evaluation
+from upskill.evaluation import Evaluation
 from upskill.requirements import Ruling
 from upskill.trial import Outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from upskill.evaluate import Evaluation
+from upskill.evaluation import Evaluation
 from upskill.requirements import Ruling
 from upskill.verdict import Verdict
 

@@ -1,0 +1,69 @@
+"""An Evaluation is a run with all that can be computed from what it has stored: what reports show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from upskill.statistics import Scope
+from upskill.store import Run
+from upskill.trial import Outcome, Plan
+from upskill.verdict import Look, Verdict, weigh
+
+
+@dataclass
+class Evaluation:
+    """A run and all that can be computed from what it has stored."""
+
+    plan: Plan
+    run: Run
+    outcomes: list[Outcome]
+    errors: list[tuple[str, str, int]]  # model, message, how many trials
+    spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+    reused: int = 0  # trials whose results were there before
+    stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    margin: float = 0.05  # a lift within it counts as none
+    making_cost: float | None = None  # dollars that the skill cost to make
+    target: float | None = None  # the pass rate that would be good enough
+    scope: Scope | None = None  # the test under which one may look after every round, and stop
+    halted: str = ""  # the ceiling that ended the run before its end
+    warnings: list[str] = field(default_factory=list[str])
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """One verdict per model, in the order of the plan."""
+        return [
+            replace(
+                weigh_so_far(self.plan, self.rows_of(address.name), self.scope, self.margin, self.making_cost),
+                model=address.name,
+            )
+            for address in self.plan.models
+        ]
+
+    def rows_of(self, model: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.model == model]
+
+    def part(self, *, held_out: bool) -> dict[str, Verdict]:
+        """The verdict of each model over the held-out cases alone, or over the others."""
+        ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
+        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
+        return {
+            address.name: weigh(outcome for outcome in rows if outcome.model == address.name)
+            for address in self.plan.models
+        }
+
+    @property
+    def too_many_errors(self) -> bool:
+        """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
+        return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
+
+
+def weigh_so_far(
+    plan: Plan, rows: list[Outcome], scope: Scope | None, margin: float, making_cost: float | None = None
+) -> Verdict:
+    """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
+    look: Look = "open"
+    if scope == "cases":  # the number of rounds was fixed beforehand, which a test over cases can make use of
+        look = "last" if len({row.seed for row in rows}) == plan.runs else "early"
+    tags = {case.id: case.tags for case in plan.suite.cases}
+    return weigh(rows, margin=margin, anytime=scope, look=look, making_cost=making_cost, tags=tags)

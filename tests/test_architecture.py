@@ -1,0 +1,269 @@
+"""The rules of the house, held against the source: tables load, imports go one way, starting is light."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+import upskill
+from conftest import REPOSITORY, Upskill
+from upskill.cli import COMMANDS
+from upskill.errors import UsageError
+from upskill.registry import Registry
+
+PACKAGE = REPOSITORY / "src" / "upskill"
+MODULES = {
+    "upskill"
+    + "".join(f".{part}" for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+KINDS = ("traces", "models", "sandboxes", "agents", "checks", "executors", "refiners", "reports")
+VERBS = ("create", "evaluate", "refine", "install")
+# Later ones lean on earlier ones.
+NOUNS = ("traces", "models", "sandboxes", "agents", "checks", "suite", "trial", "verdict")
+LEAN_ON_NOTHING = ("errors", "registry", "plain", "frontmatter", "skill", "targets", "settings")
+# Who imports what against the rules, and why that stays. A row that is no longer needed fails a test.
+EXCEPTIONS = {
+    ("upskill.models.local", "upskill.models.openai"): "the embedded server speaks chat completions: one wire path",
+}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> set[str]:
+    """Every module of ours that a file imports, also inside a function or for type checking."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            module = node.module or ""
+            inner = {f"{module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else module for name in inner}
+    return {name for name in found if name.split(".")[0] == "upskill"}
+
+
+def lawful_imports(module: str) -> set[str]:
+    return {name for name in imports(MODULES[module]) if (module, name) not in EXCEPTIONS} - {module}
+
+
+def part(module: str) -> str:
+    """The file or folder of the package that a module belongs to."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def registries() -> Iterator[tuple[str, Registry]]:
+    """Every table, with the module that it is written in."""
+    for module, path in MODULES.items():
+        for node in parsed(path).body:
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+                continue
+            (target,), made = node.targets, node.value.func
+            if isinstance(target, ast.Name) and isinstance(made, ast.Name) and made.id == "Registry":
+                yield module, getattr(import_module(module), target.id)
+
+
+TABLES = list(registries())
+ROWS = [(registry, row) for _, registry in TABLES for row in registry.table]
+KIND_MODULES = {place.partition(":")[0] for _, registry in TABLES for place in registry.table.values()}
+
+
+# Tables.
+
+
+@pytest.mark.parametrize(("registry", "name"), ROWS, ids=[f"{registry.noun}-{name}" for registry, name in ROWS])
+def test_every_row_of_every_table_loads(registry: Registry, name: str) -> None:
+    try:
+        assert registry.load(name) is not None
+    except UsageError as error:
+        pytest.skip(error.message)
+
+
+def test_every_table_has_a_group_of_its_own() -> None:
+    groups = [registry.group for _, registry in TABLES]
+    assert len(groups) == len(set(groups))
+    assert all(group.startswith("upskill.") for group in groups)
+    pages = {module for module, _ in TABLES}
+    assert {"upskill.models", "upskill.agents", "upskill.checks", "upskill.executors", "upskill.reports"} <= pages
+
+
+def test_every_public_name_is_there() -> None:
+    for name in upskill.__all__:
+        assert getattr(upskill, name) is not None
+    assert set(upskill.__all__) <= set(dir(upskill))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        getattr(upskill, "nothing")  # noqa: B009
+
+
+# Imports.
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_command_line_knows_the_command_line(module: str) -> None:
+    if part(module) in ("cli", "__main__"):
+        return
+    assert not [name for name in imports(MODULES[module]) if part(name) == "cli"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_command_line_prints_reads_settings_and_exits(module: str) -> None:
+    if part(module) in ("cli", "__main__"):
+        return
+    for node in ast.walk(parsed(MODULES[module])):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "exit", "quit", "input"), f"line {node.lineno}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            said = (node.value.id, node.attr)
+            assert said not in (("sys", "exit"), ("sys", "stdout"), ("sys", "stderr")), f"line {node.lineno}"
+    if module not in ("upskill", "upskill.settings"):
+        assert "upskill.settings" not in imports(MODULES[module])
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_one_way(module: str) -> None:
+    mine = part(module)
+    others = {part(name) for name in lawful_imports(module)} - {mine, ""}
+    if mine in ("", "cli", "__main__"):
+        return
+    if mine in ("skill", "targets"):
+        assert others <= {"errors", "registry", "plain", "frontmatter"}
+    if mine in ("errors", "plain"):
+        assert not others
+    if mine not in VERBS:
+        assert not others & set(VERBS)
+    if mine in NOUNS:
+        later = NOUNS[NOUNS.index(mine) + 1 :]
+        assert not others & set(later)
+    if mine in LEAN_ON_NOTHING:
+        assert others <= set(LEAN_ON_NOTHING)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_kind_never_imports_another_kind(module: str) -> None:
+    """What a table names is reached through the table; the other files of its folder are there to be shared."""
+    if part(module) in KINDS:
+        assert not lawful_imports(module) & KIND_MODULES
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert [pair for pair in EXCEPTIONS if pair[1] not in imports(MODULES[pair[0]])] == []
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    """At import time, that is: what stands inside a function or under TYPE_CHECKING does not count."""
+    edges = {module: set(top_level_imports(path)) & set(MODULES) for module, path in MODULES.items()}
+    edges["upskill"] = set()
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, " -> ".join([*way, module])
+        if module not in done:
+            for name in edges[module] - {module, "upskill"}:
+                visit(name, (*way, module))
+            done.add(module)
+
+    for module in edges:
+        visit(module, ())
+
+
+def top_level_imports(path: Path) -> Iterator[str]:
+    for node in parsed(path).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# Starting.
+
+
+def run_python(*argv: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter, with nobody measuring what it covers: that would import a good deal more."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    return subprocess.run([sys.executable, *argv], env=environment, capture_output=True, text=True, check=True)
+
+
+def test_help_imports_little() -> None:
+    done = run_python("-X", "importtime", "-m", "upskill", "--help")
+    modules = [line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert 20 < len(modules) - 1 < 200  # the first line is the heading
+    heavy = ("pydantic", "yaml", "rich", "aiohttp", "numpy", "asyncio", "sqlite3", "jsonschema", "genai_prices")
+    assert not [name for name in modules if name.split(".")[0] in heavy]
+
+
+def test_importing_the_package_costs_next_to_nothing() -> None:
+    code = "import sys; before = set(sys.modules); import upskill; print(*set(sys.modules) - before)"
+    done = run_python("-c", code)
+    assert len(done.stdout.split()) < 40
+
+
+# Commands.
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(upskill: Upskill, name: str) -> None:
+    place, line = COMMANDS[name]
+    module, _, attribute = place.partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    done = upskill(name, "--help")
+    assert done.code == 0
+    assert done.out.startswith("Usage: upskill ")
+    assert command.help
+    assert line == "" or line.endswith(".")
+    listed = upskill("--help").out
+    assert (f"\n  {name} " in listed) is bool(line)
+
+
+def test_every_command_is_a_file_of_its_name() -> None:
+    for name, (place, _) in COMMANDS.items():
+        if name != "plot":  # an older name of `runs`
+            assert place.startswith(f"upskill.cli.{name}:")
+
+
+# The repository.
+
+# Written in two halves, so that this file does not name them either.
+HOSTS = ("pypi" + ".org", "files.python" + "hosted", "registry.npm" + "js", "crates" + ".io")
+PLACES = ("/wo" + "rk/",)
+INDEX = re.compile("--(extra-)?index-" + "url|PIP_INDEX_" + "URL|UV_" + "INDEX|--find-" + "links")
+
+
+def test_no_file_names_a_package_index_or_the_place_it_was_written_in() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        path = REPOSITORY / name
+        if not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", "replace")
+        for word in (*HOSTS, *PLACES):
+            assert word not in text, f"{name} says {word}"
+        assert not INDEX.search(text), name
+
+
+def test_every_folder_of_the_package_is_a_package() -> None:
+    found = {name for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "upskill.")}
+    assert {module for module in MODULES if module != "upskill"} <= found
