@@ -17,7 +17,7 @@ from upskill.cli import COMMANDS, upskill
 from upskill.models.addresses import ALIASES
 from upskill.models.addresses import COMMANDS as AGENT_COMMANDS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.weights import LOCAL_MODELS
+from upskill.models.local_models import LOCAL_MODELS
 from upskill.settings import Settings
 from upskill.targets import TARGETS
 

@@ -24,7 +24,7 @@ from loopback import Call
 from upskill import Skill, Store, __version__
 from upskill.cli import COMMANDS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.weights import LOCAL_MODELS
+from upskill.models.local_models import LOCAL_MODELS
 from upskill.store import FILE
 from upskill.targets import TARGETS
 

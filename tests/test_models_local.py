@@ -20,7 +20,8 @@ from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Request, Surroundings, open_model
 from upskill.models.addresses import resolve
 from upskill.models.local import Embedded, Process, threads
-from upskill.models.weights import find, pull
+from upskill.models.local_models import find
+from upskill.models.weights import pull
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

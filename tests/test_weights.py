@@ -25,19 +25,8 @@ from aiohttp import web
 from upskill.errors import UsageError
 from upskill.models import Surroundings
 from upskill.models import weights as weights_module
-from upskill.models.weights import (
-    DEFAULT,
-    LOCAL_MODELS,
-    Hub,
-    LocalModel,
-    Package,
-    Packages,
-    cache_folder,
-    find,
-    path_of,
-    pull,
-    state,
-)
+from upskill.models.local_models import DEFAULT, LOCAL_MODELS, Hub, LocalModel, Package, Packages, find
+from upskill.models.weights import cache_folder, path_of, pull, state
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 400
 FIRST, SECOND = WEIGHTS[:50_000], WEIGHTS[50_000:]

@@ -16,9 +16,10 @@ from upskill.evaluation import Evaluation, weigh_so_far
 from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.gate import summarise, try_suite
-from upskill.models import Model, Models, Reply, Request
+from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
+from upskill.models.local_models import caveat
 from upskill.skill import Skill
 from upskill.statistics import Scope
 from upskill.store import Run, Store
@@ -135,6 +136,7 @@ async def evaluate(
         *plan.skill.warnings,
         *plan.suite.warnings,
         *await judge_suite(plan.suite, plan.skill, strict=strict_suite),
+        *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
     ]
     async with models:
         for address in plan.models:
@@ -203,6 +205,10 @@ def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
         if new_run:
             store.delete(new_run)
         raise
+
+
+def _caveat(address: Address) -> str:
+    return caveat(address.model) if address.provider == "local" else ""
 
 
 async def _carry_in_rounds(

@@ -89,7 +89,8 @@ def _store(settings: Settings) -> Row:
 
 
 def _local() -> Iterator[Row]:
-    from upskill.models.weights import LOCAL_MODELS, path_of, state  # noqa: PLC0415
+    from upskill.models.local_models import LOCAL_MODELS  # noqa: PLC0415
+    from upskill.models.weights import path_of, state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
         yield "local runtime", "missing", 'pip install "upskill[local]"'

@@ -11,7 +11,8 @@ from upskill.cli.around import json_option, quiet_option, surroundings
 from upskill.cli.screen import note, show, show_json
 from upskill.models.addresses import ALIASES, COMMANDS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.weights import LOCAL_MODELS, find, path_of, pull, state
+from upskill.models.local_models import LOCAL_MODELS, find
+from upskill.models.weights import path_of, pull, state
 from upskill.settings import Settings
 
 

@@ -17,7 +17,6 @@ from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, Too
 from upskill.plain import digest, fields_of
 from upskill.traces import Usage
 
-
 _ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
 
 

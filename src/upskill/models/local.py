@@ -28,9 +28,10 @@ from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Model, Reply, Request, Surroundings
 from upskill.models.endpoints import Endpoint
 from upskill.models.lenient import clean
+from upskill.models.local_models import find
 from upskill.models.openai import ChatCompletions
 from upskill.models.transport import AiohttpTransport, Timeouts
-from upskill.models.weights import find, is_gguf, pull
+from upskill.models.weights import is_gguf, pull
 from upskill.models.wire import Overlong
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")

