@@ -23,10 +23,6 @@ class UsageError(UpskillError):
     """What the person gave us cannot be used. Ends the command with exit code 2, before anything is paid for."""
 
 
-class TooManyErrors(UpskillError):
-    """So many trials errored that no number can be shown. Ends the command with exit code 3."""
-
-
 class StoreError(UpskillError):
     """Results could not be read or kept. Everything acknowledged before is still there."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
@@ -46,6 +46,7 @@ def make_plan(
     judge: str = "",
     controls: bool = False,
     against: Skill | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> Plan:
     """A plan from what a person says; UsageError for anything that could not be carried out.
 
@@ -59,7 +60,7 @@ def make_plan(
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
             " with --test-gen-model MODEL.",
         )
-    addresses = tuple(dict.fromkeys(resolve(name, base_url) for name in models))
+    addresses = tuple(dict.fromkeys(resolve(name, base_url, keys) for name in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
     if runs < 1:
@@ -86,7 +87,7 @@ def make_plan(
         temperature=temperature if temperature is not None else (0.0 if runs == 1 else 0.7),
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
-        judge=resolve(judge) if judge and judged else None,
+        judge=resolve(judge, keys=keys) if judge and judged else None,
         against=against,
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.checks import Evidence, Named
+from upskill.errors import CheckError, blame
 from upskill.plain import as_list, as_mapping
 from upskill.skill import Skill
 from upskill.suite import Case, Suite
@@ -99,7 +100,11 @@ def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str
 async def _first_failure(case: Case, answer: str) -> str | None:
     evidence = Evidence(Trace((Step("assistant", answer),)), case.prompt)
     for named in case.checks:
-        finding = await named.check.look(evidence)
+        try:
+            with blame(CheckError, f"checking {named.name}"):
+                finding = await named.check.look(evidence)
+        except CheckError as error:
+            return error.message  # what breaks does not pass
         if not finding.passed:
             return finding.reason
     return None

@@ -1,8 +1,8 @@
 """The command line: one thin file per command, loaded when that command is asked for.
 
 This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
-standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored,
-4 it could not be done (no room for results, a teacher that fails), 70 a bug in upskill, 130 interrupted.
+standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored or
+results could not be kept, 130 interrupted; 70 is a bug in upskill.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def _explain(error: Exception) -> int:
-    from upskill.errors import TooManyErrors, UpskillError, UsageError  # noqa: PLC0415
+    from upskill.errors import UpskillError, UsageError  # noqa: PLC0415
 
     if os.environ.get("UPSKILL_DEBUG"):
         sys.excepthook(type(error), error, error.__traceback__)
@@ -112,7 +112,7 @@ def _explain(error: Exception) -> int:
         _say(error.message)
         if error.hint:
             click.echo(f"  {error.hint}", err=True)
-        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, TooManyErrors) else 4
+        return 2 if isinstance(error, UsageError) else 3
     _say(f"this is a bug: {type(error).__name__}: {error}")
     click.echo("  Run the same with UPSKILL_DEBUG=1 to see where, and report it.", err=True)
     return 70

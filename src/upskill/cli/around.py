@@ -43,7 +43,7 @@ def surroundings(
     connections: int = 64,
 ) -> Surroundings:
     return Surroundings(
-        keys=read_keys(os.environ, Path(".env")),
+        keys=found_keys(),
         offline=offline,
         timeout=timeout or settings.timeout,
         connections=connections,
@@ -51,6 +51,10 @@ def surroundings(
         progress=Download(quiet=quiet),
         prices={name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()},
     )
+
+
+def found_keys() -> dict[str, str]:
+    return read_keys(os.environ, Path(".env"))
 
 
 def student(named: tuple[str, ...], settings: Settings, *, quiet: bool) -> tuple[str, ...]:

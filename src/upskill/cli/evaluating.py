@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import student, surroundings
+from upskill.cli.around import found_keys, student, surroundings
 from upskill.cli.order import Order
 from upskill.cli.screen import Watch, note, show, show_json, write_file
 from upskill.create import write_suite
@@ -100,6 +100,7 @@ def _plan(order: Order) -> Plan:
         judge=order.judge_model or settings.judge_model or "",
         controls=order.controls,
         against=Skill.load(order.against) if order.against else None,
+        keys=found_keys(),
     )
 
 
@@ -194,7 +195,10 @@ def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order
     if order.as_json:
         show_json(json_report.of_evaluation(evaluation, rulings))
         return
-    show(*terminal.of_evaluation(evaluation, verbose=order.verbose, results=store.results))
+    shown = terminal.of_evaluation(
+        evaluation, verbose=order.verbose, results=store.results, stored=store.path is not None
+    )
+    show(*shown)
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
     for model, ruling in rulings:

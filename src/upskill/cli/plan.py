@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option, student
+from upskill.cli.around import found_keys, json_option, student
 from upskill.cli.screen import show, show_json
 from upskill.estimate import estimate
 from upskill.evaluate import make_plan
@@ -56,7 +56,9 @@ def command(
     """
     settings = Settings.load()
     loaded = Skill.load(skill)
-    plan = make_plan(loaded, Suite.load(tests) if tests else None, student(models, settings, quiet=as_json))
+    plan = make_plan(
+        loaded, Suite.load(tests) if tests else None, student(models, settings, quiet=as_json), keys=found_keys()
+    )
     folder = Path(runs_dir or settings.runs_dir)
     prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
     found: list[dict[str, Any]] = []

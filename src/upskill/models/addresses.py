@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import PROVIDERS, Address
@@ -27,11 +28,12 @@ MAKERS = {  # who a name sounds like
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-def resolve(name: str, base_url: str = "") -> Address:
+def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None) -> Address:
     """The address behind a name.
 
     With a base URL the whole string is that server's name for the model. Otherwise it is an alias, `local`, a
-    command-line agent, `provider:model`, or the older dotted form `provider.model[.effort]`.
+    command-line agent, `provider:model`, or the older dotted form `provider.model[.effort]`. A base URL that is set
+    among the keys becomes part of the address, so that results of one server are never taken for another's.
     """
     name = name.strip()
     if not name:
@@ -56,11 +58,17 @@ def resolve(name: str, base_url: str = "") -> Address:
     if mark == "." and model.rpartition(".")[2] in EFFORTS:
         model, _, effort = model.rpartition(".")
     if provider in ENDPOINTS:
-        return Address(name, "openai", model, endpoint=provider, effort=effort)
+        url = _url_among(keys, ENDPOINTS[provider].url_variables)
+        return Address(name, "openai", model, endpoint=provider, base_url=url, effort=effort)
     if provider in PROVIDERS and provider != "command":
-        return Address(name, provider, model, effort=effort)
+        url = _url_among(keys, ("ANTHROPIC_BASE_URL",)) if provider == "anthropic" else ""
+        return Address(name, provider, model, base_url=url, effort=effort)
     known = [*ENDPOINTS, *(row for row in PROVIDERS.names() if row != "command"), *COMMANDS]
     raise UsageError(f"{name!r}: no provider is called {provider!r}", did_you_mean(provider, known))
+
+
+def _url_among(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> str:
+    return next((keys[name].rstrip("/") for name in variables if keys and keys.get(name)), "")
 
 
 def _guess(text: str) -> str:

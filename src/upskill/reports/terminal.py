@@ -27,27 +27,25 @@ Results = Callable[[Run], Iterator[Result]]
 
 
 def of_evaluation(
-    evaluation: Evaluation, *, verbose: bool = False, results: Results | None = None
+    evaluation: Evaluation, *, verbose: bool = False, results: Results | None = None, stored: bool = True
 ) -> list[RenderableType]:
     plan, verdicts = evaluation.plan, evaluation.verdicts
     shown: list[RenderableType] = [_heading(evaluation)]
     if len(verdicts) == 1:
         shown.append(_bars(verdicts[0]))
     if verbose and results:
-        shown.append(_cases(evaluation, results))
-    shown += [Text(line) for line in _troubles(evaluation)]
-    shown.append(_table(evaluation))
-    for verdict in verdicts:
-        name = f"{verdict.model}: " if len(verdicts) > 1 else ""
-        shown.append(Text(f"  {name}{verdict.recommendation}"))
-        shown += [Text(f"  {name}{line}") for line in _card(verdict)]
-    shown += [Text(f"  {line}") for line in _choices(evaluation)]
+        shown += [_cases(evaluation, results), Text("")]
+    shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
     shown += [Text(f"  {line}", style="dim") for line in _diagnosis(evaluation)]
     if plan.suite.held_out and plan.suite.train:
-        shown += [Text(f"  {line}", style="dim") for line in _splits(evaluation)]
-    shown += [Text(f"  {line}", style="dim") for line in _spending(evaluation)]
-    shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
-    shown.append(Text(f"  Run {evaluation.run.id} · every trial: upskill show {evaluation.run.id}", style="dim"))
+        shown += [Text(f"  {line}") for line in _splits(evaluation)]
+    shown += [Text(f"  {line}") for line in (*_troubles(evaluation), *_choices(evaluation), *_spending(evaluation))]
+    for verdict in verdicts:
+        name = f"{verdict.model}: " if len(verdicts) > 1 else ""
+        shown += [Text(f"  {name}{line}") for line in (*_card(verdict), verdict.recommendation)]
+    if stored:
+        shown.append(Text(f"  Every trial: upskill show {evaluation.run.id}", style="dim"))
+    shown.append(_table(evaluation))
     return shown
 
 
@@ -139,7 +137,7 @@ def _table(evaluation: Evaluation) -> RenderableType:
             _cost(verdict),
             f"[{colour}]{verdict.decision}{reason}[/{colour}]",
         )
-    return Group(Text(""), Padding(table, (0, 0, 0, 2)), Text(""))
+    return Group(Text(""), Padding(table, (0, 0, 0, 2)))
 
 
 def _passes(arm: ArmSummary) -> str:

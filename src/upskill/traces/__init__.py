@@ -1,13 +1,38 @@
 """A Trace is what an agent did with one task: every turn and tool call with its output, and what it used up.
 
-It is what an agent returns, what checks look at, what the store keeps, and what a skill can be made from.
+It is what an agent returns, what checks look at, what the store keeps, and what a skill can be made from. The traces
+that other programs wrote are read by `read_trace`, which knows a file by its content. Kinds of files: `claude-code`,
+`codex`, `opencode`, `cursor`, `gemini`, `atif`, `messages` (OpenAI and Anthropic), `markdown`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from upskill.errors import UsageError
+from upskill.registry import Registry
+
+if TYPE_CHECKING:
+    from upskill.traces.reading import Format, Sample
+
+# The first that knows a file reads it, so those that look for less stand further down.
+FORMATS = Registry(
+    "trace format",
+    "upskill.formats",
+    {
+        "codex": "upskill.traces.codex:FORMAT",
+        "opencode": "upskill.traces.opencode:FORMAT",
+        "gemini": "upskill.traces.gemini:FORMAT",
+        "cursor": "upskill.traces.cursor:FORMAT",
+        "claude-code": "upskill.traces.claude_code:FORMAT",
+        "atif": "upskill.traces.atif:FORMAT",
+        "messages": "upskill.traces.messages:FORMAT",
+        "markdown": "upskill.traces.markdown:FORMAT",
+    },
+)
 
 StepKind = Literal["system", "user", "assistant", "thinking", "tool"]
 Status = Literal["ok", "error", "unknown"]
@@ -52,14 +77,26 @@ class Step:
     output: str = ""
     status: Status = "unknown"
     seconds: float | None = None
+    at: str = ""  # when, as the file says it
+    agent: str = ""  # the sub-agent that did it; empty for the agent itself
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """Steps are counted from 1 where they are cited. What follows `model` is known of traces that were read."""
+
     steps: tuple[Step, ...]
     usage: Usage = NO_USAGE
     stop: str = ""  # why the model stopped, in the provider's word
     model: str = ""  # the name the provider answered under
+    goal: str = ""  # what the person asked for first
+    agent: str = ""  # the program, or the format of the file
+    source: str = ""  # where it was read
+    cwd: str = ""  # the folder that the agent worked in
+    session: str = ""
+    started: str = ""
+    malformed: int = 0  # lines that could not be read
+    warnings: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -69,3 +106,31 @@ class Trace:
     @property
     def calls(self) -> tuple[Step, ...]:
         return tuple(step for step in self.steps if step.kind == "tool")
+
+
+def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
+    """Read a trace in any known format; UsageError when the file is none."""
+    from upskill.traces.reading import Sample  # noqa: PLC0415 - leans on this page
+
+    sample = Sample.of(Path(path))
+    chosen: Format = FORMATS.load(format or _detect(sample))
+    return chosen.read(sample.path)
+
+
+def detect_format(path: str | Path) -> str:
+    """The name of the format that a file is in."""
+    from upskill.traces.reading import Sample  # noqa: PLC0415
+
+    return _detect(Sample.of(Path(path)))
+
+
+def _detect(sample: Sample) -> str:
+    for name in dict.fromkeys([*FORMATS.table, *FORMATS.names()]):
+        known: Format = FORMATS.load(name)
+        if known.detects(sample):
+            return name
+    why = f": {sample.broken}" if sample.broken else ""
+    raise UsageError(
+        f"{sample.path}: is not a trace in any known format{why}",
+        f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
+    )
