@@ -22,7 +22,9 @@ import pytest
 from conftest import greetings
 from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError
 from upskill.errors import StoreError
-from upskill.store import FILE, MIGRATIONS, Run
+from upskill.records import Run
+from upskill.store import FILE
+from upskill.tables import MIGRATIONS
 from upskill.traces import Step, Trace, Usage
 from upskill.trial import Judgement
 

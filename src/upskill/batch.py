@@ -24,7 +24,8 @@ from upskill.models.ledger import Ledger
 from upskill.models.manners import BUSY, HOPELESS
 from upskill.models.prices import BATCH_SHARE, price_of
 from upskill.models.wire import WireModel
-from upskill.store import Batch, Store
+from upskill.records import Batch
+from upskill.store import Store
 from upskill.traces import NO_USAGE, Usage
 from upskill.trial import Plan, Result, Trial, task_of
 

@@ -20,9 +20,10 @@ from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
 from upskill.models.local_models import caveat
+from upskill.records import Run
 from upskill.skill import Skill
 from upskill.statistics import Scope
-from upskill.store import Run, Store
+from upskill.store import Store
 from upskill.suite import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from upskill.records import Run
 from upskill.statistics import Scope
-from upskill.store import Run
 from upskill.trial import Outcome, Plan
 from upskill.verdict import Look, Verdict, weigh
 

@@ -14,18 +14,17 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
-from upskill.plain import fields_of
-from upskill.traces import Step, Trace, Usage
-from upskill.trial import Judgement, Outcome, Plan, Result, Trial
+from upskill.records import Batch, Run, as_json, as_utf8, now, read_result, row_of
+from upskill.tables import migrate, switch_to_wal, transaction
+from upskill.trial import Outcome, Plan, Result
 
 try:
     import fcntl
@@ -35,85 +34,6 @@ except ImportError:  # Windows
 FILE = "upskill.db"
 ROOM = "Make room on the disk, then run the same command: it goes on from what was kept."
 
-
-def _first_tables(db: sqlite3.Connection) -> None:
-    db.execute(
-        """
-        CREATE TABLE runs (
-            number INTEGER PRIMARY KEY,
-            id TEXT NOT NULL UNIQUE,
-            fingerprint TEXT NOT NULL,
-            skill TEXT NOT NULL,
-            created TEXT NOT NULL,
-            version TEXT NOT NULL,
-            trials INTEGER NOT NULL,
-            plan TEXT NOT NULL
-        )
-        """
-    )
-    db.execute("CREATE INDEX runs_by_fingerprint ON runs (fingerprint)")
-    db.execute(
-        """
-        CREATE TABLE results (
-            run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
-            key TEXT NOT NULL,
-            model TEXT NOT NULL,
-            case_id TEXT NOT NULL,
-            arm TEXT NOT NULL,
-            seed INTEGER NOT NULL,
-            passed INTEGER,
-            input_tokens INTEGER NOT NULL,
-            output_tokens INTEGER NOT NULL,
-            cached_tokens INTEGER NOT NULL,
-            cost_usd REAL,
-            seconds REAL NOT NULL,
-            checks_passed INTEGER NOT NULL,
-            checks INTEGER NOT NULL,
-            judge_tokens INTEGER NOT NULL,
-            judge_cost_usd REAL,
-            finished TEXT NOT NULL,
-            error TEXT NOT NULL,
-            detail TEXT NOT NULL,
-            PRIMARY KEY (run, key)
-        ) WITHOUT ROWID
-        """
-    )
-    db.execute(
-        """
-        CREATE INDEX results_for_reports ON results
-            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
-             checks_passed, checks)
-        """
-    )
-
-
-def _replies(db: sqlite3.Connection) -> None:
-    db.execute(
-        "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT NOT NULL, created TEXT NOT NULL)"
-        " WITHOUT ROWID"
-    )
-
-
-def _batches(db: sqlite3.Connection) -> None:
-    db.execute(
-        """
-        CREATE TABLE batches (
-            token TEXT PRIMARY KEY,
-            run TEXT NOT NULL,
-            model TEXT NOT NULL,
-            url TEXT NOT NULL,
-            id TEXT NOT NULL,
-            submitted TEXT NOT NULL,
-            state TEXT NOT NULL,
-            keys TEXT NOT NULL
-        ) WITHOUT ROWID
-        """
-    )
-    db.execute("CREATE INDEX batches_by_state ON batches (state, url)")
-
-
-# Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches)
 
 # An errored result gives way to a later one; anything that was scored stays as it is.
 _ADD = """
@@ -129,42 +49,6 @@ WHERE results.passed IS NULL
 
 _FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
 _ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?)"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A stored plan and how far it has come."""
-
-    number: int
-    id: str
-    fingerprint: str
-    skill: str
-    created: str
-    trials: int
-    plan: dict[str, Any]
-    passed: int = 0
-    failed: int = 0
-    errored: int = 0
-
-    @property
-    def finished(self) -> bool:
-        return self.passed + self.failed == self.trials
-
-    @property
-    def models(self) -> list[str]:
-        return [model["name"] for model in self.plan["models"]]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Requests that a provider has, or may have, to answer at leisure, and whose replies we do not have yet."""
-
-    token: str  # our own name for it
-    model: str
-    url: str
-    id: str  # the provider's name for it; empty until it is known that the provider has it
-    submitted: str
-    keys: tuple[str, ...]  # of the requests that nobody has collected the replies of
 
 
 class Store:
@@ -189,10 +73,10 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
         try:
-            _switch_to_wal(db)
+            switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
-            _migrate(db, str(self.path))
+            migrate(db, str(self.path))
         except BaseException:
             db.close()
             raise
@@ -206,7 +90,7 @@ class Store:
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
         """The run of this plan, and whether it was there already. `fresh` starts another one beside it."""
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
-        written = _json(plan.plain())
+        written = as_json(plan.plain())
         # Looked up and added in one transaction: another process may be starting the same plan.
         with self._writing() as db:
             known = db.execute(
@@ -217,7 +101,7 @@ class Store:
             if not found:
                 db.execute(
                     "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
-                    (run_id, plan.fingerprint, plan.skill.name, _now(), version, len(plan), written),
+                    (run_id, plan.fingerprint, plan.skill.name, now(), version, len(plan), written),
                 )
         return self.run(run_id), found
 
@@ -308,11 +192,11 @@ class Store:
             model,
         )
         for row in rows:
-            yield _read_result(row)
+            yield read_result(row)
 
     async def add(self, run: Run, result: Result) -> None:
         """Keep a result; returns when it is on disk."""
-        await self._keep(_ADD, _row(run.number, result))
+        await self._keep(_ADD, row_of(run.number, result))
 
     def reply(self, key: str) -> str | None:
         """A stored reply, as the cache wrote it."""
@@ -321,7 +205,7 @@ class Store:
 
     async def add_reply(self, key: str, model: str, reply: str) -> None:
         """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
-        await self._keep(_ADD_REPLY, (key, model, _utf8(reply), _now()))
+        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now()))
 
     async def forget_reply(self, key: str) -> None:
         await self._keep(_FORGET_REPLY, (key,))
@@ -340,11 +224,11 @@ class Store:
 
     def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
         """Note that these requests are about to be submitted; what is known of them is on disk before they are."""
-        batch = Batch(uuid4().hex, model, url, "", _now(), tuple(keys))
+        batch = Batch(uuid4().hex, model, url, "", now(), tuple(keys))
         with self._writing() as db:
             db.execute(
                 "INSERT INTO batches VALUES (?,?,?,?,?,?,?,?)",
-                (batch.token, run, model, url, "", batch.submitted, "submitting", _json(batch.keys)),
+                (batch.token, run, model, url, "", batch.submitted, "submitting", as_json(batch.keys)),
             )
         return batch
 
@@ -361,7 +245,7 @@ class Store:
             settled = set(keys) if keys is not None else None
             left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
             state = ", state = 'ended'" if not left else ""
-            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (_json(left), batch.token))  # noqa: S608
+            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (as_json(left), batch.token))  # noqa: S608
 
     async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
         if self._writer is None:
@@ -410,7 +294,7 @@ class Store:
     def _writing(self) -> Generator[sqlite3.Connection]:
         """A transaction: all of it or, when something goes wrong, nothing."""
         try:
-            with self._lock, _transaction(self._db):
+            with self._lock, transaction(self._db):
                 yield self._db
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be written: {error}", ROOM) from error
@@ -440,7 +324,7 @@ class Store:
     def _commit(self, writes: list[_Write]) -> StoreError | None:
         for attempt in range(5):
             try:
-                with self._lock, _transaction(self._db):
+                with self._lock, transaction(self._db):
                     for statement in {write.statement for write in writes}:
                         rows = [write.row for write in writes if write.statement is statement]
                         self._db.executemany(statement, rows)
@@ -481,47 +365,6 @@ def _tell(writes: list[_Write], failure: StoreError | None) -> None:
             continue
 
 
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Generator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def _switch_to_wal(db: sqlite3.Connection) -> None:
-    # SQLite does not wait for its own lock here, so processes that open a new store at once have to ask again.
-    for attempt in range(100):
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or attempt == 99:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
-def _migrate(db: sqlite3.Connection, where: str) -> None:
-    if _version(db) == len(MIGRATIONS):
-        return
-    with _transaction(db):
-        version = _version(db)  # again: another process may have migrated it in the meantime
-        if version > len(MIGRATIONS):
-            raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
-        for migration in MIGRATIONS[version:]:
-            migration(db)
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return db.execute("PRAGMA user_version").fetchone()[0]
-
-
 def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
     """`name`, or the first of `name-2`, `name-3`, … that no run has."""
     taken = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
@@ -560,81 +403,3 @@ def _is_at(file: IO[str], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _row(run: int, result: Result) -> tuple[Any, ...]:
-    trial, usage = result.trial, result.usage
-    return (
-        run,
-        result.key,
-        trial.model,
-        trial.case,
-        trial.arm,
-        trial.seed,
-        None if result.passed is None else int(result.passed),
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_tokens,
-        usage.cost_usd,
-        result.seconds,
-        sum(judgement.passed for judgement in result.judgements),
-        len(result.judgements),
-        result.judging.total_tokens,
-        result.judging.cost_usd,
-        _now(),
-        _utf8(result.error),
-        _json(_detail(result)),
-    )
-
-
-def _json(value: object) -> str:
-    return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of))
-
-
-def _utf8(text: str) -> str:
-    """Half of a surrogate pair, which models do say, as its escape: that can be kept, and JSON reads it back."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
-def _detail(result: Result) -> dict[str, Any]:
-    detail: dict[str, Any] = {
-        "usage": result.usage,
-        "judging": result.judging,
-        "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
-    }
-    if result.trace is not None:
-        detail["trace"] = {
-            "stop": result.trace.stop,
-            "model": result.trace.model,
-            "steps": [_plain_step(step) for step in result.trace.steps],
-        }
-    return detail
-
-
-def _plain_step(step: Step) -> dict[str, Any]:
-    return {key: value for key, value in fields_of(step).items() if value not in ("", {}, None, "unknown")}
-
-
-def _read_result(row: tuple[Any, ...]) -> Result:
-    model, case, arm, seed, key, passed, error, detail_text, _, seconds = row
-    detail = json.loads(detail_text)
-    usage = Usage(**detail["usage"])
-    said = detail.get("trace")
-    trace = None
-    if said is not None:
-        trace = Trace(tuple(Step(**step) for step in said["steps"]), usage, said["stop"], said["model"])
-    return Result(
-        Trial(model, case, arm, seed),
-        key,
-        None if passed is None else bool(passed),
-        error,
-        trace,
-        tuple(Judgement(*item) for item in detail["judgements"]),
-        usage,
-        Usage(**detail["judging"]),
-        seconds,
-    )

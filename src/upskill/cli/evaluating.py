@@ -23,11 +23,12 @@ from upskill.models import CacheMode, Models, Surroundings, open_model
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import BATCH_SHARE
+from upskill.records import Run
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
 from upskill.requirements import Ruling, judge, parse_requirement
 from upskill.skill import Skill
-from upskill.store import Run, Store
+from upskill.store import Store
 from upskill.suite import Suite
 from upskill.trial import Plan, Trial
 

@@ -13,8 +13,9 @@ from rich.text import Text
 from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import note, show, show_json
 from upskill.errors import UsageError
+from upskill.records import Run
 from upskill.settings import Settings
-from upskill.store import Run, Store
+from upskill.store import Store
 
 if TYPE_CHECKING:
     from upskill.verdict import Verdict

@@ -18,8 +18,8 @@ from rich.text import Text
 from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import show, show_json
 from upskill.errors import UsageError, did_you_mean
+from upskill.records import Run
 from upskill.settings import Settings
-from upskill.store import Run
 from upskill.trial import Result
 
 WORDS = {True: "passed", False: "failed", None: "errored"}

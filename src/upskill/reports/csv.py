@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from upskill.store import Run
+from upskill.records import Run
 from upskill.verdict import Verdict
 
 COLUMNS = (

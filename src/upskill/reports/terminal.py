@@ -15,7 +15,7 @@ from rich.text import Text
 from upskill.choices import Choice, cheapest, choices, pareto
 from upskill.diagnosis import CaseDiagnosis, diagnose
 from upskill.evaluation import Evaluation
-from upskill.store import Run
+from upskill.records import Run
 from upskill.trial import Outcome, Result
 from upskill.verdict import ArmSummary, Verdict, points
 

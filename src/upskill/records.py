@@ -1,0 +1,126 @@
+"""Records: what the store hands out (runs, batches, results) and how a result is written as a row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from upskill.plain import fields_of
+from upskill.traces import Step, Trace, Usage
+from upskill.trial import Judgement, Result, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stored plan and how far it has come."""
+
+    number: int
+    id: str
+    fingerprint: str
+    skill: str
+    created: str
+    trials: int
+    plan: dict[str, Any]
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.passed + self.failed == self.trials
+
+    @property
+    def models(self) -> list[str]:
+        return [model["name"] for model in self.plan["models"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests that a provider has, or may have, to answer at leisure, and whose replies we do not have yet."""
+
+    token: str  # our own name for it
+    model: str
+    url: str
+    id: str  # the provider's name for it; empty until it is known that the provider has it
+    submitted: str
+    keys: tuple[str, ...]  # of the requests that nobody has collected the replies of
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def row_of(run: int, result: Result) -> tuple[Any, ...]:
+    trial, usage = result.trial, result.usage
+    return (
+        run,
+        result.key,
+        trial.model,
+        trial.case,
+        trial.arm,
+        trial.seed,
+        None if result.passed is None else int(result.passed),
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.cost_usd,
+        result.seconds,
+        sum(judgement.passed for judgement in result.judgements),
+        len(result.judgements),
+        result.judging.total_tokens,
+        result.judging.cost_usd,
+        now(),
+        as_utf8(result.error),
+        as_json(_detail(result)),
+    )
+
+
+def as_json(value: object) -> str:
+    return as_utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of))
+
+
+def as_utf8(text: str) -> str:
+    """Half of a surrogate pair, which models do say, as its escape: that can be kept, and JSON reads it back."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def _detail(result: Result) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "usage": result.usage,
+        "judging": result.judging,
+        "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
+    }
+    if result.trace is not None:
+        detail["trace"] = {
+            "stop": result.trace.stop,
+            "model": result.trace.model,
+            "steps": [_plain_step(step) for step in result.trace.steps],
+        }
+    return detail
+
+
+def _plain_step(step: Step) -> dict[str, Any]:
+    return {key: value for key, value in fields_of(step).items() if value not in ("", {}, None, "unknown")}
+
+
+def read_result(row: tuple[Any, ...]) -> Result:
+    model, case, arm, seed, key, passed, error, detail_text, _, seconds = row
+    detail = json.loads(detail_text)
+    usage = Usage(**detail["usage"])
+    said = detail.get("trace")
+    trace = None
+    if said is not None:
+        trace = Trace(tuple(Step(**step) for step in said["steps"]), usage, said["stop"], said["model"])
+    return Result(
+        Trial(model, case, arm, seed),
+        key,
+        None if passed is None else bool(passed),
+        error,
+        trace,
+        tuple(Judgement(*item) for item in detail["judgements"]),
+        usage,
+        Usage(**detail["judging"]),
+        seconds,
+    )

@@ -1,0 +1,131 @@
+"""The tables of a store in SQLite, and how an older file gets those it lacks."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from upskill.errors import UsageError
+
+
+def _first_tables(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE runs (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            fingerprint TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            created TEXT NOT NULL,
+            version TEXT NOT NULL,
+            trials INTEGER NOT NULL,
+            plan TEXT NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE INDEX runs_by_fingerprint ON runs (fingerprint)")
+    db.execute(
+        """
+        CREATE TABLE results (
+            run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+            key TEXT NOT NULL,
+            model TEXT NOT NULL,
+            case_id TEXT NOT NULL,
+            arm TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            passed INTEGER,
+            input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL,
+            cached_tokens INTEGER NOT NULL,
+            cost_usd REAL,
+            seconds REAL NOT NULL,
+            checks_passed INTEGER NOT NULL,
+            checks INTEGER NOT NULL,
+            judge_tokens INTEGER NOT NULL,
+            judge_cost_usd REAL,
+            finished TEXT NOT NULL,
+            error TEXT NOT NULL,
+            detail TEXT NOT NULL,
+            PRIMARY KEY (run, key)
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks)
+        """
+    )
+
+
+def _replies(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT NOT NULL, created TEXT NOT NULL)"
+        " WITHOUT ROWID"
+    )
+
+
+def _batches(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE batches (
+            token TEXT PRIMARY KEY,
+            run TEXT NOT NULL,
+            model TEXT NOT NULL,
+            url TEXT NOT NULL,
+            id TEXT NOT NULL,
+            submitted TEXT NOT NULL,
+            state TEXT NOT NULL,
+            keys TEXT NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX batches_by_state ON batches (state, url)")
+
+
+# Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Generator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def switch_to_wal(db: sqlite3.Connection) -> None:
+    # SQLite does not wait for its own lock here, so processes that open a new store at once have to ask again.
+    for attempt in range(100):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or attempt == 99:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def migrate(db: sqlite3.Connection, where: str) -> None:
+    if _version(db) == len(MIGRATIONS):
+        return
+    with transaction(db):
+        version = _version(db)  # again: another process may have migrated it in the meantime
+        if version > len(MIGRATIONS):
+            raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
+        for migration in MIGRATIONS[version:]:
+            migration(db)
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return db.execute("PRAGMA user_version").fetchone()[0]
