@@ -1,0 +1,57 @@
+"""The examples we ship: valid skills, suites that tell knowing from not knowing, and a real student that learns."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import skills_ref
+
+from conftest import REPOSITORY
+from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill.gate import near_duplicates, try_suite
+
+EXAMPLES = {"kernel-builder-cuda-kernels": 40, "tern-deploy": 20, "house-commit-messages": 20}
+
+
+def example(name: str) -> tuple[Skill, Suite]:
+    skill = Skill.load(REPOSITORY / "examples" / name)
+    suite = Suite.of(skill)
+    assert suite is not None
+    return skill, suite
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_a_valid_skill(name: str) -> None:
+    skill, _ = example(name)
+    assert skill.problems("strict") == []
+    assert skills_ref.validate(REPOSITORY / "examples" / name) == []
+
+
+@pytest.mark.parametrize(("name", "cases"), EXAMPLES.items())
+def test_its_suite_lets_no_answer_through_that_knows_nothing(name: str, cases: int) -> None:
+    skill, suite = example(name)
+    assert len(suite.cases) >= cases
+    assert all(case.reference for case in suite.cases)
+    assert [str(leak) for leak in asyncio.run(try_suite(suite, skill))] == []
+    assert near_duplicates(suite.cases) == []
+    assert 0.2 < len(suite.held_out) / len(suite.cases) < 0.6
+
+
+def test_the_first_example_has_the_size_that_works_best() -> None:
+    skill, _ = example("kernel-builder-cuda-kernels")
+    assert 400 <= skill.tokens <= 900
+
+
+async def test_the_embedded_model_learns_from_an_example(tmp_path: Path) -> None:
+    """A margin, not a score: other processors round differently."""
+    skill, suite = example("tern-deploy")
+    plan = make_plan(skill, suite, ["local"])
+    with Store(tmp_path) as store:
+        evaluation = await evaluate(plan, store=store, models=Models(shelf=store))
+    (verdict,) = evaluation.verdicts
+    assert (verdict.baseline.errored, verdict.skill.errored) == (0, 0)
+    assert verdict.baseline.passed <= 2
+    assert verdict.skill.passed >= 5
+    assert verdict.decision == "helps"
