@@ -20,8 +20,8 @@ from upskill.placebo import placebo
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path) -> Evaluation:
-    plan = make_plan(skill, suite, ["local"], runs=rounds, seed=seed, temperature=0.7)
+async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, limit: int | None = None) -> Evaluation:
+    plan = make_plan(skill, suite, ["local"], runs=rounds, seed=seed, temperature=0.7, max_output_tokens=limit)
     with Store(folder) as store:
         return await evaluate(plan, store=store, models=Models(shelf=store), until_decided="cases")
 
@@ -40,7 +40,7 @@ def report(name: str, evaluation: Evaluation, fixed: int, seconds: float) -> Non
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=20, help="of the run with a placebo")
-    parser.add_argument("--rounds", type=int, default=3, help="at most, in each of these")
+    parser.add_argument("--rounds", type=int, default=2, help="at most, in each of these")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         skill = Skill.load(EXAMPLES / "kernel-builder-cuda-kernels")
@@ -50,6 +50,7 @@ def main() -> None:
         found = asyncio.run(run(skill, suite, 5, 0, Path(folder)))
         report(skill.name, found, len(found.plan), time.monotonic() - started)
 
+        # The answers of this suite are a few words, and 24 tokens hold them: a repetition takes half the time.
         skill = Skill.load(EXAMPLES / "tern-deploy")
         suite = Suite.of(skill)
         assert suite is not None
@@ -57,7 +58,7 @@ def main() -> None:
         decisions: Counter[str] = Counter()
         for number in range(options.repetitions):
             started = time.monotonic()
-            found = asyncio.run(run(empty, suite, options.rounds, 1000 * (number + 1), Path(folder)))
+            found = asyncio.run(run(empty, suite, options.rounds, 1000 * (number + 1), Path(folder), 24))
             decisions[found.verdicts[0].decision] += 1
             report(f"placebo {number + 1}", found, len(found.plan), time.monotonic() - started)
         print("placebo:", ", ".join(f"{decision} {count}" for decision, count in decisions.most_common()))
