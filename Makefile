@@ -6,7 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test format lint types docs pytest clean
+# What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
+SYSTEM := bwrap:bubblewrap
+
+.PHONY: demo test format lint types docs pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -28,8 +31,21 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python docs/make_reference.py --check
 
-pytest: $(VENV)/.dev
+pytest: $(VENV)/.dev system
 	$(BIN)/pytest --cov --cov-report=term
+
+system:
+	@missing=; for pair in $(SYSTEM); do \
+	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair#*:}"; \
+	done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "not installed, so the tests that need them skip:$$missing"; \
+	else \
+	  echo "installing$$missing"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; } \
+	    >/dev/null 2>&1 || echo "could not be installed, so the tests that need them skip:$$missing"; \
+	fi
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "upskill needs Python 3.11 or newer; try make PYTHON=python3.12")'

@@ -25,17 +25,19 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from upskill.trial import Result
+    from upskill.records import Run
+    from upskill.trial import Result, Trial
 
 HERE = Path(__file__).resolve()
 WORD = "kumquat"  # see server.py
 AT_ONCE = 256
 FEW = 20  # trials of the run that shows what starting costs
-CASES = 500  # at most; further trials are further seeds
+CASES = 100  # at most; further trials are further seeds
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."  # as upskill.agents.chat says it
 ADVICE = "\n".join(
     [
@@ -83,6 +85,10 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     samples: list[float] = []
     seen = 0
 
+    def begin(_: Run, missing: list[Trial]) -> None:
+        estimate(plan, missing, {})
+        samples.append(time.process_time())
+
     def watch(_: Result) -> None:
         nonlocal seen
         seen += 1
@@ -95,14 +101,14 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
             store=store,
             models=Models(Surroundings(connections=AT_ONCE), shelf=store, cache=cache, ledger=Ledger()),
             executor=Local(AT_ONCE),
-            begin=lambda _, missing: samples.append(time.process_time()) or (estimate(plan, missing, {}) and None),
+            begin=begin,
             watch=watch,
         )
         json.dumps(of_evaluation(evaluation, []))
         verdict = evaluation.verdicts[0]
     told: dict[str, Any] = {"passed": verdict.baseline.passed + verdict.skill.passed}
     if sampled:
-        told["cpu"] = [after - before for before, after in zip(samples, samples[1:], strict=False)]
+        told["cpu"] = [after - before for before, after in pairwise(samples)]
     print(json.dumps(told))
 
 
@@ -299,8 +305,10 @@ def install(work: Path, *, allowed: bool) -> tuple[Path | None, Path | None]:
             [str(python), "-m", "pip", "install", "--quiet", "inspect-ai", "openai"],
         ]
     if allowed and not program.exists():
+        (work / "promptfoo").mkdir(exist_ok=True)
+        (work / "promptfoo" / "package.json").write_text('{"private": true}')  # npm insists on one
         npm = shutil.which("npm") or "npm"
-        steps += [[npm, "install", "--prefix", str(work / "promptfoo"), "--no-audit", "--no-fund", "promptfoo"]]
+        steps += [[npm, "install", "--prefix", str(work / "promptfoo"), "--no-audit", "--no-fund", "promptfoo@>=0.100"]]
     for step in steps:
         note(f"installing: {Path(step[0]).name} {' '.join(step[1:])}")
         try:
@@ -378,9 +386,9 @@ def long_run(url: str, trials: int, work: Path) -> list[str]:
         f"{trials:,} trials in {took.seconds:.0f} s, {1000 * took.cpu / trials:.2f} ms of CPU each, all included:",
         "",
         f"- peak memory {took.memory / 1e6:.0f} MB (wanted: under 300 MB)",
-        f"- CPU of the first thousand {first:.3f} s, of the last {last:.3f} s: {last / first:.2f} x (wanted: at most 1.20)",
-        f"- by tenths of the run: {early:.3f} s a thousand in the first, {late:.3f} s in the last, {late / early:.2f} x;"
-        f" a thousand in the middle {middle:.3f} s",
+        f"- CPU of the first thousand {first:.2f} s, of the last {last:.2f} s: {last / first:.2f} x (wanted: 1.20)",
+        f"- CPU of a thousand in the first tenth {early:.2f} s, in the last {late:.2f} s: {late / early:.2f} x",
+        f"- CPU of the middle one of all thousands {middle:.2f} s",
     ]
 
 
@@ -401,6 +409,9 @@ def main() -> None:
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
     parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if any(number < 2 * CASES or number % (2 * CASES) for number in (options.trials, options.fewer, options.long_trials)):
+        if not options.side:
+            parser.error(f"a number of trials is a multiple of {2 * CASES}: {CASES} cases in two arms")
     if options.side == "bare":
         asyncio.run(run_bare(options.url, options.trials))
     elif options.side:
@@ -424,7 +435,7 @@ def compare(options: argparse.Namespace, url: str, work: Path) -> None:
     others: list[str] = []
     if python:
         sides.append(inspect_side(python, options.fewer, url))
-        others.append("inspect_ai " + version_of([str(python.with_name("inspect")), "--version"]).split()[-1])
+        others.append("inspect_ai " + version_of([str(python), "-m", "inspect_ai", "--version"]).split()[-1])
     else:
         note("inspect_ai is left out: it is not installed in --work (see --install)")
     if program:

@@ -383,7 +383,7 @@ def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: p
         MIGRATIONS[0](db)
         raise sqlite3.OperationalError("the power went out")
 
-    monkeypatch.setattr("upskill.store.MIGRATIONS", (half_way,))
+    monkeypatch.setattr("upskill.tables.MIGRATIONS", (half_way,))
     with pytest.raises(UsageError, match="the power went out"):
         Store(tmp_path)
     monkeypatch.undo()

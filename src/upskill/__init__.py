@@ -16,9 +16,11 @@ _WHERE = {
     "Address": "upskill.models",
     "Case": "upskill.suite",
     "Check": "upskill.checks",
+    "Config": "upskill.settings",
     "Evaluation": "upskill.evaluation",
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
+    "Material": "upskill.material",
     "Models": "upskill.models",
     "Outcome": "upskill.trial",
     "Plan": "upskill.trial",
@@ -36,19 +38,29 @@ _WHERE = {
     "Verdict": "upskill.verdict",
     "evaluate": "upskill.evaluate",
     "evaluate_now": "upskill.evaluate",
+    "evaluate_skill": "upskill.evaluate",
+    "gather": "upskill.material",
+    "generate_skill": "upskill.create",
+    "generate_tests": "upskill.create",
     "install": "upskill.install",
     "make_plan": "upskill.evaluate",
+    "refine": "upskill.refine",
+    "refine_skill": "upskill.refine",
     "run_trial": "upskill.evaluate",
     "weigh": "upskill.verdict",
+    "write_skill": "upskill.create",
+    "write_suite": "upskill.create",
 }
 
 __all__ = [
     "Address",
     "Case",
     "Check",
+    "Config",
     "Evaluation",
     "Evidence",
     "Finding",
+    "Material",
     "Models",
     "Outcome",
     "Plan",
@@ -66,20 +78,31 @@ __all__ = [
     "Verdict",
     "evaluate",
     "evaluate_now",
+    "evaluate_skill",
+    "gather",
+    "generate_skill",
+    "generate_tests",
     "install",
     "make_plan",
+    "refine",
+    "refine_skill",
     "run_trial",
     "weigh",
+    "write_skill",
+    "write_suite",
 ]
 
 if TYPE_CHECKING:
     from upskill.checks import Check, Evidence, Finding
+    from upskill.create import generate_skill, generate_tests, write_skill, write_suite
     from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.evaluate import evaluate, evaluate_now, make_plan, run_trial
+    from upskill.evaluate import evaluate, evaluate_now, evaluate_skill, make_plan, run_trial
     from upskill.evaluation import Evaluation
     from upskill.install import install
+    from upskill.material import Material, gather
     from upskill.models import Address, Models, Surroundings
-    from upskill.settings import Settings
+    from upskill.refine import refine, refine_skill
+    from upskill.settings import Config, Settings
     from upskill.skill import Skill
     from upskill.store import Store
     from upskill.suite import Case, Suite

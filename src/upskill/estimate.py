@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from upskill.agents.chat import request_for
-from upskill.models import Request
+from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.skill import estimate_tokens
 from upskill.traces import Usage
@@ -65,6 +65,42 @@ def estimate(
             if named.check.needs_judge and plan.judge:
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
+    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+
+
+def estimate_search(
+    teacher: Address,
+    writer: Address,
+    student: Address | None,
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    material: int,
+    tokens: int,
+    cases: int,
+    drafts: int,
+    attempts: int,
+) -> Estimate:
+    """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
+
+    The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
+    """
+    prices = {address: price_of(address, given) for address in (teacher, writer, student) if address is not None}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add(address: Address, least: int, most: int, taken: int, answered: int) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        cost = prices[address].of(taken, answered) or 0.0
+        calls += most
+        low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
+        low, high = low + least * cost, high + most * cost
+
+    add(teacher, drafts, 2 * (drafts + attempts), material + tokens + 800, 2 * tokens)
+    if cases:
+        add(writer, 1, 3, material + tokens + 800, 200 * cases)
+    if student is not None:
+        add(student, cases, cases * (1 + attempts + drafts), tokens + 60, 100)
+        add(student, cases, cases, 60, 100)
+    unknown = tuple(address.name for address, price in prices.items() if price.of(1000, 1000) is None)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 

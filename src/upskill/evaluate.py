@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from upskill import __version__
 from upskill.agents import AGENTS, Agent
@@ -24,7 +25,7 @@ from upskill.records import Run
 from upskill.skill import Skill
 from upskill.statistics import Scope
 from upskill.store import Store
-from upskill.suite import Suite
+from upskill.suite import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of
 
@@ -311,3 +312,38 @@ class _Judge:
 def evaluate_now(plan: Plan, *, store: Store | None = None) -> Evaluation:
     """`evaluate` for code that is not asynchronous."""
     return asyncio.run(evaluate(plan, store=store))
+
+
+class Preferences(Protocol):
+    """Which student to take where none is named: what `Config` has."""
+
+    @property
+    def eval_model(self) -> str | None: ...
+
+
+async def evaluate_skill(
+    skill: Skill,
+    tests: Suite | Sequence[Case] | None = None,
+    model: str | None = None,
+    config: Preferences | None = None,
+    *,
+    runs: int = 1,
+    store: Store | None = None,
+    models: Models | None = None,
+) -> Evaluation:
+    """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
+    suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
+    plan = make_plan(skill, suite, (model or (config.eval_model if config else None) or "local",), runs=runs)
+    results: list[Result] = []
+    evaluation = await evaluate(plan, store=store, models=models, watch=results.append)
+    evaluation.failures = [
+        f"Asked: {plan.suite.by_id[result.trial.case].prompt} Answered: {result.trace.answer if result.trace else ''}"
+        for result in results
+        if result.trial.arm == "skill" and result.passed is False and not plan.suite.by_id[result.trial.case].held_out
+    ]
+    return evaluation
+
+
+def get_failure_descriptions(evaluation: Evaluation) -> list[str]:
+    """What a student got wrong on train cases: what was asked and what it said, never what was looked for."""
+    return evaluation.failures

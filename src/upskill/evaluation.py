@@ -28,6 +28,7 @@ class Evaluation:
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
+    failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -39,6 +40,20 @@ class Evaluation:
             )
             for address in self.plan.models
         ]
+
+    # As upstream's users read a result: of the only model, or of the first.
+
+    @property
+    def skill_lift(self) -> float | None:
+        return self.verdicts[0].lift
+
+    @property
+    def token_savings(self) -> float | None:
+        return self.verdicts[0].token_savings
+
+    @property
+    def is_beneficial(self) -> bool:
+        return self.verdicts[0].is_beneficial
 
     def rows_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]

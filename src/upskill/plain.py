@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import is_dataclass
 from typing import Any, cast
 
 
@@ -20,14 +19,15 @@ def as_list(value: object) -> list[Any] | None:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """A dataclass as JSON is to write it: for `json.dumps(..., default=fields_of)`, a fifth of the cost of `asdict`."""
-    if not is_dataclass(value):
+    """A dataclass as JSON is to write it: for `json.dumps(..., default=fields_of)`, far cheaper than `asdict`."""
+    names: dict[str, Any] | None = getattr(value, "__dataclass_fields__", None)
+    if names is None:
         raise TypeError(f"{type(value).__name__} is not plain data")
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: getattr(value, name) for name in names}
 
 
 def _fields_or_text(value: object) -> object:
-    return fields_of(value) if is_dataclass(value) else str(value)
+    return fields_of(value) if hasattr(value, "__dataclass_fields__") else str(value)
 
 
 def canonical(value: object) -> str:

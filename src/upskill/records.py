@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from upskill.plain import fields_of
+from upskill.skill import SkillFile
 from upskill.traces import Step, Trace, Usage
 from upskill.trial import Judgement, Result, Trial
 
@@ -46,6 +49,47 @@ class Batch:
     id: str  # the provider's name for it; empty until it is known that the provider has it
     submitted: str
     keys: tuple[str, ...]  # of the requests that nobody has collected the replies of
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A skill that was tried in a search for a better one, with the one that it was made from."""
+
+    number: int
+    search: str  # a hash of what was looked for: the task, the teacher, the student and the suite
+    skill: str  # its name
+    fingerprint: str
+    parent: int | None
+    created: str
+    accepted: bool | None  # None: not decided, because it was not evaluated to the end
+    note: str
+    verdict: dict[str, Any]  # on train cases: a fit
+    files: str  # all of its files, as `write_files` wrote them
+
+
+def write_files(files: Iterable[SkillFile]) -> str:
+    """The files of a skill as JSON."""
+    rows: list[dict[str, Any]] = []
+    for file in files:
+        row: dict[str, Any] = {"path": file.path}
+        try:
+            row |= {"link": file.link} if file.link else {"text": file.data.decode()}
+        except UnicodeDecodeError:
+            row["base64"] = b64encode(file.data).decode()
+        rows.append(row | ({"executable": True} if file.executable else {}))
+    return as_json(rows)
+
+
+def read_files(written: str) -> list[SkillFile]:
+    return [
+        SkillFile(
+            row["path"],
+            b64decode(row["base64"]) if "base64" in row else row.get("text", "").encode(),
+            row.get("executable", False),
+            row.get("link", ""),
+        )
+        for row in json.loads(written)
+    ]
 
 
 def now() -> str:

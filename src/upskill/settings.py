@@ -82,6 +82,10 @@ class Settings(BaseModel):
             raise UsageError(f"{path}: {key}: {first['msg']}, not {short(first['input'])}") from error
 
 
+class Config(Settings):
+    """The settings, under the name that upstream's users know."""
+
+
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()

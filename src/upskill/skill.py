@@ -169,6 +169,14 @@ class Skill:
         head = frontmatter.with_value(head.strip(_NEWLINE), "description", description.strip())
         return self.with_file(manifest.path, _encoded(f"---\n{head.strip(_NEWLINE)}\n---\n\n{body}\n"))
 
+    def with_name(self, name: str) -> Skill:
+        """The same skill under another name; everything else stays as it was written. It has no folder yet."""
+        manifest = _manifest_of(self.files, self.name)
+        head, body = frontmatter.split(_text_of(manifest, manifest.path), manifest.path)
+        head = frontmatter.with_value(head.strip(_NEWLINE), "name", name)
+        data = _encoded(f"---\n{head.strip(_NEWLINE)}\n---\n\n{body}\n")
+        return replace(self, folder=None).with_file(manifest.path, data)
+
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         """The same skill with this file added or replaced."""
         place = PurePosixPath(path)

@@ -14,7 +14,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,8 @@ from typing import IO, Any
 from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
-from upskill.records import Batch, Run, as_json, as_utf8, now, read_result, row_of
+from upskill.records import Batch, Candidate, Run, as_json, as_utf8, now, read_result, row_of, write_files
+from upskill.skill import Skill
 from upskill.tables import migrate, switch_to_wal, transaction
 from upskill.trial import Outcome, Plan, Result
 
@@ -48,7 +49,7 @@ WHERE results.passed IS NULL
 """
 
 _FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
-_ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?)"
+_ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?,?,?)"
 
 
 class Store:
@@ -203,9 +204,18 @@ class Store:
         rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
         return rows[0][0] if rows else None
 
-    async def add_reply(self, key: str, model: str, reply: str) -> None:
-        """Keep a reply under the hash of the request that it answers; returns when it is on disk."""
-        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now()))
+    async def add_reply(self, key: str, model: str, reply: str, role: str = "", request: str = "") -> None:
+        """Keep a reply under the hash of the request that it answers; returns when it is on disk.
+
+        The request itself is kept where it is given: of everyone but students, whose trials say what they were asked.
+        """
+        said = as_utf8(request) if request else None
+        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now(), role or None, said))
+
+    def requests(self) -> list[tuple[str, str, str]]:
+        """What teachers, test writers and judges were asked: the role, the request and the reply, as JSON."""
+        rows = self._rows("SELECT role, request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key")
+        return [(role or "", request, reply) for role, request, reply in rows]
 
     async def forget_reply(self, key: str) -> None:
         await self._keep(_FORGET_REPLY, (key,))
@@ -246,6 +256,45 @@ class Store:
             left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
             state = ", state = 'ended'" if not left else ""
             db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (as_json(left), batch.token))  # noqa: S608
+
+    def add_candidate(
+        self,
+        search: str,
+        skill: Skill,
+        parent: int | None,
+        accepted: bool | None,
+        note: str,
+        verdict: Mapping[str, Any],
+    ) -> Candidate:
+        """Keep a candidate; the same one of the same search is there once, with what was last said of it."""
+        row = (search, skill.name, skill.taught, parent, now(), write_files(skill.files))
+        said = (None if accepted is None else int(accepted), as_utf8(note), as_json(verdict))
+        with self._writing() as db:
+            db.execute(
+                "INSERT INTO candidates (search, skill, fingerprint, parent, created, files, accepted, note, verdict)"
+                " VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (search, fingerprint) DO UPDATE SET"
+                " accepted = excluded.accepted, note = excluded.note, verdict = excluded.verdict",
+                (*row, *said),
+            )
+        return next(one for one in self.candidates(skill.name) if (one.search, one.fingerprint) == (search, row[2]))
+
+    def candidates(self, skill: str) -> list[Candidate]:
+        """Every candidate for a skill of this name, oldest first."""
+        rows = self._rows(
+            "SELECT number, search, skill, fingerprint, parent, created, accepted, note, verdict, files"
+            " FROM candidates WHERE skill = ? ORDER BY number",
+            skill,
+        )
+        return [
+            Candidate(
+                *row,
+                accepted=None if accepted is None else bool(accepted),
+                note=note,
+                verdict=json.loads(verdict),
+                files=files,
+            )
+            for *row, accepted, note, verdict, files in rows
+        ]
 
     async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
         if self._writer is None:

@@ -41,6 +41,7 @@ class Case:
     held_out: bool = False
     reference: str = ""  # an answer that passes, to test the checks with
     expected_output: str = ""  # what a good answer is like, in words
+    evidence: tuple[str, ...] = ()  # what it was made from, by the ids of the material
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
@@ -55,6 +56,7 @@ class Case:
             "tags": list(self.tags),
             "reference": self.reference,
             "expected_output": self.expected_output,
+            "evidence": list(self.evidence),
         }
         return said | {key: value for key, value in optional.items() if value}
 
@@ -177,6 +179,7 @@ class _Ours(_Strict):
     held_out: bool | None = None
     reference: str = ""
     expected_output: str = ""
+    evidence: list[str] = []
 
 
 class _Upstream(_Strict):
@@ -189,6 +192,9 @@ class _Upstream(_Strict):
     validator_config: dict[str, Any] | None = None
     tags: list[str] = []
     held_out: bool | None = None
+    checks: list[Any] = []  # this and what follows are our own
+    reference: str = ""
+    evidence: list[str] = []
 
 
 class _Evals(_Strict):
@@ -203,6 +209,7 @@ class _Evals(_Strict):
     tags: list[str] = []
     held_out: bool | None = None
     reference: str = ""
+    evidence: list[str] = []
 
 
 def _read_case(
@@ -231,7 +238,17 @@ def _read_case(
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
     held_out = ours.held_out if ours.held_out is not None else held_out_by_id(id)
-    return Case(id, ours.prompt, checks, ours.files, tuple(ours.tags), held_out, ours.reference, ours.expected_output)
+    return Case(
+        id,
+        ours.prompt,
+        checks,
+        ours.files,
+        tuple(ours.tags),
+        held_out,
+        ours.reference,
+        ours.expected_output,
+        tuple(ours.evidence),
+    )
 
 
 def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
@@ -244,6 +261,7 @@ def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
             checks.append({"contains": value})
         else:
             checks.append({key: value})
+    checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
     if case.output_file:
@@ -254,7 +272,16 @@ def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
         raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
         warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
-    return _Ours(id=case.id, prompt=case.input, files=files, checks=checks, tags=case.tags, held_out=case.held_out)
+    return _Ours(
+        id=case.id,
+        prompt=case.input,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        evidence=case.evidence,
+    )
 
 
 def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
@@ -281,6 +308,7 @@ def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
         held_out=case.held_out,
         reference=case.reference,
         expected_output=case.expected_output,
+        evidence=case.evidence,
     )
 
 

@@ -86,8 +86,32 @@ def _batches(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX batches_by_state ON batches (state, url)")
 
 
+def _candidates(db: sqlite3.Connection) -> None:
+    # What was asked of teachers, test writers and judges; null for students, whose trials say it.
+    db.execute("ALTER TABLE replies ADD COLUMN role TEXT")
+    db.execute("ALTER TABLE replies ADD COLUMN request TEXT")
+    db.execute(
+        """
+        CREATE TABLE candidates (
+            number INTEGER PRIMARY KEY,
+            search TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            fingerprint TEXT NOT NULL,
+            parent INTEGER REFERENCES candidates (number),
+            created TEXT NOT NULL,
+            files TEXT NOT NULL,
+            accepted INTEGER,
+            note TEXT NOT NULL,
+            verdict TEXT NOT NULL,
+            UNIQUE (search, fingerprint)
+        )
+        """
+    )
+    db.execute("CREATE INDEX candidates_by_skill ON candidates (skill)")
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches, _candidates)
 
 
 @contextmanager

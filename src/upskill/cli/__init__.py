@@ -19,6 +19,10 @@ from upskill import __version__
 
 # name -> (where it is, its line of help). A command whose line is empty is not listed.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "generate": ("upskill.cli.generate:command", "Write a skill from a task, traces or documents, and prove it."),
+    "tests": ("upskill.cli.tests:command", "Have the test cases of a skill written, add some, or edit them."),
+    "history": ("upskill.cli.history:command", "List every candidate that was tried for a skill."),
+    "diff": ("upskill.cli.diff:command", "Show what one candidate for a skill changed against another."),
     "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and say what the skill did."),
     "benchmark": ("upskill.cli.benchmark:command", "The same for several models, three runs each."),
     "plan": ("upskill.cli.plan:command", "How many cases and runs it takes to see a lift, and what that costs."),
@@ -28,7 +32,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("upskill.cli.list:command", "List the skills in a folder."),
     "validate": ("upskill.cli.validate:command", "Hold skills against the Agent Skills specification."),
     "install": ("upskill.cli.install:command", "Put a skill where an agent looks for it."),
+    "trace": ("upskill.cli.trace:group", "The sessions that agents left here, and what happened in one."),
     "models": ("upskill.cli.models:group", "The embedded models: what there is, and what is here."),
+    "sandbox": ("upskill.cli.sandbox:command", "Run a command exactly as a trial would, or say which sandbox works."),
     "doctor": ("upskill.cli.doctor:command", "Say which models, keys and stores work here, and what to do if not."),
 }
 

@@ -18,8 +18,10 @@ from rich.text import Text
 from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import show, show_json
 from upskill.errors import UsageError, did_you_mean
+from upskill.meta import Meta
 from upskill.records import Run
 from upskill.settings import Settings
+from upskill.skill import Skill
 from upskill.trial import Result
 
 WORDS = {True: "passed", False: "failed", None: "errored"}
@@ -31,10 +33,25 @@ COLOURS = {True: "green", False: "red", None: "yellow"}
 @click.option("--case", metavar="ID", help="Only this case, both arms side by side.")
 @click.option("-m", "--model", metavar="MODEL", help="Only this model.")
 @click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
+@click.option("--sources", is_flag=True, help="RUN is a skill's folder: show which evidence stands behind each line.")
 @click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
 @json_option
-def command(run: str, case: str | None, model: str | None, failed: bool, runs_dir: str | None, as_json: bool) -> None:
-    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, its beginning, or `last`."""
+def command(
+    run: str,
+    case: str | None,
+    model: str | None,
+    failed: bool,
+    sources: bool,
+    runs_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, its beginning, or `last`.
+
+    With --sources it is a skill's folder, and every line of the skill is shown with what it came from.
+    """
+    if sources:
+        _show_sources(Skill.load(run), as_json=as_json)
+        return
     with open_stored(runs_dir or Settings.load().runs_dir) as store:
         found = store.run(run)
         cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
@@ -49,6 +66,28 @@ def command(run: str, case: str | None, model: str | None, failed: bool, runs_di
         show(*_heading(found))
         for case_id, group in groupby(results, key=lambda result: result.trial.case):
             show(*_case(cases[case_id], list(group), side_by_side=case is not None))
+
+
+def _show_sources(skill: Skill, *, as_json: bool) -> None:
+    meta = Meta.of(skill)
+    if not meta.sources:
+        raise UsageError(
+            f"{skill.folder}: nothing is known of where its lines come from", "`upskill generate` writes that down."
+        )
+    lines = [(line, meta.sources.get(line.strip(), ())) for line in skill.body.splitlines()]
+    if as_json:
+        rows = [{"line": line, "evidence": list(ids)} for line, ids in lines if line.strip()]
+        show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
+        return
+    shown = [Text.assemble(line, ("  [" + ", ".join(ids) + "]", "cyan") if ids else "") for line, ids in lines]
+    show(*shown, Text(""))
+    for name, row in meta.evidence.items():
+        origin = f" ({row['from']})" if row.get("from") else ""
+        show(
+            Text.assemble(
+                (f"{name}", "cyan"), f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"
+            )
+        )
 
 
 def _heading(run: Run) -> Iterator[RenderableType]:

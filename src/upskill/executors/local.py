@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import contextmanager
 
 from upskill.executors import Keep, RunTrial
 from upskill.trial import Plan, Result, Trial
+
+COLLECT_AFTER = 20_000  # new objects
+
+
+@contextmanager
+def _rare_collections() -> Generator[None]:
+    """Look for cyclic garbage less often than Python does by itself.
+
+    Hundreds of trials in flight are tens of thousands of objects that live for a while and are no garbage; looking
+    through them after every 700 new ones takes an eighth of all CPU time.
+    """
+    before = gc.get_threshold()
+    if 0 < before[0] < COLLECT_AFTER:
+        gc.set_threshold(COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class Local:
@@ -50,9 +70,10 @@ class Local:
 
         everything = asyncio.create_task(work_all())
         try:
-            while (result := await arrived.get()) is not None:
-                yield result
-            await everything
+            with _rare_collections():
+                while (result := await arrived.get()) is not None:
+                    yield result
+                await everything
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:

@@ -2,7 +2,8 @@
 
 Kinds: `openai` (chat completions: OpenAI itself and every compatible endpoint of `endpoints.py`), `anthropic`
 (messages), `local` (the embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever
-pydantic-ai reaches) and `scripted` (a file of answers, for tests and demonstrations).
+pydantic-ai reaches), `scripted` (a file of answers, for tests and demonstrations) and `handoff` (files that anyone
+answers).
 
 A name as a person types it becomes an `Address` (`addresses.py`), a plain value; `open_model` turns an address into
 a Model. `Models` keeps the ones that this process has opened.
@@ -32,6 +33,7 @@ PROVIDERS = Registry(
         "command": "upskill.models.command:open_model",
         "pydantic-ai": "upskill.models.bridge:open_model",
         "scripted": "upskill.models.scripted:open_model",
+        "handoff": "upskill.models.handoff:open_model",
     },
 )
 
@@ -151,7 +153,7 @@ class Shelf(Protocol):
 
     def reply(self, key: str) -> str | None: ...
 
-    async def add_reply(self, key: str, model: str, reply: str) -> None: ...
+    async def add_reply(self, key: str, model: str, reply: str, role: str = "", request: str = "") -> None: ...
 
     async def forget_reply(self, key: str) -> None: ...
 
@@ -178,6 +180,7 @@ class Models:
         self._open: dict[Address, Model] = {}
         self._locks: dict[Address, asyncio.Lock] = {}
         self._in_role: dict[tuple[Address, str], Model] = {}
+        self._users = 0
         self._cached: list[Cached] = []
 
     @property
@@ -205,7 +208,7 @@ class Models:
             return await opened()
         from upskill.models.cache import Cached  # noqa: PLC0415 - leans on this page
 
-        cached = Cached(address, opened, self.shelf, self.cache)
+        cached = Cached(address, opened, self.shelf, _mode_of(address, self.cache), "" if role == "student" else role)
         await cached.open()
         self._cached.append(cached)
         return cached
@@ -228,7 +231,16 @@ class Models:
         await asyncio.gather(*(model.close() for model in models))
 
     async def __aenter__(self) -> Models:
+        self._users += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        """Closed by the last who leaves: a search evaluates many times and keeps its models open all the while."""
+        self._users -= 1
+        if not self._users:
+            await self.close()
+
+
+def _mode_of(address: Address, mode: CacheMode) -> CacheMode:
+    """Answers that lie in a folder are read again each time: a person may have changed them."""
+    return "refresh" if address.provider == "handoff" and mode == "use" else mode

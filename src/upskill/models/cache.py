@@ -34,8 +34,11 @@ def note_keys() -> Generator[list[str]]:
 class Cached:
     """Looks on the shelf before it asks. `refresh` only puts there; `replay` only takes, and a miss is an error."""
 
-    def __init__(self, address: Address, opener: Callable[[], Awaitable[Model]], shelf: Shelf, mode: CacheMode) -> None:
+    def __init__(
+        self, address: Address, opener: Callable[[], Awaitable[Model]], shelf: Shelf, mode: CacheMode, role: str = ""
+    ) -> None:
         self.address = address
+        self.role = role  # with one, the requests are kept beside the replies
         self.shelf = shelf
         self.mode = mode
         self.hits = 0
@@ -61,7 +64,8 @@ class Cached:
         await self.open()
         assert self._model is not None
         reply = await self._model.reply(request)
-        await self.shelf.add_reply(key, self.address.name, write_reply(reply))
+        asked_for = write_request(request) if self.role else ""
+        await self.shelf.add_reply(key, self.address.name, write_reply(reply), self.role, asked_for)
         return reply
 
     async def close(self) -> None:
@@ -92,6 +96,10 @@ class Delivered:
 def request_key(address: Address, request: Request) -> str:
     place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
     return digest([place, request])
+
+
+def write_request(request: Request) -> str:
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=fields_of)
 
 
 def write_reply(reply: Reply) -> str:

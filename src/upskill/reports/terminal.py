@@ -32,7 +32,7 @@ def of_evaluation(
     plan, verdicts = evaluation.plan, evaluation.verdicts
     shown: list[RenderableType] = [_heading(evaluation)]
     if len(verdicts) == 1:
-        shown.append(_bars(verdicts[0]))
+        shown.append(bars(verdicts[0]))
     if verbose and results:
         shown += [_cases(evaluation, results), Text("")]
     shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
@@ -77,7 +77,7 @@ def _heading(evaluation: Evaluation) -> RenderableType:
     return Text.from_markup("\n".join(lines))
 
 
-def _bars(verdict: Verdict) -> RenderableType:
+def bars(verdict: Verdict) -> RenderableType:
     lines: list[str] = []
     for arm in (verdict.baseline, verdict.skill):
         if not arm.scored + arm.errored:

@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Format:
     title: str
     read: Callable[[Path], Trace]
     detects: Callable[[Sample], bool]
+    inside: Callable[[Path], list[tuple[str, float, str]]] | None = None  # id, time and folder of a file's sessions
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def from_epoch(milliseconds: object) -> str:
     if not value:
         return ""
     try:
-        return datetime.fromtimestamp(value / 1000).astimezone().isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return ""
 
@@ -287,7 +288,10 @@ class Recording:
         number = waiting.popleft()
         begun = self.steps[number]
         if seconds is None:
-            seconds = seconds_between(begun.at, at)
+            seconds = begun.seconds if begun.seconds is not None else seconds_between(begun.at, at)
+        # Another line may have told more of it before.
+        output = begun.output if len(begun.output) > len(output) else output
+        status = begun.status if status == "unknown" else status
         self.steps[number] = replace(begun, output=output, status=status, seconds=seconds)
 
     def amend(
@@ -298,7 +302,7 @@ class Recording:
         output: str | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Add to a finished call what another line knows better: never less output than there was."""
+        """Add to a call what another line knows better: never less output than there was."""
         if id not in self._last:
             return
         step = self.steps[self._last[id]]

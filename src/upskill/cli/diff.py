@@ -1,0 +1,51 @@
+"""`upskill diff`: what one candidate for a skill changed against another."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+import click
+
+from upskill.cli.around import open_stored, runs_dir_option
+from upskill.cli.history import candidates_of
+from upskill.errors import UsageError
+from upskill.records import Candidate, read_files
+from upskill.settings import Settings
+from upskill.skill import NOT_TAUGHT
+
+
+@click.command("diff")
+@click.argument("skill")
+@click.argument("one")
+@click.argument("two")
+@runs_dir_option
+def command(skill: str, one: str, two: str, runs_dir: str | None) -> None:
+    """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …"""
+    with open_stored(runs_dir or Settings.load().runs_dir) as store:
+        found = candidates_of(store, skill)
+    before, after = (_texts(_pick(found, name)) for name in (one, two))
+    for line in _changes(before, after, one, two):
+        click.echo(line)
+
+
+def _pick(found: list[Candidate], name: str) -> Candidate:
+    number = name.removeprefix("c")
+    if not number.isdigit() or not 1 <= int(number) <= len(found):
+        raise UsageError(f"no candidate is called {name!r}", f"There are c1 to c{len(found)}.")
+    return found[int(number) - 1]
+
+
+def _texts(candidate: Candidate) -> dict[str, list[str]]:
+    return {
+        file.path: (f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")).splitlines()
+        for file in read_files(candidate.files)
+        if not file.path.startswith(NOT_TAUGHT)
+    }
+
+
+def _changes(before: dict[str, list[str]], after: dict[str, list[str]], one: str, two: str) -> Iterator[str]:
+    for path in sorted(before.keys() | after.keys()):
+        yield from difflib.unified_diff(
+            before.get(path, []), after.get(path, []), f"{one}/{path}", f"{two}/{path}", lineterm=""
+        )

@@ -1,0 +1,563 @@
+"""How generate carries out a wish: gather, write, test, refine, save all or nothing, and say what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from upskill.cli.around import found_keys, student, surroundings
+from upskill.cli.screen import Watch, note, show, show_json
+from upskill.create import as_name, condense, room_of, signed, write_skill, write_suite
+from upskill.errors import UpskillError, UsageError
+from upskill.estimate import estimate_search
+from upskill.evaluate import judge_suite, make_plan
+from upskill.evaluation import Evaluation
+from upskill.executors.local import Local
+from upskill.extract import extract
+from upskill.material import Material, gather
+from upskill.meta import Meta, with_suite
+from upskill.models import Address, Models, Surroundings
+from upskill.models.addresses import resolve
+from upskill.models.cache import note_keys
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.plain import digest
+from upskill.redact import counts_in_words
+from upskill.refine import Refinement, Tried, refine, stored_failures
+from upskill.refiners.rewrite import Rewrite
+from upskill.reports import json as json_report
+from upskill.reports.terminal import bars, percent
+from upskill.settings import Settings
+from upskill.skill import Skill
+from upskill.store import Store
+from upskill.suite import Suite
+from upskill.trial import Plan, Trial
+from upskill.verdict import Verdict, points
+
+EXTRACT = "extract"
+
+
+@dataclass
+class Wish:
+    """What the person asked for."""
+
+    task: str = ""
+    examples: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    model: str | None = None
+    test_gen_model: str | None = None
+    handoff: str | None = None
+    output: str | None = None
+    force: bool = False
+    tokens: int = 800
+    tests: str | None = None
+    cases: int = 20
+    no_eval: bool = False
+    eval_model: str | None = None
+    eval_base_url: str | None = None
+    judge_model: str | None = None
+    runs: int = 1
+    attempts: int | None = None
+    candidates: int = 1
+    target: float = 100
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    concurrency: int | None = None
+    timeout: float | None = None
+    offline: bool = False
+    runs_dir: str | None = None
+    log_runs: bool = True
+    as_json: bool = False
+    quiet: bool = False
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json
+
+    def tell(self, line: str) -> None:
+        if not self.silent:
+            note(line)
+
+
+@dataclass
+class Made:
+    """What came of it."""
+
+    skill: Skill
+    suite: Suite
+    refinement: Refinement | None = None
+
+
+def carry_out(wish: Wish) -> None:
+    """Make the skill, save it, and print what is known of it. Exits with 3 when it could not be evaluated."""
+    material = _material(wish)
+    maker = _Maker(wish, material)
+    with Store(Path(wish.runs_dir or wish.settings.runs_dir) if wish.log_runs else None) as store:
+        try:
+            made = asyncio.run(maker.make(store))
+        except KeyboardInterrupt:
+            if store.path is not None:
+                note("Interrupted. Nothing was written; the same command goes on from what is stored.")
+            raise
+        place = maker.place_for(made.skill)
+        skill = made.skill if made.skill.name == place.name else made.skill.with_name(place.name)
+        skill = with_suite(_with_result(skill, made, maker), made.suite)
+        skill.save(place, overwrite=True)
+        _report(replace(made, skill=skill), maker, place)
+    held_out = made.refinement.held_out if made.refinement else None
+    if held_out is not None and held_out.too_many_errors:
+        raise click.exceptions.Exit(3)
+
+
+def _material(wish: Wish) -> Material:
+    material = gather(wish.task, examples=wish.examples, tools=wish.tools, sources=wish.sources)
+    if not material.task:
+        goal = next((trace.goal for trace in material.traces if trace.goal), "")
+        goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
+        if not goal:
+            raise UsageError(
+                "there is no task", 'Say what the skill is for: upskill generate "…", or give a trace with --from.'
+            )
+        material = replace(material, task=" ".join(goal.split())[:2000])
+    if material.redacted:
+        wish.tell(f"Before anything was sent or kept: {counts_in_words(material.redacted)}.")
+    for left_out in material.left_out:
+        wish.tell(f"Left out: {left_out}.")
+    return material
+
+
+class _Maker:
+    """Carries out one wish: everything is looked up and checked when it is made, before anything is paid for."""
+
+    def __init__(self, wish: Wish, material: Material) -> None:
+        self.wish = wish
+        self.material = material
+        settings, keys = wish.settings, found_keys()
+        self.suite = Suite.load(wish.tests) if wish.tests else Suite.of(material.skill) if material.skill else None
+        self.extracts = wish.model == EXTRACT
+        self.teacher = self._teacher(keys)
+        writer = wish.test_gen_model or (None if wish.handoff else settings.test_gen_model)
+        self.writer = resolve(writer, keys=keys) if writer else self.teacher
+        self.student: Address | None = None
+        if not wish.no_eval:
+            named = (wish.eval_model,) if wish.eval_model else ()
+            self.student = resolve(student(named, settings, quiet=wish.silent)[0], wish.eval_base_url or "", keys=keys)
+        self.attempts = 0 if self.extracts else settings.max_refine_attempts if wish.attempts is None else wish.attempts
+        self.name = self._name()
+        self.around: Surroundings = surroundings(
+            settings,
+            quiet=wish.silent,
+            offline=wish.offline,
+            timeout=wish.timeout,
+            connections=wish.concurrency or settings.concurrency,
+        )
+        self.ledger = Ledger(Ceilings(wish.max_cost, wish.max_tokens, wish.max_calls))
+        if self.suite is not None and self.student is not None:
+            self.plan(material.skill or Skill.new("task", "A task.", "A task."), self.suite)
+
+    def _teacher(self, keys: dict[str, str]) -> Address:
+        wish = self.wish
+        if wish.handoff:
+            if wish.model:
+                raise UsageError("--handoff and --model contradict each other")
+            return resolve(f"handoff:{wish.handoff}")
+        if self.extracts:
+            if not self.material.traces:
+                raise UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
+            return Address(EXTRACT, EXTRACT, "")
+        name = wish.model or wish.settings.skill_generation_model
+        if not name:
+            name = "local"
+            wish.tell(
+                "No teacher was named, so it is `local`, the small embedded model: good enough to try the mechanics,"
+                " not to write anything of use. Choose another with -m."
+            )
+        return resolve(name, keys=keys)
+
+    def _name(self) -> str:
+        """The skill's name where --output or the skill to be improved decides it."""
+        output, older = self.wish.output, self.material.skill
+        if not output:
+            return older.name if older else ""
+        folder = Path(output)
+        if folder.name != (better := as_name(folder.name)):
+            raise UsageError(
+                f"{output}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
+                f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
+            )
+        self._check_free(folder)
+        return folder.name
+
+    def _check_free(self, folder: Path) -> None:
+        if folder.exists() and not self.wish.force and not self._is_ours(folder):
+            raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+
+    def _is_ours(self, folder: Path) -> bool:
+        """What an earlier run of the same wish wrote, and the skill to be improved itself, may be replaced."""
+        older = self.material.skill
+        if older is not None and older.folder is not None and folder.resolve() == older.folder:
+            return True
+        try:
+            written = Meta.of(Skill.load(folder)).metadata
+        except UpskillError:
+            return False
+        mine = (self.teacher.name, self.material.task)
+        return (written.get("generated_by"), written.get("source_task")) == mine
+
+    def place_for(self, skill: Skill) -> Path:
+        """Where it goes: --output, or a folder of its name in which nobody else's skill is."""
+        if self.wish.output:
+            return Path(self.wish.output)
+        folder, number = Path(self.wish.settings.skills_dir), 1
+        while (place := folder / (f"{skill.name}-{number}" if number > 1 else skill.name)).exists():
+            if self.wish.force or self._is_ours(place):
+                break
+            number += 1
+        return place
+
+    def plan(self, skill: Skill, suite: Suite) -> Plan:
+        assert self.student is not None
+        limit = None
+        if self.student.provider == "local":  # it would go on to the end of its context
+            lengths = [named.written for case in suite.cases for named in case.checks if named.name == "max_length"]
+            if len(lengths) >= len(suite.cases) and all(isinstance(length, int) for length in lengths):
+                limit = max(lengths) // 2 + 16
+        return make_plan(
+            skill,
+            suite,
+            (self.student.name,),
+            base_url=self.wish.eval_base_url or "",
+            runs=self.wish.runs,
+            max_output_tokens=None if suite.max_output_tokens else limit,
+            judge=self.wish.judge_model or self.wish.settings.judge_model or "",
+            keys=found_keys(),
+        )
+
+    async def make(self, store: Store) -> Made:
+        wish = self.wish
+        models = Models(self.around, shelf=store, ledger=self.ledger)
+        async with models:
+            if self.student is not None:
+                await models.get(self.student)
+            self._say_what_it_costs()
+            with note_keys() as asked:
+                try:
+                    drafts, suite, material = await self._write(models)
+                except UpskillError:
+                    await models.forget(asked)  # or the same command would get the same answers again
+                    raise
+            for warning in await judge_suite(suite, drafts[0]):
+                wish.tell(f"Note: {warning}")
+            if self.student is None:
+                return Made(await self._edited_unseen(drafts[0], models, store, material, suite), suite)
+            return await self._refine(drafts, suite, material, models, store)
+
+    async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:
+        """The drafts, the suite, and the material as it fits into a prompt."""
+        wish, older = self.wish, self.material.skill
+        if self.extracts:
+            return await self._extract()
+        teacher = await models.get(self.teacher, "teacher")
+        room = room_of(self.teacher)
+        material = await condense(self.material, teacher, room=room, tell=wish.tell)
+        drafts: list[Skill] = []
+        if older is not None:
+            drafts.append(older)
+        else:
+            wish.tell(f"Generating skill with {self.teacher.name}...")
+            for number in range(wish.candidates):
+                drafts.append(
+                    await write_skill(
+                        material,
+                        teacher,
+                        wish.tokens,
+                        name=self.name or (drafts[0].name if drafts else ""),
+                        seed=number or None,
+                        room=room,
+                        tell=wish.tell,
+                    )
+                )
+        suite = self.suite
+        if suite is None:
+            wish.tell("Generating test cases...")
+            writer = await models.get(self.writer, "test writer")
+            try:
+                suite = await write_suite(
+                    drafts[0],
+                    writer,
+                    count=wish.cases,
+                    material=self.material,
+                    room=room_of(self.writer),
+                    tell=wish.tell,
+                )
+            except UpskillError as error:
+                if type(error) is not UpskillError:
+                    raise
+                raise UpskillError(
+                    f"the skill was written, its test cases were not: {error.message}",
+                    f"{error.hint} Nothing was saved.",
+                ) from error
+        return drafts, suite, material
+
+    async def _extract(self) -> tuple[list[Skill], Suite, Material]:
+        wish = self.wish
+        wish.tell("Compiling the trace into a skill and its test cases, by rules alone...")
+        found = await extract(self.material.traces, name=self.name, tokens=wish.tokens)
+        if found.left_out:
+            wish.tell(f"Left out: {len(found.left_out)} facts that do not fit into {wish.tokens} tokens.")
+        meta = Meta().with_sources(found.sources, self.material.excerpts())
+        return [meta.written_into(found.skill)], self.suite or found.suite, self.material
+
+    async def _edited_unseen(
+        self, skill: Skill, models: Models, store: Store, material: Material, suite: Suite
+    ) -> Skill:
+        """With --no-eval an older skill gets its edits without a gate, which is said."""
+        if self.material.skill is None:
+            return skill
+        wish = self.wish
+        wish.tell(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
+        teacher = await models.get(self.teacher, "teacher")
+        known = resolve(student((), wish.settings, quiet=True)[0])
+        failures = stored_failures(store, skill, known, suite)
+        proposal = await Rewrite(teacher, material, max(wish.tokens, skill.tokens)).propose(skill, failures, (), 1)
+        return proposal.skill if proposal else skill
+
+    async def _refine(
+        self, drafts: list[Skill], suite: Suite, material: Material, models: Models, store: Store
+    ) -> Made:
+        wish, student = self.wish, self.student
+        assert student is not None
+        refiner = None
+        if self.attempts:
+            teacher = await models.get(self.teacher, "teacher")
+            refiner = Rewrite(teacher, material, max(wish.tokens, drafts[0].tokens))
+        known = stored_failures(store, drafts[0], student, suite) if self.material.skill else []
+        progress = _Progress(self)
+        try:
+            found = await refine(
+                drafts,
+                suite,
+                self.plan,
+                models=models,
+                store=store,
+                refiner=refiner,
+                attempts=self.attempts,
+                target=wish.target / 100,
+                search=digest([material.task, self.teacher.name, student, suite.fingerprint, wish.tokens, wish.runs]),
+                failures=known,
+                executor=Local(wish.concurrency or wish.settings.concurrency),
+                begin=progress.begin,
+                watch=progress.watch,
+                done=progress.done,
+                last=progress.last,
+            )
+        finally:
+            progress.end()
+        for line in found.notes:
+            wish.tell(line)
+        return Made(found.skill, suite, found)
+
+    def _say_what_it_costs(self) -> None:
+        wish = self.wish
+        if self.extracts:
+            return
+        expected = estimate_search(
+            self.teacher,
+            self.writer,
+            self.student,
+            self.around.prices,
+            material=min(self.material.tokens, room_of(self.teacher)),
+            tokens=wish.tokens,
+            cases=len(self.suite.cases) if self.suite else wish.cases,
+            drafts=wish.candidates,
+            attempts=self.attempts,
+        )
+        if wish.max_cost is not None and expected.unknown:
+            raise UsageError(
+                f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
+                "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+            )
+        high = expected.cost_usd[1]
+        if high == 0 and not expected.unknown:
+            return
+        wish.tell(f"Estimate: up to {expected.words}.")
+        most = high if wish.max_cost is None else min(high, wish.max_cost)
+        if most > wish.settings.confirm_above and not wish.yes and sys.stdin.isatty() and sys.stderr.isatty():
+            click.confirm("Go ahead?", abort=True, err=True)
+
+
+class _Progress:
+    """Says what is being evaluated, and how each attempt went."""
+
+    def __init__(self, maker: _Maker) -> None:
+        self.maker = maker
+        self.watching: Watch | None = None
+
+    def begin(self, attempt: int, plan: Plan, missing: list[Trial]) -> None:
+        if attempt:
+            self.maker.wish.tell(f"Evaluating on {plan.models[0].name}... (attempt {attempt})")
+        self.watching = Watch(plan, quiet=self.maker.wish.silent)
+        self.watching.begin(len(plan) - len(missing))
+
+    def watch(self, result: Any) -> None:
+        if self.watching:
+            self.watching(result)
+
+    def last(self, plan: Plan) -> None:
+        self.maker.wish.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
+
+    def done(self, tried: Tried) -> None:
+        self.end()
+        if tried.evaluation is None:
+            self.maker.wish.tell(f"  (attempt {tried.attempt}) not kept: {tried.note}")
+            return
+        verdict = tried.evaluation.verdicts[0]
+        said = f"  {rates(verdict)}"
+        if tried.comparison is None:
+            said += " OK" if verdict.is_beneficial else ""
+        else:
+            said += f" OK: {tried.note}" if tried.accepted else f" not kept: {tried.note}"
+        self.maker.wish.tell(f"{said}  [fit, {verdict.cases} train cases]")
+
+    def end(self) -> None:
+        if self.watching:
+            self.watching.end()
+            self.watching = None
+
+
+def rates(verdict: Verdict) -> str:
+    lift = percent(verdict.lift, signed=True)
+    return f"{percent(verdict.baseline.pass_rate)} -> {percent(verdict.skill.pass_rate)} ({lift})"
+
+
+def _with_result(skill: Skill, made: Made, maker: _Maker) -> Skill:
+    """What is known of it, in its skill_meta.json: the held-out pass rate where there is one, and which it is."""
+    skill = signed(skill, maker.teacher.name, maker.material.task)
+    meta = Meta.of(skill)
+    metadata = dict(meta.metadata)
+    found = made.refinement
+    evaluation, split = (
+        (found.held_out, "held-out") if found and found.held_out else (found.fit if found else None, "fit")
+    )
+    if evaluation is not None:
+        verdict = evaluation.verdicts[0]
+        metadata |= {
+            "test_pass_rate": verdict.skill.pass_rate,
+            "baseline_pass_rate": verdict.baseline.pass_rate,
+            "evaluated_on": verdict.model,
+            "evaluated_cases": split,
+            "pairs": verdict.pairs,
+            "decision": verdict.decision,
+        }
+    return replace(meta, metadata=metadata).written_into(skill)
+
+
+# What is shown.
+
+
+def _report(made: Made, maker: _Maker, place: Path) -> None:
+    if maker.wish.as_json:
+        show_json(_plain(made, maker, place))
+        return
+    skill, found = made.skill, made.refinement
+    head = f"\n  [bold]{escape(skill.name)}[/bold]\n  {escape(' '.join(skill.description.split()))}\n"
+    shown: list[RenderableType] = [Text.from_markup(head), Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n")]
+    evaluation = (found.held_out or found.fit) if found else None
+    if found and evaluation:
+        word = f"held-out, {len(evaluation.plan.suite.cases)} cases" if found.held_out else "fit only"
+        verdict = evaluation.verdicts[0]
+        shown += [Text(f"  {verdict.model} ({word})"), bars(verdict)]
+        shown += [Text(f"  {line}") for line in _lines(found)]
+        shown += [Text(f"  Note: {said}", style="dim") for said in evaluation.warnings]
+    if spent := _spent(maker.ledger):
+        shown.append(Text(f"  Spent: {spent}"))
+    shown.append(Text(f"\nSaved to {place}"))
+    show(*shown)
+
+
+def _lines(found: Refinement) -> list[str]:
+    lines = [
+        f"{word}: {rates(verdict)}, {_interval(verdict)}{verdict.pairs} pairs, {verdict.decision}"
+        for word, evaluation in (("fit", found.fit), ("held-out", found.held_out))
+        if evaluation is not None
+        for verdict in evaluation.verdicts
+    ]
+    if found.held_out is None:
+        lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
+    elif found.held_out.too_many_errors:
+        lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in found.held_out.errors]
+    lines.append(f"{len(found.tried)} candidates were tried; the search ended: {found.ended}.")
+    return lines
+
+
+def _interval(verdict: Verdict) -> str:
+    if verdict.interval is None:
+        return ""
+    low, high = verdict.interval
+    return f"95% interval {points(low)} to {points(high)} points, "
+
+
+def _spent(ledger: Ledger) -> str:
+    parts = [
+        f"{role} {usage.total_tokens:,} tokens"
+        + (", price unknown" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}" if usage.cost_usd else "")
+        for role, usage in ledger.spent.items()
+    ]
+    return " · ".join(parts)
+
+
+def _plain(made: Made, maker: _Maker, place: Path) -> dict[str, Any]:
+    found, skill = made.refinement, made.skill
+    return {
+        "skill": {
+            "name": skill.name,
+            "description": skill.description,
+            "tokens": skill.tokens,
+            "fingerprint": skill.fingerprint,
+        },
+        "saved_to": str(place),
+        "teacher": maker.teacher.name,
+        "student": maker.student.name if maker.student else None,
+        "suite": {"cases": len(made.suite.cases), "held_out": len(made.suite.held_out)},
+        "attempts": [_tried(one) for one in found.tried] if found else [],
+        "ended": found.ended if found else "",
+        "halted": found.halted if found else "",
+        "fit": _evaluation(found.fit) if found else None,
+        "held_out": _evaluation(found.held_out) if found else None,
+        "spent": {
+            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
+            for role, usage in maker.ledger.spent.items()
+        },
+        "calls": maker.ledger.calls,
+        "redacted": dict(maker.material.redacted),
+        "left_out": list(maker.material.left_out),
+    }
+
+
+def _tried(one: Tried) -> dict[str, Any]:
+    verdict = one.evaluation.verdicts[0] if one.evaluation else None
+    return {
+        "attempt": one.attempt,
+        "accepted": one.accepted,
+        "note": one.note,
+        "baseline": verdict.baseline.pass_rate if verdict else None,
+        "pass_rate": verdict.skill.pass_rate if verdict else None,
+        "p_value": one.comparison.p_value if one.comparison else None,
+        "level": one.comparison.level if one.comparison else None,
+        "edits": [str(edit) for edit in one.proposal.edits] if one.proposal else [],
+    }
+
+
+def _evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    return json_report.of_evaluation(evaluation) if evaluation else None

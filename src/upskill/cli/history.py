@@ -1,0 +1,69 @@
+"""`upskill history`: every candidate that was tried for a skill, with what it was made from and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from upskill.cli.around import json_option, open_stored, runs_dir_option
+from upskill.cli.screen import show, show_json
+from upskill.errors import UsageError
+from upskill.records import Candidate
+from upskill.reports.terminal import percent
+from upskill.settings import Settings
+from upskill.skill import Skill
+from upskill.store import Store
+
+WORDS = {True: "kept", False: "rejected", None: "not decided"}
+
+
+@click.command("history")
+@click.argument("skill")
+@runs_dir_option
+@json_option
+def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
+    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and why it was kept."""
+    with open_stored(runs_dir or Settings.load().runs_dir) as store:
+        found = candidates_of(store, skill)
+    numbers = {one.number: place for place, one in enumerate(found, start=1)}
+    rows = [_row(one, place, numbers.get(one.parent or 0)) for place, one in enumerate(found, start=1)]
+    if as_json:
+        show_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Id", "Parent", "When", "Fit", "", "Why"):
+        table.add_column(column, overflow="fold", no_wrap=column != "Why")
+    for row in rows:
+        rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
+        when = row["created"][:16].replace("T", " ")
+        table.add_row(row["id"], row["parent"] or "–", when, rate, WORDS[row["accepted"]], escape(row["note"]))
+    show(table)
+
+
+def candidates_of(store: Store, skill: str) -> list[Candidate]:
+    """The candidates for a skill that a person named by its folder or by its name."""
+    name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
+    found = store.candidates(name)
+    if not found:
+        raise UsageError(f"no candidate for a skill called {name!r} is stored", "`upskill generate` makes them.")
+    return found
+
+
+def _row(one: Candidate, place: int, parent: int | None) -> dict[str, Any]:
+    verdict = one.verdict
+    return {
+        "id": f"c{place}",
+        "parent": f"c{parent}" if parent else None,
+        "created": one.created,
+        "fingerprint": one.fingerprint,
+        "accepted": one.accepted,
+        "note": one.note,
+        "baseline": verdict.get("baseline", {}).get("pass_rate"),
+        "pass_rate": verdict.get("skill", {}).get("pass_rate"),
+        "run": verdict.get("run"),
+        "edits": verdict.get("proposal", {}).get("edits", []),
+    }

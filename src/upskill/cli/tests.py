@@ -1,0 +1,129 @@
+"""`upskill tests`: have the test cases of a skill written, add some, or edit them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import click
+
+from upskill.cli.around import found_keys, json_option, quiet_option, surroundings
+from upskill.cli.screen import note, show_json
+from upskill.create import room_of, write_suite
+from upskill.errors import UsageError
+from upskill.gate import summarise, try_suite
+from upskill.material import Material, gather
+from upskill.meta import Meta, with_suite
+from upskill.models import Models
+from upskill.models.addresses import resolve
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.settings import Settings
+from upskill.skill import Skill
+from upskill.store import Store
+from upskill.suite import Suite
+
+BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
+
+
+@click.command("tests")
+@click.argument("skill", type=click.Path())
+@click.option("-m", "--model", metavar="MODEL", help="Writes the cases (default: settings, or local).")
+@click.option("--cases", type=click.IntRange(3, 60), default=20, show_default=True, metavar="N", help="How many.")
+@click.option("--add", type=click.IntRange(1, 60), metavar="N", help="Keep the cases there are and add N.")
+@click.option("--edit", is_flag=True, help="Open them in $EDITOR; what cannot be used is said and not kept.")
+@click.option("-f", "--from", "sources", multiple=True, metavar="PATH", help="A trace or a document to make them from.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent.")
+@click.option("--offline", is_flag=True, help="Download nothing.")
+@click.option("--runs-dir", metavar="DIR", help="Where replies are kept (default ./runs).")
+@json_option
+@quiet_option
+def command(
+    skill: str,
+    model: str | None,
+    cases: int,
+    add: int | None,
+    edit: bool,
+    sources: tuple[str, ...],
+    max_cost: float | None,
+    offline: bool,
+    runs_dir: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the test cases of SKILL anew, add to them, or edit them.
+
+    Each generated case is tried with answers that know nothing before it is kept. They are saved as evals/evals.json
+    and in skill_meta.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
+    """
+    found = Skill.load(skill)
+    assert found.folder is not None
+    if edit:
+        suite = _edit(found)
+    else:
+        by_hand = next((name for name in BY_HAND if found.file(name)), "")
+        if by_hand:
+            raise UsageError(
+                f"{found.folder / by_hand}: is a suite of your own, which stays as it is", "Add to it by hand."
+            )
+        settings = Settings.load()
+        name = model or settings.test_gen_model or settings.skill_generation_model or "local"
+        before = Suite.of(found) if add else None
+        material = _material(found, sources)
+        silent = quiet or as_json
+        around = surroundings(settings, quiet=silent, offline=offline)
+        if not silent:
+            note(f"Generating test cases with {name}...")
+
+        async def write(store: Store) -> Suite:
+            address = resolve(name, keys=found_keys())
+            # A fresh set is wanted, not the stored one again.
+            async with Models(around, shelf=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
+                writer = await models.get(address, "test writer")
+                return await write_suite(
+                    found,
+                    writer,
+                    count=add or cases,
+                    material=material,
+                    room=room_of(address),
+                    beside=before.cases if before else (),
+                    tell=around.tell,
+                )
+
+        with Store(Path(runs_dir or settings.runs_dir)) as store:
+            written = asyncio.run(write(store))
+        limit = before.max_output_tokens if before else None
+        suite = Suite((*(before.cases if before else ()), *written.cases), "generated", limit)
+    with_suite(found, suite).save(found.folder, overwrite=True)
+    if as_json:
+        show_json({"skill": found.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
+    else:
+        click.echo(f"{found.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
+
+
+def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
+    task = str(Meta.of(skill).metadata.get("source_task") or skill.description)
+    material = gather(task, sources=sources)
+    if material.skill is not None:
+        raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
+    return material
+
+
+def _edit(skill: Skill) -> Suite:
+    """Edit a copy; it takes the place of the cases only when it can be read and an empty answer passes none of it."""
+    if by_hand := next((name for name in BY_HAND if skill.file(name)), ""):
+        raise UsageError(f"{skill.folder}/{by_hand}: is a suite of your own", "Edit that file itself.")
+    data = skill.read("evals/evals.json")
+    if data is None:
+        raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "evals.json"
+        copy.write_bytes(data)
+        click.edit(filename=str(copy))
+        suite = Suite.load(copy)
+    leaks = asyncio.run(try_suite(suite, skill))
+    for line in summarise(leaks):
+        note(f"Note: {line}")
+    if any(leak.probe == "empty" for leak in leaks):
+        raise UsageError("a case is passed by an empty answer", "Nothing was changed; edit it again.")
+    return suite

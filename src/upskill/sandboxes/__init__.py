@@ -1,0 +1,365 @@
+"""A Sandbox is where the commands and files of one trial live. Nothing in it reaches out, and nothing outlives it.
+
+It is opened with files in its workspace, runs commands under limits, hands files over without following a link, and
+stops. Commands find the workspace at `Sandbox.workspace` and start there. They have no network, no home folder of the
+host, none of the host's environment, a read-only system and a private /tmp.
+
+Kinds: `bubblewrap` (Linux), `container` (docker or podman, when an engine answers), `landlock` (Linux, reduced: for use
+inside containers), `seatbelt` (macOS), `none` (no protection at all; never chosen, only typed).
+
+`choose` finds the one to use by trying each out, and says what it found as plain data to be kept with a run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from socket import socket
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from upskill.errors import SandboxError, UpskillError, UsageError
+from upskill.plain import digest
+from upskill.registry import Registry
+
+SANDBOXES = Registry(
+    "sandbox",
+    "upskill.sandboxes",
+    {
+        "bubblewrap": "upskill.sandboxes.bubblewrap:Bubblewrap",
+        "container": "upskill.sandboxes.container:Container",
+        "landlock": "upskill.sandboxes.landlock:Landlock",
+        "seatbelt": "upskill.sandboxes.seatbelt:Seatbelt",
+        "none": "upskill.sandboxes.none:Nothing",
+    },
+)
+# Tried in this order. What another package adds comes after these, and `none` is never chosen.
+ORDER = ("bubblewrap", "container", "landlock", "seatbelt")
+
+MiB = 2**20
+Stream = Literal["output", "error"]
+Hear = Callable[[Stream, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one command may use. Sizes are bytes, times are seconds.
+
+    `file_size` and `disk` hold for the whole sandbox, as they were when it was opened; the others can be set anew for
+    each command. Memory and processor time are those of all processes of the sandbox together.
+    """
+
+    wall: float = 120.0
+    cpu: float = 120.0
+    memory: int = 1024 * MiB
+    processes: int = 256
+    file_size: int = 256 * MiB
+    disk: int = 512 * MiB
+    output: int = 1 * MiB
+    open_files: int = 1024
+    # Of each process. None lifts it, for runtimes that reserve far more than they use.
+    address_space: int | None = 4096 * MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended. `killed_why` says which limit ended it, and is empty when it ended by itself."""
+
+    code: int
+    output: str
+    error: str
+    timed_out: bool = False
+    killed_why: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the workspace, by its path in there. A link is told as a link, wherever it leads."""
+
+    path: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a sandbox is opened with.
+
+    `files` are placed in the workspace and `home_files` in the home folder of the student, both by relative path.
+    `shown` are host folders or files that can be read, and no more, at the given absolute path. `door` is a port on
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.door`.
+    """
+
+    files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
+    home_files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    shown: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    limits: Limits = field(default_factory=Limits)
+    door: int | None = None
+
+    def checked(self) -> Self:
+        for name in self.environment:
+            check_variable(name)
+        for place in self.shown:
+            if not place.startswith("/") or ".." in place.split("/"):
+                raise SandboxError(f"{place!r} is not an absolute path to show something at")
+        return self
+
+
+class Sandbox(Protocol):
+    """An open sandbox. Used as `async with await kind.open(setup) as sandbox:`.
+
+    Files are named by their path in the workspace, relative or absolute. What a student did wrong is an OSError: a path
+    that leads out, a link, a FIFO, a file too large. A SandboxError means that the sandbox itself broke down.
+    """
+
+    kind: str
+    workspace: str
+    home: str
+    door: socket | None  # listening on the sandbox's loopback, when the setup asked for it
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        limits: Limits | None = None,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        hear: Hear | None = None,
+    ) -> Done:
+        """Run a command in the workspace: text is a line of shell, a sequence is a program and its arguments.
+
+        Returns when that command ends, though a process may run on in the background until `clear` or `stop`. `hear`
+        is given output as it comes. One command runs at a time; the next one waits.
+        """
+        ...
+
+    async def read(self, path: str, most: int = 16 * MiB) -> bytes: ...
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        """Put a file there whole, with the folders it needs, in place of what had that name."""
+        ...
+
+    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
+        """What is in a folder and the folders within, in order of path; at most so many."""
+        ...
+
+    async def clear(self) -> None:
+        """End every process that commands left behind, so that what follows cannot be tampered with."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Kind(Protocol):
+    """A kind of sandbox: what stands behind a name in `SANDBOXES`, made without arguments.
+
+    `isolated` is False where nothing is held back. `reduced` names what this kind cannot hold back, and `fix` what a
+    person does to have it.
+    """
+
+    name: str
+    isolated: bool
+    reduced: str
+    fix: str
+
+    async def version(self) -> str:
+        """What would be used, with its version. A SandboxError says why it cannot be."""
+        ...
+
+    async def open(self, setup: Setup) -> Sandbox: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The kind of sandbox for a run, and what trying it out showed."""
+
+    name: str
+    version: str
+    seconds: float
+    passed: tuple[str, ...]  # the properties that were tried and held
+    reduced: str = ""
+    isolated: bool = True
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])  # kinds that came first, and why not
+
+    @property
+    def kind(self) -> Kind:
+        return SANDBOXES.load(self.name)()
+
+    @property
+    def warning(self) -> str:
+        if not self.isolated:
+            return (
+                "--sandbox none: what the student runs can read, change and send away everything that you can. "
+                "Use it only where that does not matter."
+            )
+        return f"the sandbox {self.name!r} is a reduced one: {self.reduced}" if self.reduced else ""
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, to be kept with a run."""
+        return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
+
+
+# What every kind has to hold back. One line of shell for all, so that trying a kind out costs one command; each part
+# prints its name when the property holds.
+PROPERTIES = {
+    "system is read-only": "! touch /usr/.upskill /etc/.upskill 2>/dev/null",
+    "home is hidden": '! { read -r _ <"$UPSKILL_HOST_FILE"; } 2>/dev/null',
+    "workspace can be written": "echo x > .upskill && rm .upskill",
+    "no network": '! (exec 9<>"/dev/tcp/127.0.0.1/$UPSKILL_HOST_PORT") 2>/dev/null',
+    # Another process may have that number in here, but not that number and that moment of birth.
+    "processes are hidden": (
+        '! { kill -0 "$UPSKILL_HOST_PID" && read -r seen <"/proc/$UPSKILL_HOST_PID/stat" '
+        '&& [[ $seen == *" $UPSKILL_HOST_BORN "* ]]; } 2>/dev/null'
+    ),
+    "environment is clean": '[ -z "$(compgen -e | grep -Fxf .upskill-names)" ]',
+}
+# What a sandbox sets for itself, so that it may have the name of a variable of the host.
+ITS_OWN = {
+    "PATH",
+    "HOME",
+    "LANG",
+    "TERM",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "HOSTNAME",
+}
+
+
+async def try_out(kind: Kind) -> tuple[str, ...]:
+    """Open a sandbox of this kind and look from inside whether its walls stand; the properties that hold."""
+    import tempfile  # noqa: PLC0415 - only when nothing was remembered
+
+    home = Path.home()
+    foreign = "\n".join(sorted(set(os.environ) - ITS_OWN)) or "UPSKILL"
+    script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())
+    limits = Limits(wall=20, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
+    with (
+        tempfile.TemporaryDirectory(prefix=".upskill-", dir=home if os.access(home, os.W_OK) else None) as planted,
+        _listening() as listener,
+    ):
+        secret = Path(planted) / "secret"
+        secret.write_text("secret\n", encoding="utf-8")
+        told = {
+            "UPSKILL_HOST_FILE": str(secret),
+            "UPSKILL_HOST_PORT": str(listener.getsockname()[1]),
+            "UPSKILL_HOST_PID": str(os.getpid()),
+            "UPSKILL_HOST_BORN": _born(),
+        }
+        setup = Setup(limits=limits, environment=told, files={".upskill-names": foreign})
+        async with await kind.open(setup) as sandbox:
+            done = await sandbox.run(["bash", "-c", script])
+    held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
+    if done.code and not held:
+        raise SandboxError(f"a command in it ended with {done.code}: {done.error.strip() or done.killed_why}")
+    return held
+
+
+def _listening() -> socket:
+    listener = socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    return listener
+
+
+def _born() -> str:
+    """When this process began, as /proc tells it; a space where there is no /proc, which matches anything."""
+    with suppress(OSError):
+        return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    return " "
+
+
+async def choose(name: str | None = None) -> Chosen:
+    """The kind of this name, or the first that proves itself here. What proved itself is remembered until reboot."""
+    if name is not None:
+        return await _prove(name, SANDBOXES.load(name)())
+    refused: dict[str, str] = {}
+    fixes: list[str] = []
+    for each in (*ORDER, *(other for other in SANDBOXES.names() if other not in SANDBOXES.table)):
+        try:
+            kind: Kind = SANDBOXES.load(each)()
+            chosen = await _prove(each, kind)
+        except UpskillError as error:
+            refused[each] = error.message
+            fixes.append(f"  {error.message}\n    {error.hint}".rstrip())
+            continue
+        return replace(chosen, refused=refused)
+    raise UsageError(
+        "no sandbox works here, and a student with tools is not run without one",
+        "Each kind, and what would make it work:\n"
+        + "\n".join(fixes)
+        + "\n  To run without any protection, type --sandbox none.",
+    )
+
+
+async def _prove(name: str, kind: Kind) -> Chosen:
+    began = time.perf_counter()
+    try:
+        version = await kind.version()
+        if not kind.isolated:
+            return Chosen(name, version, 0.0, (), isolated=False)
+        memory = _memory_of(name, version)
+        remembered = memory.read_text(encoding="utf-8").splitlines() if memory and memory.is_file() else []
+        held = tuple(remembered) if remembered else await try_out(kind)
+    except (UpskillError, OSError, ValueError) as error:
+        raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
+    missing = [one for one in PROPERTIES if one not in held and one not in kind.reduced]
+    if missing:
+        raise UsageError(f"{name}: it opens, but does not hold: {', '.join(missing)}", kind.fix)
+    if memory and not remembered:
+        with suppress(OSError):
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            memory.write_text("\n".join(held), encoding="utf-8")
+    return Chosen(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
+
+
+def _memory_of(name: str, version: str) -> Path | None:
+    """Where it is remembered that this kind proved itself, in this boot, as this user. A failure never is."""
+    boot = _boot()
+    if not boot:
+        return None
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    key = digest([boot, name, version, os.getuid(), platform.release(), sys.version, sorted(PROPERTIES.items())])
+    return Path(root) / "upskill" / "sandboxes" / f"{name}-{key}"
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def check_variable(name: str) -> None:
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise SandboxError(f"{name!r} is not the name of an environment variable")
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Text as a terminal can be shown it: what a student wrote must not move the cursor or speak to the terminal."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))

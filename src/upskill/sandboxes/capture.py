@@ -1,0 +1,28 @@
+"""What a command writes, kept up to a limit and handed on as it comes."""
+
+from __future__ import annotations
+
+from upskill.sandboxes import Hear, Stream
+
+
+class Capture:
+    """Two streams under one limit. `full` once more has come than is kept."""
+
+    def __init__(self, most: int, hear: Hear | None) -> None:
+        self.most = most
+        self.left = most
+        self.full = False
+        self._hear = hear
+        self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        if len(data) > self.left:
+            self.full = True
+            data = data[: self.left]
+        self.left -= len(data)
+        self._kept[stream] += data
+        if data and self._hear is not None:
+            self._hear(stream, data)
+
+    def text(self, stream: Stream) -> str:
+        return self._kept[stream].decode("utf-8", "replace")

@@ -1,0 +1,182 @@
+"""Runs one command without namespaces, and leaves nothing of it behind. A program of its own, started by path.
+
+`confine.py DESCRIPTOR` reads what to do as JSON from there. Its child becomes the command, behind the walls of Landlock
+and seccomp when asked for. It adopts whatever the command leaves behind and ends it when the command ends, when it is
+told to (SIGTERM), and when whoever started it dies. Nothing is imported from upskill: it starts without its packages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP = 1, 38, 36, 22
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
+PATH_BENEATH, NET_PORT = 1, 2
+# Rights of Landlock, by the version of its interface that brought them.
+READ_FILES, READ = 0x4, 0x4 | 0x8 | 0x1  # read a file; read, list and execute
+FILE_RIGHTS = 0x1 | 0x2 | 0x4 | 0x4000 | 0x8000  # the only ones that a rule on a file may name
+EVERYTHING = {3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
+CONNECT, BIND = 0x2, 0x1
+SCOPES = 0x3  # abstract sockets and signals stay within
+
+library = ctypes.CDLL(None, use_errno=True)
+
+
+class Ruleset(ctypes.Structure):
+    _fields_ = [("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class PathRule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("rights", ctypes.c_uint64), ("parent", ctypes.c_int32)]
+
+
+class PortRule(ctypes.Structure):
+    _fields_ = [("rights", ctypes.c_uint64), ("port", ctypes.c_uint64)]
+
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def call(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def landlock_version() -> int:
+    """Which interface this kernel has; 0 when none, or when it is switched off."""
+    return max(0, library.syscall(CREATE_RULESET, None, 0, 1))
+
+
+def wall_in(walls: dict[str, Any]) -> None:
+    """Landlock: from here on only these paths, this port, and no process outside."""
+    version = landlock_version()
+    rules = Ruleset(EVERYTHING[min(version, 5)], (CONNECT | BIND) if version >= 4 else 0, SCOPES if version >= 6 else 0)
+    size = ctypes.sizeof(Ruleset) if version >= 6 else 16 if version >= 4 else 8
+    ruleset = call(library.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
+    for right, paths in ((READ, walls["read"]), (READ_FILES | 0x2, walls["devices"]), (rules.files, walls["write"])):
+        for path in paths:
+            with suppress(FileNotFoundError):
+                held = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                rights = right & rules.files & (rules.files if os.path.isdir(path) else FILE_RIGHTS)  # noqa: PTH112
+                rule = PathRule(rights, held)
+                call(library.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
+                os.close(held)
+    if walls["door"] and version >= 4:
+        port = PortRule(CONNECT, walls["door"])
+        call(library.syscall(ADD_RULE, ruleset, NET_PORT, ctypes.byref(port), 0))
+    call(library.syscall(RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def filter_calls(program: bytes) -> None:
+    kept = ctypes.create_string_buffer(program, len(program))
+    loaded = Program(len(program) // 8, ctypes.addressof(kept))
+    call(library.prctl(PR_SET_SECCOMP, 2, ctypes.byref(loaded), 0, 0))
+
+
+def become(task: dict[str, Any]) -> None:
+    """In the child: put everything off, and become the command."""
+    os.setsid()
+    for name, value in task["limits"].items():
+        limit: int = getattr(resource, name)
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
+        resource.setrlimit(limit, (value, value))
+    os.chdir(task["folder"])
+    user = task["user"]
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    call(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if task["walls"] is not None:
+        wall_in(task["walls"])
+        filter_calls(bytes.fromhex(task["filter"]))
+    os.umask(0o022)
+    for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(task["argv"][0], task["argv"], task["environment"])  # noqa: S606
+
+
+def descendants() -> list[int]:
+    found, waiting = list[int](), [os.getpid()]
+    while waiting:
+        with suppress(OSError):
+            process = waiting.pop()
+            for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+                with open(f"/proc/{process}/task/{thread}/children", encoding="utf-8") as file:  # noqa: PTH123
+                    fresh = [int(word) for word in file.read().split()]
+                found += fresh
+                waiting += fresh
+    return found
+
+
+def end_all(user: int | None) -> None:
+    """Kill whatever is left, until nothing is. As a user of their own they are killed at once, so no fork gets away."""
+    while True:
+        if user is not None:
+            helper = os.fork()
+            if helper == 0:
+                with suppress(OSError):
+                    os.setresuid(user, user, user)
+                    os.kill(-1, signal.SIGKILL)
+                os._exit(0)
+        for process in descendants():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def main() -> None:
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        task: dict[str, Any] = json.loads(file.read())
+    code = 126
+    library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def told_to_end(*_: object) -> None:
+        end_all(task["user"])
+        os._exit(137)
+
+    signal.signal(signal.SIGTERM, told_to_end)
+    library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != task["parent"]:  # it died before we could ask to be told
+        os._exit(137)
+    child = os.fork()
+    if child == 0:
+        try:
+            become(task)
+        except BaseException as error:
+            program = task["argv"][0]
+            # A folder on PATH that is closed to us says "permission denied" of what is not there either.
+            here = os.path.exists(program) if "/" in program else not isinstance(error, OSError)  # noqa: PTH110
+            os.write(2, f"{program}: {error if here else 'command not found'}\n".encode())
+            os._exit(126 if here else 127)
+    while True:
+        process, status = os.waitpid(-1, 0)  # also what was adopted
+        if process == child:
+            code = os.waitstatus_to_exitcode(status)
+            break
+    end_all(task["user"])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+    main()

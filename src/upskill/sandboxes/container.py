@@ -1,0 +1,306 @@
+"""Container: a trial in a container of docker or podman, where an engine answers.
+
+One container stays open for all commands of a trial, with each command as an `exec` in it. Its process 1 ends when the
+client that we hold ends, so the container goes when we do; to end it we remove the container, not only the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from socket import socket
+from types import TracebackType
+from typing import Self
+
+from upskill.errors import SandboxError
+from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, Stream, check_variable, watch
+from upskill.sandboxes.capture import Capture
+from upskill.sandboxes.commands import argv_of, cannot_run
+from upskill.sandboxes.files import Folder
+
+ENGINES = ("docker", "podman")
+IMAGE = "python:3.12-slim"
+WORKSPACE, HOME = "/workspace", "/home/student"
+PATIENCE = 30.0  # for an engine to do what it was asked
+# Process 1: lives as long as somebody holds the other end of its standard input. Being the first it is spared when all
+# others are killed, which a child of `--init` would not be, and bash collects what they leave behind.
+FIRST = "echo ready; while read -r _; do :; done"
+READ = (
+    '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; head -c "$2" "$1"'
+)
+WRITE = 'set -e; mkdir -p "$(dirname "$1")"; cat >"$2"; chmod "$3" "$2"; mv -fT "$2" "$1"'
+LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %P\\0" | head -z -n "$2"'
+
+
+class Container:
+    name = "container"
+    isolated = True
+    reduced = ""
+    fix = f"Start docker or podman as a user who may use it, and fetch the image once: `docker pull {IMAGE}`."
+
+    async def version(self) -> str:
+        engine, version = await _engine()
+        return f"{engine} {version}, {IMAGE}"
+
+    async def open(self, setup: Setup) -> ContainerSandbox:
+        if setup.door is not None:
+            raise SandboxError("a container has no door yet", "Use bubblewrap.")
+        engine, _ = await _engine()
+        sandbox = ContainerSandbox(engine, setup.checked())
+        try:
+            await sandbox.start()
+        except BaseException:
+            await sandbox.stop()
+            raise
+        return sandbox
+
+
+async def _engine() -> tuple[str, str]:
+    """The first engine that answers. Having the client on PATH says nothing about that."""
+    said = "neither docker nor podman is installed"
+    for name in ENGINES:
+        program = shutil.which(name)
+        if program is None:
+            continue
+        form = "{{.Server.Version}}" if name == "docker" else "{{.Version}}"
+        asked = [program, "version", "--format", form] if name == "docker" else [program, "info", "--format", form]
+        try:
+            code, output, error = await _ask(asked, 10.0)
+        except (OSError, TimeoutError) as problem:
+            said = f"{name} does not answer: {problem or 'no answer within 10 s'}"
+            continue
+        if code == 0 and output.strip():
+            return program, output.decode(errors="replace").strip()
+        said = f"{name} does not answer: {error.decode(errors='replace').strip()}"
+    raise SandboxError(said)
+
+
+def arguments(name: str, setup: Setup) -> list[str]:
+    """Everything after `docker run`: what the container gets, and that is little."""
+    limits = setup.limits
+    user = 1000
+    line = [
+        *("--interactive", "--rm", "--name", name, "--hostname", "sandbox", "--pull", "never"),
+        *("--network", "none", "--ipc", "private", "--read-only", "--user", f"{user}:{user}", "--workdir", WORKSPACE),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--memory", str(limits.memory), "--memory-swap", str(limits.memory), "--pids-limit", str(limits.processes)),
+        *("--ulimit", "core=0", "--ulimit", f"fsize={limits.file_size}", "--ulimit", f"nofile={limits.open_files}"),
+        *("--ulimit", f"cpu={int(limits.cpu) + 2}", "--shm-size", str(min(limits.disk, 64 * MiB))),
+        *("--env", f"HOME={HOME}", "--env", "USER=student", "--env", "LOGNAME=student", "--env", "LANG=C.UTF-8"),
+        *("--env", "TERM=dumb", "--env", "TMPDIR=/tmp"),
+    ]
+    for place in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
+        mode = "1777" if place == "/tmp" else "755"  # noqa: S108
+        line += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
+    for place, path in setup.shown.items():
+        line += ["--mount", f"type=bind,source={path.absolute()},target={place},readonly"]
+    return [*line, IMAGE, "bash", "-c", FIRST]
+
+
+class ContainerSandbox:
+    kind = "container"
+    workspace = WORKSPACE
+    home = HOME
+
+    def __init__(self, engine: str, setup: Setup) -> None:
+        self.door: socket | None = None
+        self._engine = engine
+        self._setup = setup
+        self._name = f"upskill-{secrets.token_hex(8)}"
+        self._client: asyncio.subprocess.Process | None = None
+        self._lock = asyncio.Lock()
+        # Only for reading paths: the files are in the container.
+        self._places = {place: Folder(-1, place) for place in (WORKSPACE, HOME)}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        self._client = await asyncio.create_subprocess_exec(
+            *(self._engine, "run", *arguments(self._name, self._setup)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._client.stdout is not None
+        assert self._client.stderr is not None
+        try:
+            ready = await asyncio.wait_for(self._client.stdout.readline(), PATIENCE)
+        except TimeoutError:
+            raise SandboxError(f"{self._engine} did not start a container within {PATIENCE:g} s") from None
+        if ready.strip() != b"ready":
+            said = (await self._client.stderr.read()).decode(errors="replace").strip()
+            raise SandboxError(f"{self._engine} did not start a container: {said}", Container.fix)
+        for place, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
+            for path, content in files.items():
+                await self.write(f"{place}/{'/'.join(self._places[place].parts(path))}", content)
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        limits: Limits | None = None,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        hear: Hear | None = None,
+    ) -> Done:
+        limits = limits or self._setup.limits
+        argv = argv_of(command, ["sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh"])
+        if wrong := cannot_run(argv):
+            return Done(126, "", wrong)
+        variables = {**self._setup.environment, **(environment or {})}
+        for name in variables:
+            check_variable(name)
+        async with self._lock:
+            return await self._exec(argv, limits, stdin, variables, Capture(limits.output, hear))
+
+    async def _exec(
+        self, argv: list[str], limits: Limits, stdin: bytes, variables: Mapping[str, str], capture: Capture
+    ) -> Done:
+        if self._client is None or self._client.returncode is not None:
+            raise SandboxError("the container has ended, so nothing can be run in it")
+        # By name only: the client reads the values from its environment, where no list of processes shows them.
+        named = [word for name in variables for word in ("--env", name)]
+        began = time.perf_counter()
+        process = await asyncio.create_subprocess_exec(
+            *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(stdin)
+        process.stdin.close()
+        talk = [
+            asyncio.ensure_future(_listen(process.stdout, "output", capture)),
+            asyncio.ensure_future(_listen(process.stderr, "error", capture)),
+        ]
+        ended = asyncio.ensure_future(process.wait())
+        why = ""
+        try:
+            while not ended.done() and not why:
+                left = limits.wall - (time.perf_counter() - began)
+                await asyncio.wait([ended], timeout=min(watch.EVERY, max(0.0, left)))
+                if not ended.done() and time.perf_counter() - began >= limits.wall:
+                    why = f"ran longer than {limits.wall:g} s"
+                elif capture.full:
+                    why = f"wrote more than {watch.size(capture.most)} of output"
+            if why:
+                await self._end_all()
+            await asyncio.wait([ended, *talk], timeout=PATIENCE)
+        finally:
+            if not ended.done():  # the client alone would leave the command running
+                await self._remove()
+                with suppress(ProcessLookupError):
+                    process.kill()
+            for task in talk:
+                task.cancel()
+            await asyncio.gather(ended, *talk, return_exceptions=True)
+        seconds = time.perf_counter() - began
+        code = 137 if why else process.returncode or 0
+        return Done(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+
+    async def _end_all(self) -> None:
+        code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], PATIENCE)
+        if code not in (0, 137):
+            raise SandboxError(f"the processes in the container could not be ended: {error.decode(errors='replace')}")
+
+    async def clear(self) -> None:
+        async with self._lock:
+            await self._end_all()
+
+    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
+        code, output, error = await self._inside(READ, self._whole(path), str(most + 1))
+        if code in (40, 43):
+            raise PermissionError(1, "is a link, and links are not followed" if code == 40 else "is no file", path)
+        if code == 41:
+            raise IsADirectoryError(21, "is a folder", path)
+        if code == 42:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        if code:
+            raise OSError(5, error.decode(errors="replace").strip(), path)
+        if len(output) > most:
+            raise OSError(27, f"has more than {most:,} bytes", path)
+        return output
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        whole = self._whole(path)
+        if whole in self._places:
+            raise IsADirectoryError(21, "is a folder", path)
+        data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        fresh = f"{HOME}/.{secrets.token_hex(8)}.new"
+        code, _, error = await self._inside(WRITE, whole, fresh, "755" if executable else "644", stdin=data)
+        if code:
+            raise OSError(5, error.decode(errors="replace").strip(), path)
+
+    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
+        code, output, _ = await self._inside(LIST, self._whole(path), str(most))
+        if code:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        prefix = self._whole(path).removeprefix(WORKSPACE).strip("/")
+        found: list[Entry] = []
+        for row in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+            letter, size, name = row.split(" ", 2)
+            full = f"{prefix}/{name}" if prefix else name
+            if letter == "f":
+                found.append(Entry(full, "file", int(size)))
+            else:
+                found.append(Entry(full, "folder" if letter == "d" else "link" if letter == "l" else "other"))
+        return sorted(found, key=lambda entry: entry.path)
+
+    def _whole(self, path: str) -> str:
+        place = next((each for each in self._places if path.startswith(each + "/")), WORKSPACE)
+        return "/".join([place, *self._places[place].parts(path)])
+
+    async def _inside(self, script: str, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+        line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *words]
+        return await _ask(line, PATIENCE, stdin)
+
+    async def _remove(self) -> None:
+        with suppress(OSError, TimeoutError):
+            await _ask([self._engine, "rm", "--force", self._name], PATIENCE)
+
+    async def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        assert client.stdin is not None
+        client.stdin.close()
+        await self._remove()
+        with suppress(ProcessLookupError):
+            client.kill()
+        await client.wait()
+
+
+async def _listen(reader: asyncio.StreamReader, stream: Stream, capture: Capture) -> None:
+    while data := await reader.read(65536):
+        capture.add(stream, data)
+
+
+async def _ask(line: list[str], patience: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        output, error = await asyncio.wait_for(process.communicate(stdin), patience)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output, error

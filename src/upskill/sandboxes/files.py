@@ -1,0 +1,249 @@
+"""A workspace from outside: files that a student made, opened without following anything the student planted.
+
+Every part of a path is opened by itself, relative to the folder before it and never through a link, and `..` is
+refused; so whatever is renamed or swapped meanwhile, no step can lead out. Reading expects links, FIFOs, devices and
+sparse files where a file should be.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from upskill.sandboxes import Entry, Sandbox
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CHUNK = 1 << 20
+DEEPEST = 64
+
+
+class Folder:
+    """A folder held open. `place` is what the student calls it; `owner` is the student's user, when we are root."""
+
+    def __init__(self, descriptor: int, place: str, owner: int | None = None) -> None:
+        self.descriptor = descriptor
+        self.place = place
+        self.owner = owner
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def parts(self, path: str) -> list[str]:
+        """A path as the names it consists of; refused when it could lead out."""
+        shown = path.encode("utf-8", "replace").decode()
+        if "\0" in path:
+            raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", shown)
+        if path == self.place or path.startswith(self.place + "/"):
+            path = path[len(self.place) :].lstrip("/")
+        elif path.startswith("/"):
+            raise PermissionError(errno.EPERM, f"leads out of {self.place}", shown)
+        names = [name for name in path.split("/") if name not in ("", ".")]
+        if ".." in names:
+            raise PermissionError(errno.EPERM, f"leads out of {self.place}", shown)
+        if len(names) > DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, "too many folders deep", shown)
+        return names
+
+    @contextmanager
+    def _as_owner(self) -> Generator[None]:
+        """As the student, as far as files go: a tmpfs of another user namespace takes no file of root's.
+
+        The kernel keeps this for each thread, so there must be no await inside.
+        """
+        if self.owner is None:
+            yield
+            return
+        library = ctypes.CDLL(None)
+        group, user = library.setfsgid(self.owner), library.setfsuid(self.owner)
+        try:
+            yield
+        finally:
+            library.setfsuid(user)
+            library.setfsgid(group)
+
+    def read(self, path: str, most: int) -> bytes:
+        with self._as_owner():
+            return self._read(path, most)
+
+    def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        """A new file under a name of its own, moved into place: what stood there is replaced, never written into."""
+        data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        with self._as_owner():
+            self._write(path, data, 0o755 if executable else 0o644)
+
+    def link(self, path: str, target: str) -> None:
+        *folders, name = self._named(path)
+        with self._as_owner():
+            folder = self._enter(folders, make=True)
+            try:
+                os.symlink(target, name, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+    def list(self, path: str, most: int) -> list[Entry]:
+        names = self.parts(path)
+        found: list[Entry] = []
+        with self._as_owner():
+            folder = self._enter(names)
+            try:
+                self._walk(folder, "".join(name + "/" for name in names), found, most, len(names))
+            finally:
+                os.close(folder)
+        return sorted(found, key=lambda entry: entry.path)
+
+    def _read(self, path: str, most: int) -> bytes:
+        *folders, name = self._named(path)
+        folder = self._enter(folders)
+        try:
+            # Without O_NONBLOCK a FIFO would keep us waiting for a writer that never comes.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            file = _opened(name, flags, folder, path)
+        finally:
+            os.close(folder)
+        try:
+            found = os.fstat(file)
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+            if not stat.S_ISREG(found.st_mode):
+                raise PermissionError(errno.EPERM, "is not a regular file", path)
+            if found.st_size > most:
+                raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {most:,} are read at most", path)
+            content = bytearray()
+            while chunk := os.read(file, min(CHUNK, most + 1 - len(content))):
+                content += chunk
+                if len(content) > most:  # it grew while we read
+                    raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
+            return bytes(content)
+        finally:
+            os.close(file)
+
+    def _write(self, path: str, data: bytes, mode: int) -> None:
+        *folders, name = self._named(path)
+        folder = self._enter(folders, make=True)
+        fresh = f".{secrets.token_hex(8)}.new"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(fresh, flags, mode, dir_fd=folder)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(file, view) :]
+            finally:
+                os.close(file)
+            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=folder)
+            raise type(error)(error.errno, error.strerror, path) from None
+        finally:
+            os.close(folder)
+
+    def _walk(self, folder: int, prefix: str, found: list[Entry], most: int, depth: int) -> None:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if len(found) >= most:
+                    return
+                status = None
+                with suppress(FileNotFoundError):  # gone meanwhile
+                    status = entry.stat(follow_symlinks=False)
+                if status is None:
+                    continue
+                kind = _kind(status.st_mode)
+                found.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
+                if kind != "folder" or depth >= DEEPEST:
+                    continue
+                with suppress(OSError):  # swapped for something else, or closed to us
+                    inner = os.open(entry.name, FOLDER, dir_fd=folder)
+                    try:
+                        self._walk(inner, f"{prefix}{entry.name}/", found, most, depth + 1)
+                    finally:
+                        os.close(inner)
+
+    def _named(self, path: str) -> list[str]:
+        names = self.parts(path)
+        if not names:
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        return names
+
+    def _enter(self, names: list[str], *, make: bool = False) -> int:
+        """The last of these folders, each opened from the one before it."""
+        folder = os.open(".", FOLDER, dir_fd=self.descriptor)
+        for name in names:
+            try:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o755, dir_fd=folder)
+                inner = _opened(name, FOLDER, folder, "/".join(names))
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+
+def _opened(name: str, flags: int, folder: int, path: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and _is_link(name, folder):
+            raise PermissionError(errno.EPERM, "is a link, and links are not followed", path) from None
+        if error.errno == errno.ENXIO:  # a socket
+            raise PermissionError(errno.EPERM, "is not a regular file", path) from None
+        raise type(error)(error.errno, error.strerror, path) from None
+
+
+def _is_link(name: str, folder: int) -> bool:
+    with suppress(OSError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def folder_size(path: Path) -> int:
+    """Bytes on disk below a folder, a little more for every file; links are not followed."""
+    total = 0
+    waiting = [str(path)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        total += status.st_blocks * 512 + 1024
+                        if stat.S_ISDIR(status.st_mode):
+                            waiting.append(entry.path)
+        except OSError:  # gone meanwhile, or closed to us
+            continue
+    return total
+
+
+async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
+    """Copy a folder of the host into the workspace, or to a path in there. What is not a plain file is left out.
+
+    Returns what was left out: links, which would lead elsewhere inside, and anything that cannot be copied.
+    """
+    left_out: list[str] = []
+    for path in sorted(folder.rglob("*")):  # noqa: ASYNC240 - a case brings a few small files
+        name = path.relative_to(folder).as_posix()
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode):
+            where = f"{to.rstrip('/')}/{name}" if to else name
+            await sandbox.write(where, path.read_bytes(), executable=bool(status.st_mode & 0o100))
+        elif not stat.S_ISDIR(status.st_mode):
+            left_out.append(name)
+    return left_out

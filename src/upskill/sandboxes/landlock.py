@@ -1,0 +1,75 @@
+"""Landlock: walls that a process puts up around itself, where no namespaces can be had, as inside most containers.
+
+Reduced: there is one process table and one network for all. Landlock keeps files, the network and signals apart, and
+seccomp what it does not look at. Each command is run by `confine.py`, which also ends what it leaves behind.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+from upskill.errors import SandboxError
+from upskill.sandboxes import Limits, Setup, seccomp
+from upskill.sandboxes.confine import landlock_version
+from upskill.sandboxes.launching import Launched, confined
+from upskill.sandboxes.processes import ProcessSandbox
+from upskill.sandboxes.users import unused_user
+
+OLDEST = 3  # Linux 6.2: the first that also keeps files from being cut short
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "pki/ca-trust", "nsswitch.conf")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# What says something of the machine as a whole. Nothing of /proc that belongs to a process.
+PROC = ("meminfo", "cpuinfo", "stat", "version", "uptime", "loadavg", "filesystems", "sys")
+REDUCED = "no process, network and IPC namespaces, no /tmp of its own, no background processes between commands"
+
+
+class Landlock:
+    name = "landlock"
+    isolated = True
+    fix = "It needs Linux 6.2 or newer with Landlock among its security modules (`lsm=landlock,...`)."
+
+    def __init__(self) -> None:
+        self.reduced = REDUCED
+        if sys.platform == "linux" and landlock_version() < 6:  # Linux 6.12 brought signals
+            self.reduced += "; processes are hidden only from view, and signals reach those of the same user"
+
+    async def version(self) -> str:
+        if sys.platform != "linux":
+            raise SandboxError("Landlock is for Linux")
+        seccomp.architecture_of(platform.machine())
+        version = landlock_version()
+        if version < OLDEST:
+            raise SandboxError(f"this kernel has version {version} of Landlock, and {OLDEST} is needed")
+        return f"Landlock {version} on Linux {platform.release()}"
+
+    async def open(self, setup: Setup) -> ProcessSandbox:
+        if setup.shown and any(place != os.fspath(path.resolve()) for place, path in setup.shown.items()):
+            raise SandboxError("landlock can show files only where they are, not at another path")
+        if setup.door is not None and landlock_version() < 4:
+            raise SandboxError("landlock has a door only on Linux 6.7 or newer")
+        user = unused_user()
+        families = () if setup.door is None else (seccomp.INET,)
+        program = seccomp.packed(
+            # As a user of its own it can change no file of anyone else by its path either.
+            seccomp.program(families=families, streams_only=True, namespaces=False, by_path=user is not None)
+        )
+
+        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched:
+            walls = {
+                "read": [
+                    *SYSTEM,
+                    *(f"/etc/{name}" for name in ETC),
+                    *(f"/proc/{name}" for name in PROC),
+                    *map(os.fspath, setup.shown.values()),
+                ],
+                "devices": DEVICES,
+                "write": [str(root / name) for name in ("workspace", "home", "tmp")],
+                "door": setup.door or 0,
+            }
+            return confined(argv, environment, limits, root / "workspace", user=user, walls=walls, program=program)
+
+        return ProcessSandbox("landlock", setup, launch, user=user)

@@ -1,0 +1,98 @@
+"""What stands before a command where there are no namespaces: `confine.py` on Linux, a few lines of shell elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upskill.sandboxes import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A whole line to start, descriptors that it is given, and descriptors that we hold until it ends."""
+
+    line: list[str]
+    given: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()
+
+
+CONFINE = Path(__file__).with_name("confine.py")
+
+# Nobody ever writes to descriptor {alive}: it ends when we do, and then the whole group is ended.
+SHELL = """
+ulimit -c 0; ulimit -t {cpu}; ulimit -f {file_size}; ulimit -n {open_files}; ulimit -u {processes}
+trap 'kill -KILL 0' TERM
+(read -r _ <&{alive}; kill -KILL 0) </dev/null >/dev/null 2>&1 &
+minder=$!
+"$@" {alive}<&- <&0 &
+wait $!
+code=$?
+kill -KILL $minder
+exit $code
+"""
+
+
+def confined(
+    argv: list[str],
+    environment: dict[str, str],
+    limits: Limits,
+    folder: Path,
+    *,
+    user: int | None = None,
+    walls: dict[str, Any] | None = None,
+    program: bytes = b"",
+) -> Launched:
+    """Run it under `confine.py`, behind these walls when there are any."""
+    task = {
+        "argv": argv,
+        "environment": environment,
+        "folder": str(folder),
+        "user": user,
+        "parent": os.getpid(),
+        "walls": walls,
+        "filter": program.hex(),
+        "limits": {
+            "RLIMIT_CORE": 0,
+            "RLIMIT_CPU": int(limits.cpu) + 2,
+            "RLIMIT_FSIZE": limits.file_size,
+            "RLIMIT_NOFILE": limits.open_files,
+            "RLIMIT_DATA": limits.memory,
+            # Counted for the user as a whole, so what already runs has to be allowed for.
+            "RLIMIT_NPROC": limits.processes + (0 if user is not None else _threads_of(os.getuid())),
+            **({} if limits.address_space is None else {"RLIMIT_AS": limits.address_space}),
+        },
+    }
+    # A memfd, as a pipe would not hold a large environment without a reader.
+    descriptor = os.memfd_create("task")
+    os.write(descriptor, json.dumps(task).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return Launched([sys.executable, "-I", "-S", str(CONFINE), str(descriptor)], given=(descriptor,))
+
+
+def limited(argv: list[str], limits: Limits) -> Launched:
+    """Run it under a shell that sets limits and ends the group, where there is no /proc and no prctl."""
+    theirs, ours = os.pipe()
+    script = SHELL.format(
+        alive=theirs,
+        cpu=int(limits.cpu) + 2,
+        file_size=max(1, limits.file_size // 1024),
+        open_files=limits.open_files,
+        processes=limits.processes + 512,  # those of the user as a whole; a looser hold than elsewhere
+    )
+    return Launched(["/bin/bash", "-c", script, "limited", *argv], given=(theirs,), held=(ours,))
+
+
+def _threads_of(user: int) -> int:
+    total = 0
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:  # noqa: PTH116
+                    total += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+    return total

@@ -1,0 +1,243 @@
+"""A sandbox made of a folder on the host and a process for each command: what the kinds without namespaces share.
+
+A kind gives it a way to launch: which program stands before the command. Nothing runs on between two commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from socket import socket
+from types import TracebackType
+from typing import Protocol, Self
+
+from upskill.errors import SandboxError
+from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, Stream, check_variable, watch
+from upskill.sandboxes.capture import Capture
+from upskill.sandboxes.commands import argv_of, cannot_run
+from upskill.sandboxes.files import Folder, folder_size
+from upskill.sandboxes.launching import Launched
+
+GRACE = 5.0
+
+
+class Launch(Protocol):
+    """How a command is started. `root` holds the folders workspace, home and tmp."""
+
+    def __call__(self, argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched: ...
+
+
+class ProcessSandbox:
+    def __init__(self, kind: str, setup: Setup, launch: Launch, *, user: int | None = None) -> None:
+        self.kind = kind
+        self.door: socket | None = None
+        self._setup = setup.checked()
+        self._launch = launch
+        self._lock = asyncio.Lock()
+        self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
+        for name in ("workspace", "home", "tmp"):
+            (self._root / name).mkdir(mode=0o755)
+            if user is not None:
+                os.chown(self._root / name, user, user)
+        self._root.chmod(0o755)
+        self.workspace = str(self._root / "workspace")
+        self.home = str(self._root / "home")
+        self._folders = {
+            place: Folder(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), place, user)
+            for place in (self.workspace, self.home)
+        }
+        try:
+            for place, files in ((self.workspace, setup.files), (self.home, setup.home_files)):
+                for path, content in files.items():
+                    self._folders[place].write(path, content)
+            if setup.door is not None:
+                self.door = socket()
+                self.door.bind(("127.0.0.1", setup.door))
+                self.door.listen(128)
+        except BaseException:
+            self._close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        limits: Limits | None = None,
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        hear: Hear | None = None,
+    ) -> Done:
+        limits = limits or self._setup.limits
+        argv = argv_of(command, [shutil.which("bash") or "/bin/sh", "-c"])
+        if wrong := cannot_run(argv):
+            return Done(126, "", wrong)
+        async with self._lock:
+            if not self._folders:
+                raise SandboxError("the sandbox was stopped, so nothing can be run in it")
+            variables = {**self._variables(), **self._setup.environment, **(environment or {})}
+            for name in variables:
+                check_variable(name)
+            launched = self._launch(argv, variables, limits, self._root)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *launched.line,
+                    stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=variables,
+                    cwd=self.workspace,
+                    start_new_session=True,
+                    pass_fds=launched.given,
+                )
+                return await self._attend(process, limits, stdin, Capture(limits.output, hear))
+            except OSError as error:
+                raise SandboxError(f"{launched.line[0]} could not be started: {error}") from error
+            finally:
+                for descriptor in (*launched.given, *launched.held):
+                    os.close(descriptor)
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": self.home,
+            "USER": "student",
+            "LOGNAME": "student",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "TMPDIR": str(self._root / "tmp"),
+        }
+
+    async def _attend(
+        self, process: asyncio.subprocess.Process, limits: Limits, stdin: bytes, capture: Capture
+    ) -> Done:
+        """Feed it, hear it and watch it until it has ended."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        began = time.perf_counter()
+        talk = [
+            asyncio.ensure_future(_listen(process.stdout, "output", capture)),
+            asyncio.ensure_future(_listen(process.stderr, "error", capture)),
+            asyncio.ensure_future(_feed(process, stdin)),
+        ]
+        ended = asyncio.ensure_future(process.wait())
+        why, looks = "", 0
+        try:
+            while not ended.done():
+                left = limits.wall - (time.perf_counter() - began)
+                await asyncio.wait([ended], timeout=min(watch.EVERY, max(0.0, left)))
+                if ended.done():
+                    break
+                looks += 1
+                if not why:
+                    why = self._over(process.pid, limits, time.perf_counter() - began, capture, looks)
+                if why:
+                    await self._end(process, ended)
+            await asyncio.wait(talk, timeout=GRACE)
+        finally:
+            if not ended.done():
+                await self._end(process, ended)
+            for task in talk:
+                task.cancel()
+            await asyncio.gather(*talk, return_exceptions=True)
+        code = process.returncode or 0
+        code = 137 if why else code if code >= 0 else 128 - code
+        seconds = time.perf_counter() - began
+        return Done(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+
+    def _over(self, process: int, limits: Limits, seconds: float, capture: Capture, looks: int) -> str:
+        if seconds >= limits.wall:
+            return f"ran longer than {limits.wall:g} s"
+        if capture.full:
+            return f"wrote more than {watch.size(capture.most)} of output"
+        if looks % 5 == 0 and folder_size(self._root) > self._setup.limits.disk:
+            return f"wrote more than {watch.size(self._setup.limits.disk)} in all"
+        return watch.overused(process, limits, 0.0)
+
+    async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
+        """Ask whoever stands before the command to end it all; then do it ourselves."""
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait([ended], timeout=GRACE if watch.PROC else 0.2)
+        if not ended.done():
+            for each in [*watch.tree(process.pid)][::-1]:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.wait([ended], timeout=GRACE)
+
+    async def clear(self) -> None:
+        """Nothing to do: what a command leaves behind is ended with it."""
+
+    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
+        return self._folder(path).read(path, most)
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        self._folder(path).write(path, content, executable=executable)
+
+    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
+        return self._folder(path).list(path, most)
+
+    def _folder(self, path: str) -> Folder:
+        if not self._folders:
+            raise SandboxError("the sandbox was stopped, and its files with it")
+        for place, folder in self._folders.items():
+            if path.startswith(place + "/"):
+                return folder
+        return self._folders[self.workspace]
+
+    async def stop(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for folder in self._folders.values():
+            folder.close()
+        self._folders.clear()
+        if self.door is not None:
+            self.door.close()
+        _remove(self._root)
+
+
+async def _listen(reader: asyncio.StreamReader, stream: Stream, capture: Capture) -> None:
+    while data := await reader.read(65536):
+        capture.add(stream, data)
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+def _remove(root: Path) -> None:
+    """Remove a folder and all in it, also folders that the student closed to everyone. No process of theirs is left."""
+    with suppress(FileNotFoundError):
+        try:
+            shutil.rmtree(root)
+        except PermissionError:
+            waiting = [os.fspath(root)]
+            while waiting:
+                folder = waiting.pop()
+                os.chmod(folder, 0o700)  # noqa: PTH101
+                with os.scandir(folder) as entries:
+                    waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            shutil.rmtree(root)

@@ -1,0 +1,270 @@
+"""The system calls that a student does not get, as a seccomp filter: a small program that the kernel runs on each call.
+
+What programs need is allowed; what reaches into the kernel, into other processes or out of a namespace is not. The
+program is classic BPF: each instruction is eight bytes, jumps only go forward and count the instructions they skip. It
+sees the number of the call, the architecture, and the arguments as pairs of 32-bit halves, low half first.
+
+    wrong architecture (32-bit calls on a 64-bit kernel)     the process is killed
+    a number newer than NEWEST, and the x32 calls            ENOSYS, as on an older kernel
+    REFUSED                                                  EPERM
+    ABSENT, for which programs have another way              ENOSYS
+    calls that depend on an argument (see `program`)         EPERM, or what that call says for "not here"
+    everything else                                          allowed
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable
+
+from upskill.errors import SandboxError
+
+# AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64, and which column of the tables below is theirs.
+ARCHITECTURES = {
+    "x86_64": (0xC000003E, 0),
+    "amd64": (0xC000003E, 0),
+    "aarch64": (0xC00000B7, 1),
+    "arm64": (0xC00000B7, 1),
+}
+NEWEST = 462  # mseal; what has been added since is not known here, so it is not there
+
+# name -> number on x86-64, number on arm64
+REFUSED: dict[str, tuple[int | None, int | None]] = {
+    # looking into and steering other processes
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "process_madvise": (440, 440),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    # mounts and namespaces
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    # files by other ways than a path
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    # large parts of the kernel that a student has no business with
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "vmsplice": (278, 75),
+    # the machine itself
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "create_module": (174, None),
+    "get_kernel_syms": (177, None),
+    "query_module": (178, None),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "_sysctl": (156, None),
+    "ustat": (136, None),
+    "sysfs": (139, None),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+}
+ABSENT: dict[str, tuple[int | None, int | None]] = {
+    "clone3": (435, 435),  # its flags lie in memory, where a filter cannot look; libraries fall back to clone
+    "memfd_create": (319, 279),  # memory that no limit counts
+    "memfd_secret": (447, 447),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+# Where nothing but Landlock keeps files apart, which does not look at these: changing a file by its path alone.
+BY_PATH: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+}
+UTIMENSAT = (280, 88)
+# Where there is no namespace for them: memory, semaphores and messages shared by a number.
+SHARED_BY_NUMBER: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+}
+CLONE = (56, 220)
+SOCKET = (41, 198)
+IOCTL = (16, 29)
+PRLIMIT64 = (302, 261)
+SHMGET = (29, 194)
+PERSONALITY = (135, 92)
+
+NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW flag that clone takes
+TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the terminal we were started from
+SHARED_SEGMENT = 65536  # a System V segment outlives its process, where no limit counts it
+PERSONALITIES = (0, 0x0008, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # 32-bit names, and a fixed layout for debuggers
+
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+STREAM = 1
+
+# Instructions: load a word, compare, return. See linux/filter.h and linux/seccomp.h.
+LOAD, EQUAL, GREATER, ANY_BIT, AND, RETURN = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
+
+Instruction = tuple[int, int, int, int]  # code, jump when true, jump when false, operand
+
+
+def _return(code: int) -> Instruction:
+    return (RETURN, 0, 0, code)
+
+
+def _load(offset: int) -> Instruction:
+    return (LOAD, 0, 0, offset)
+
+
+def _low(argument: int) -> Instruction:
+    return _load(ARGUMENTS + 8 * argument)
+
+
+def _high(argument: int) -> Instruction:
+    return _load(ARGUMENTS + 8 * argument + 4)
+
+
+def _when(number: int | None, body: list[Instruction]) -> list[Instruction]:
+    """The body, for this call only. A body ends in a return on every way through it."""
+    return [] if number is None else [(EQUAL, 0, len(body), number), *body]
+
+
+def _one_of(values: Iterable[int], otherwise: int) -> list[Instruction]:
+    """Allow when what is loaded is one of these values."""
+    wanted = list(values)
+    tests = [(EQUAL, len(wanted) - at, 0, value) for at, value in enumerate(wanted)]
+    return [*tests, _return(ERRNO | otherwise), _return(ALLOW)]
+
+
+def program(
+    *,
+    families: tuple[int, ...],
+    streams_only: bool = False,
+    namespaces: bool = True,
+    by_path: bool = True,
+    machine: str = "",
+) -> list[Instruction]:
+    """The filter for this machine. `families` are the address families of sockets that can be made.
+
+    Without `namespaces` of its own a student gets nothing that is shared by number, and without `by_path` no file is
+    changed by its path alone.
+    """
+    architecture, column = architecture_of(machine or platform.machine())
+    refused, absent = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS
+    lines: list[Instruction] = [
+        _load(ARCHITECTURE),
+        (EQUAL, 1, 0, architecture),
+        _return(KILL),
+        _load(NUMBER),
+        (GREATER, 0, 1, NEWEST),
+        _return(absent),
+    ]
+    tables = [(REFUSED, refused), (ABSENT, absent)]
+    if not namespaces:
+        tables.append((SHARED_BY_NUMBER, absent))
+    if not by_path:
+        tables.append((BY_PATH, refused))
+        # With no path it means an open file, which is how `touch` does it.
+        body = [_low(1), (EQUAL, 0, 3, 0), _high(1), (EQUAL, 0, 1, 0), _return(ALLOW), _return(refused)]
+        lines += _when(UTIMENSAT[column], body)
+    for table, answer in tables:
+        for numbers in table.values():
+            lines += _when(numbers[column], [_return(answer)])
+    lines += _when(CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)])
+    # The kernel reads only the low half of an ioctl's number, so the high half must not make a difference.
+    lines += _when(IOCTL[column], [_low(1), *_none_of(TERMINAL_INPUT, errno.EPERM)])
+    # Limits of the own process only: those of process 1 keep it able to serve.
+    lines += _when(PRLIMIT64[column], [_low(0), *_one_of([0], errno.EPERM)])
+    lines += _when(
+        SHMGET[column],
+        [
+            _high(1),
+            (EQUAL, 1, 0, 0),
+            _return(ERRNO | errno.ENOMEM),
+            _low(1),
+            (GREATER, 0, 1, SHARED_SEGMENT),
+            _return(ERRNO | errno.ENOMEM),
+            _return(ALLOW),
+        ],
+    )
+    lines += _when(PERSONALITY[column], [_low(0), *_one_of(PERSONALITIES, errno.EPERM)])
+    lines += _when(SOCKET[column], _socket(families, streams_only=streams_only))
+    return [*lines, _return(ALLOW)]
+
+
+def _none_of(values: Iterable[int], answer: int) -> list[Instruction]:
+    """Refuse when what is loaded is one of these values."""
+    wanted = list(values)
+    tests = [(EQUAL, len(wanted) - at, 0, value) for at, value in enumerate(wanted)]
+    return [*tests, _return(ALLOW), _return(ERRNO | answer)]
+
+
+def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instruction]:
+    lines: list[Instruction] = []
+    if NETLINK in families:  # addresses and routes of the own namespace: protocol 0
+        body = [_low(2), *_one_of([0], errno.EPROTONOSUPPORT)]
+        lines += [_low(0), (EQUAL, 0, len(body), NETLINK), *body]
+    if streams_only:
+        lines += [_low(1), (AND, 0, 0, 0xF), (EQUAL, 1, 0, STREAM), _return(ERRNO | errno.EPROTONOSUPPORT)]
+    plain = [family for family in families if family != NETLINK]
+    return [*lines, _low(0), *_one_of(plain, errno.EAFNOSUPPORT)]
+
+
+def architecture_of(machine: str) -> tuple[int, int]:
+    found = ARCHITECTURES.get(machine)
+    if found is None:
+        raise SandboxError(f"no filter of system calls is written for {machine}", "x86-64 and arm64 have one.")
+    return found
+
+
+def packed(lines: Iterable[Instruction]) -> bytes:
+    """As the kernel and bubblewrap take it: an array of struct sock_filter."""
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)

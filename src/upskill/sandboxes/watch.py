@@ -1,0 +1,129 @@
+"""What a tree of processes uses, seen from outside: how many, how much memory, how much processor time.
+
+Limits of the kernel are per process and per file; these are sums. On Linux from /proc; elsewhere from `ps`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from upskill.sandboxes import Limits
+
+EVERY = 0.05  # seconds between two looks
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+PROC = Path("/proc/self/stat").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    processes: int = 0
+    memory: int = 0
+    cpu: float = 0.0
+
+
+def children(process: int) -> list[int]:
+    """The processes that have this one as parent."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+            with suppress(OSError):
+                found += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
+    return found
+
+
+def tree(root: int) -> Iterator[int]:
+    """A process and all that come from it."""
+    waiting, seen = [root], {root}
+    while waiting:
+        process = waiting.pop()
+        yield process
+        fresh = [child for child in children(process) if child not in seen]
+        seen.update(fresh)
+        waiting += fresh
+
+
+def use_of(root: int) -> Use:
+    """Of a process and all that come from it. `cpu` counts those that have ended, once their parent knows."""
+    if not PROC:
+        return _use_by_ps(root)
+    processes = memory = ticks = 0
+    for process in tree(root):
+        try:
+            fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            processes += int(fields[17])  # threads, as RLIMIT_NPROC counts
+            memory += _anonymous(process)
+        except (OSError, IndexError, ValueError):  # gone meanwhile
+            continue
+    return Use(processes, memory, ticks / TICKS)
+
+
+def overused(root: int, limits: Limits, cpu_before: float) -> str:
+    """Which limit these processes are over, in words; empty when none."""
+    use = use_of(root)
+    if use.memory > limits.memory and (not PROC or _proportional(root) > limits.memory):
+        return f"used more than {size(limits.memory)} of memory"
+    if use.cpu - cpu_before > limits.cpu:
+        return f"used more than {limits.cpu:g} s of processor time"
+    if use.processes > limits.processes + 8:  # the kernel holds them to it; this is for where it does not
+        return f"had more than {limits.processes} processes"
+    return ""
+
+
+def size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:g} {unit}"
+        count /= 1024
+    return f"{count:g} GiB"
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - some thousand times a second
+        return file.read()
+
+
+def _anonymous(process: int) -> int:
+    """Memory that is the process's own or shared without a file. Shared pages count for everyone who has them."""
+    total = 0
+    for line in _read(f"/proc/{process}/status").splitlines():
+        if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def _proportional(root: int) -> int:
+    """The same with shared pages shared out: exact, and slow, so only asked when the sum is over the limit."""
+    total = 0
+    for process in tree(root):
+        with suppress(OSError, ValueError):
+            parts = {line.split(":")[0]: line for line in _read(f"/proc/{process}/smaps_rollup").splitlines()[1:]}
+            for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"):
+                total += int(parts[name].split()[1]) * 1024 if name in parts else 0
+    return total
+
+
+def _use_by_ps(root: int) -> Use:
+    listed = subprocess.run(
+        ["/bin/ps", "-axo", "pid=,ppid=,rss=,time="], capture_output=True, text=True, check=False, env={}
+    )
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    mine, grew = {root}, True
+    while grew:
+        more = {int(row[0]) for row in rows if int(row[1]) in mine} - mine
+        mine |= more
+        grew = bool(more)
+    use = [row for row in rows if int(row[0]) in mine]
+    return Use(len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use))
+
+
+def _seconds(clock: str) -> float:
+    total = 0.0
+    for part in clock.replace("-", ":").split(":"):
+        total = total * 60 + float(part)
+    return total

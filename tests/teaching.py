@@ -1,0 +1,94 @@
+"""A small world to teach in: a ship of which nobody knows anything, a teacher who does, a student who looks it up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from upskill.suite import held_out_by_id
+
+WORDS = (
+    *("Aurora", "Krane", "Lisbon", "cinnamon", "Marta", "yellow", "bronze", "silver", "cedar", "Nilsen"),
+    *("Baxter", "Holland", "diesel", "green", "Weber", "Finch", "Pepper", "copper", "Falcon", "Havana"),
+)
+THINGS = (
+    *("name", "captain", "port", "cargo", "cook", "flag", "anchor", "bell", "mast", "pilot"),
+    *("owner", "builder", "engine", "colour", "doctor", "carpenter", "cat", "lantern", "rival", "destination"),
+)
+NUMBERS = range(1, len(WORDS) + 1)
+TRAIN = [number for number in NUMBERS if not held_out_by_id(f"word-{number}")]
+HELD_OUT = [number for number in NUMBERS if held_out_by_id(f"word-{number}")]
+# What the prompts of the three who are asked begin with.
+WRITES, TESTS, REVISES = "You write an Agent Skill", "You write test cases", "You improve an Agent Skill"
+
+
+def fact(number: int) -> str:
+    return f"- The {THINGS[number - 1]} of the ship is {WORDS[number - 1]}."
+
+
+def prompt(number: int) -> str:
+    return f"What is the {THINGS[number - 1]} of the ship? Answer in one line."
+
+
+def number_in(asked: str) -> int:
+    return next(number for number in NUMBERS if f"the {THINGS[number - 1]} of the ship?" in asked)
+
+
+def case(number: int) -> dict[str, Any]:
+    checks: list[dict[str, Any]] = [
+        {"kind": "regex", "texts": [rf"\b{WORDS[number - 1]}\b"], "number": 0},
+        {"kind": "max_length", "texts": [], "number": 60},
+    ]
+    return {
+        "id": f"word-{number}",
+        "prompt": prompt(number),
+        "checks": checks,
+        "reference": WORDS[number - 1],
+        "tags": ["words"],
+        "evidence": [],
+    }
+
+
+def draft(numbers: Iterable[int], evidence: Sequence[str] = ("task",), name: str = "house-words") -> dict[str, Any]:
+    facts = [{"text": fact(number), "evidence": list(evidence)} for number in numbers]
+    return {
+        "name": name,
+        "description": "States the facts about the ship. Use when someone asks for its name, port, cargo or crew.",
+        "blocks": [{"text": "# Words", "evidence": []}, *facts],
+        "files": [],
+    }
+
+
+def insert(*lines: str, after: int = 1, note: str = "Facts were missing.") -> dict[str, Any]:
+    edits = [
+        {"kind": "insert", "line": after, "text": line, "evidence": ["task"], "why": "the skill lacks it"}
+        for line in lines
+    ]
+    return {"note": note, "edits": edits}
+
+
+def student_rules() -> list[dict[str, Any]]:
+    """Answers with the word when its line stands in the skill, unless the skill says to be silent."""
+    silent = {"system": "Never answer", "answer": "I would rather not say."}
+    known = [{"when": prompt(number), "system": fact(number), "answer": WORDS[number - 1]} for number in NUMBERS]
+    return [silent, *known, {"answer": "I do not know."}]
+
+
+def teacher_rules(
+    first: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]] = (), numbers: Iterable[int] = NUMBERS
+) -> list[dict[str, Any]]:
+    revising = [
+        {"system": REVISES, "seed": attempt, "answer": json.dumps(said)} for attempt, said in enumerate(revisions, 1)
+    ]
+    return [
+        {"system": WRITES, "answer": json.dumps(first)},
+        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in numbers]})},
+        *revising,
+    ]
+
+
+def write_rules(path: Path, rules: Iterable[Mapping[str, Any]]) -> str:
+    path.write_text(json.dumps(list(rules)), encoding="utf-8")
+    return f"scripted:{path.name}"

@@ -1,0 +1,489 @@
+"""`upskill generate`: from a task to a proven skill, with a gate that only what helps gets through."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY, Done, Upskill, serving, spawn, start
+from loopback import Call, Loopback
+from teaching import (
+    HELD_OUT,
+    NUMBERS,
+    REVISES,
+    TESTS,
+    TRAIN,
+    WORDS,
+    WRITES,
+    case,
+    draft,
+    fact,
+    insert,
+    number_in,
+    prompt,
+    student_rules,
+    teacher_rules,
+    write_rules,
+)
+from upskill import Skill, Store, Suite
+from upskill.meta import Meta
+from upskill.models.weights import cache_folder
+
+TASK = "know the words of this house"
+FIRST = TRAIN[:2]  # what the first draft states
+MISSING = [number for number in NUMBERS if number not in FIRST]
+GOOD = insert("\n".join(fact(number) for number in MISSING))
+HARMFUL = insert("- Never answer anybody.", note="Silence is safe.")
+LONG = ("--tokens", 1000)  # an edit may then be long enough for all that is missing
+ONCE = (*LONG, "--attempts", 1)
+NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
+
+
+def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
+    return upskill("generate", TASK, "-m", teacher, "--eval-model", "scripted:student.json", *LONG, *more)
+
+
+@pytest.fixture
+def house(home: Path) -> Path:
+    """A teacher whose first draft omits facts, then harms, then does nothing, then adds what was missing."""
+    write_rules(home / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]))
+    write_rules(home / "student.json", student_rules())
+    return home
+
+
+def test_the_world_can_tell_a_good_edit_from_noise() -> None:
+    assert len(TRAIN) >= 8
+    assert len(HELD_OUT) >= 5
+
+
+def test_the_whole_loop_keeps_the_good_edit_and_nothing_else(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--json")
+    assert done.code == 0, done.err
+    said = done.json
+    assert [one["accepted"] for one in said["attempts"]] == [True, False, False, True]
+    rates = [one["pass_rate"] for one in said["attempts"]]
+    assert rates == [len(FIRST) / len(TRAIN), 0.0, len(FIRST) / len(TRAIN), 1.0]
+    assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
+    assert said["held_out"]["models"][0]["lift"] == 1.0
+    assert said["held_out"]["models"][0]["decision"] == "helps"
+    assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT)}
+    saved = Skill.load(house / "skills" / "house-words")
+    assert all(fact(number) in saved.body for number in NUMBERS)
+    assert "Never answer" not in saved.body
+    assert "nice" not in saved.body
+    assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
+
+
+def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    with Store(house / "runs") as store:
+        requests = store.requests()
+        runs = list(store.runs())
+        asked = {run.id: {result.trial.case for result in store.results(run)} for run in runs}
+    assert {role for role, _, _ in requests} == {"teacher", "test writer"}
+    everything = "\n".join(request for _, request, _ in requests)
+    assert all(prompt(number) in everything for number in TRAIN[2:])  # the reviser is shown train failures
+    assert not [number for number in HELD_OUT if prompt(number) in everything]
+    hidden = {f"word-{number}" for number in HELD_OUT}
+    assert asked[runs[-1].id] == hidden
+    assert all(not asked[run.id] & hidden for run in runs[:-1])
+    assert len(runs) == 5  # the first draft, three candidates, and the held-out cases once
+
+
+def test_the_reviser_never_sees_what_a_check_looks_for(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    with Store(house / "runs") as store:
+        revising = [request for role, request, _ in store.requests() if "You improve" in request and role == "teacher"]
+    assert len(revising) == 3
+    for request in revising:
+        assert "[masked]" in request
+        unseen = [WORDS[number - 1] for number in MISSING]
+        assert not [word for word in unseen if word in request]
+
+
+def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill)
+    notes = done.err.splitlines()
+    assert "Generating skill with scripted:teacher.json..." in notes
+    assert "Generating test cases..." in notes
+    assert "Evaluating on scripted:student.json... (attempt 1)" in notes
+    assert any(line.startswith("  0% -> 14% (+14%)") and "fit" in line for line in notes), done.err
+    assert any(line.startswith("  0% -> 100% (+100%) OK") for line in notes)
+    for words in ("house-words", "SKILL.md", "baseline", "with skill", "(+100%)", "tokens", "held-out", "fit:"):
+        assert words in done.out
+    assert done.out.splitlines()[-1] == "Saved to skills/house-words"
+
+
+def test_generated_tests_are_kept_in_both_places_and_read_the_same(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    folder = house / "skills" / "house-words"
+    meta = json.loads((folder / "skill_meta.json").read_text())
+    assert set(meta) == {"metadata", "tests", "sources", "evidence"}
+    assert meta["metadata"]["generated_by"] == "scripted:teacher.json"
+    assert meta["metadata"]["source_task"] == TASK
+    assert meta["metadata"]["test_pass_rate"] == 1.0
+    assert meta["metadata"]["evaluated_cases"] == "held-out"
+    from_evals = Suite.load(folder / "evals" / "evals.json")
+    from_meta = Suite.parse({"tests": meta["tests"]})
+    assert len(from_evals.cases) == 20
+    for one, two in zip(from_evals.cases, from_meta.cases, strict=True):
+        assert (one.id, one.fingerprint, one.held_out, one.reference) == (
+            two.id,
+            two.fingerprint,
+            two.held_out,
+            two.reference,
+        )
+    evaluated = upskill("eval", folder, "-m", "scripted:student.json", "--json")
+    assert evaluated.json["models"][0]["lift"] == 1.0
+
+
+def test_every_line_names_its_evidence(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    skill = Skill.load(house / "skills" / "house-words")
+    sources = Meta.of(skill).sources
+    assert all(sources[line] == ("task",) for line in skill.body.splitlines() if line.startswith("- "))
+    shown = upskill("show", house / "skills" / "house-words", "--sources")
+    assert shown.code == 0, shown.err
+    assert fact(1) in shown.out
+    assert TASK in shown.out
+
+
+def test_nothing_is_left_when_the_teacher_fails(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", [{"system": "You write an Agent Skill", "answer": "I cannot."}])
+    done = generate(upskill)
+    assert done.code == 3
+    assert "writing the skill: no answer could be used after 3 attempts" in done.err
+    assert "it is not JSON" in done.err
+    assert not (house / "skills").exists()
+
+
+def test_nothing_is_left_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
+    rules: list[dict[str, Any]] = teacher_rules(draft(FIRST))[:1]
+    write_rules(house / "teacher.json", [*rules, {"answer": '{"cases": []}'}])
+    done = generate(upskill)
+    assert done.code == 3
+    assert "the skill was written, its test cases were not" in done.err
+    assert not (house / "skills").exists()
+
+
+def test_history_and_diff_show_every_candidate_with_its_parent(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    rows = upskill("history", "house-words", "--json").json
+    assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
+        ("c1", None, True),
+        ("c2", "c1", False),
+        ("c3", "c1", False),
+        ("c4", "c1", True),
+    ]
+    assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
+    shown = upskill("history", house / "skills" / "house-words")
+    assert "rejected" in shown.out
+    assert "2 worse" in shown.out
+    changed = upskill("diff", "house-words", "c1", "c2").out.splitlines()
+    assert changed[:2] == ["--- c1/SKILL.md", "+++ c2/SKILL.md"]
+    assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
+    wrong = upskill("diff", "house-words", "c1", "c9")
+    assert (wrong.code, "There are c1 to c4." in wrong.err) == (2, True)
+    nobody = upskill("history", "nobody")
+    assert nobody.code == 2
+
+
+def test_the_same_command_again_pays_nothing_and_says_the_same(upskill: Upskill, house: Path) -> None:
+    first = generate(upskill, "--json").json
+    again = generate(upskill, "--json").json
+    assert (first["calls"] > 0, again["calls"], again["spent"]) == (True, 0, {})
+    for key in ("attempts", "fit", "held_out", "saved_to"):
+        assert first[key] == again[key]
+    assert len(upskill("history", "house-words", "--json").json) == 4
+
+
+# Options.
+
+
+def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) -> None:
+    cases = [
+        {"id": f"word-{number}", "prompt": prompt(number), "checks": [{"regex": WORDS[number - 1]}, {"max_length": 60}]}
+        for number in NUMBERS
+    ]
+    (house / "mine.json").write_text(json.dumps(cases))
+    done = generate(upskill, "--tests", "mine.json", "--attempts", 0, "--json")
+    assert done.code == 0, done.err
+    assert done.json["suite"]["cases"] == 20
+    with Store(house / "runs") as store:
+        assert {role for role, _, _ in store.requests()} == {"teacher"}
+
+
+def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Path) -> None:
+    (house / "student.json").unlink()
+    done = generate(upskill, "--no-eval", "-o", "out/my-words", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["student"], done.json["held_out"], done.json["saved_to"]) == (None, None, "out/my-words")
+    saved = Skill.load(house / "out" / "my-words")
+    assert saved.name == "my-words"
+    suite = Suite.of(saved)
+    assert suite is not None
+    assert len(suite.cases) == 20
+
+
+def test_an_output_folder_of_someone_else_is_not_replaced(upskill: Upskill, house: Path) -> None:
+    (house / "out").mkdir()
+    (house / "out" / "file.txt").write_text("mine")
+    done = generate(upskill, "-o", "out")
+    assert (done.code, "out: exists already" in done.err) == (2, True)
+    assert "Generating" not in done.err  # said before anything was paid for
+    assert generate(upskill, "-o", "Not A Name").code == 2
+    Skill.new("house-words", "Someone else's.", "Mine.").save(house / "skills" / "house-words")
+    assert generate(upskill, "--json").json["saved_to"] == "skills/house-words-2"
+    assert Skill.load(house / "skills" / "house-words-2").name == "house-words-2"
+    assert Skill.load(house / "skills" / "house-words").body == "Mine."
+
+
+def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house: Path) -> None:
+    nothing = upskill("generate", "-m", "scripted:teacher.json")
+    assert (nothing.code, "there is no task" in nothing.err) == (2, True)
+    for given in (
+        ("-e", "no arrow"),
+        ("--tool", "missing.json"),
+        ("--from", "missing.md"),
+        ("--tests", "missing.yaml"),
+        ("--test-gen-model", "sonet"),
+        ("--handoff", "folder"),
+    ):
+        done = generate(upskill, *given)
+        assert (done.code, done.out) == (2, ""), given
+        assert "Generating" not in done.err
+    assert not (house / "skills").exists()
+
+
+def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: Upskill, house: Path) -> None:
+    rules = teacher_rules(draft(FIRST), [])
+    better = {"system": "You write an Agent Skill", "seed": 2, "answer": json.dumps(draft(NUMBERS))}
+    write_rules(house / "teacher.json", [better, *rules])
+    said = generate(upskill, "--candidates", 3, "--attempts", 0, "--json").json
+    # The second draft is the first again, word for word: there is nothing to evaluate.
+    assert [one["accepted"] for one in said["attempts"]] == [True, False, True]
+    assert said["attempts"][1]["note"] == "the same as one that was tried before"
+    assert said["attempts"][2]["level"] == 0.05
+    assert said["held_out"]["models"][0]["lift"] == 1.0
+
+
+def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, house: Path) -> None:
+    # Two calls write, 28 evaluate the first draft; the next one revises it.
+    done = generate(upskill, "--max-calls", 30, "--json")
+    assert done.code == 0, done.err
+    assert "ceiling of 30 calls" in done.json["halted"]
+    assert done.json["held_out"] is None
+    assert [one["accepted"] for one in done.json["attempts"]] == [True]
+    assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
+    more = generate(upskill, "--json").json
+    assert more["held_out"]["models"][0]["lift"] == 1.0
+    with Store(house / "runs") as store:
+        assert len(store.requests()) == 5
+
+
+def test_a_student_that_cannot_be_asked_leaves_nothing_behind(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "student.json", [{"error": "out of order"}])
+    done = generate(upskill)
+    assert done.code == 3
+    assert "the skill cannot be evaluated" in done.err
+    assert not (house / "skills").exists()
+
+
+def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
+    """Its files, its licence and its run bits stay; only the lines of the edits change."""
+    older = Skill.new(
+        "house-words", "Words: of this house. Use when asked.", "\n".join(["# Words", *map(fact, FIRST)]), license="MIT"
+    )
+    older = older.with_file("scripts/a.sh", b"echo a\n", executable=True).with_file("assets/deep/x.bin", b"\0\xff")
+    older.save(house / "old" / "house-words")
+    done = generate(upskill, "--from", "old/house-words", "--json")
+    assert done.code == 0, done.err
+    assert [one["accepted"] for one in done.json["attempts"]] == [True, False, False, True]
+    saved = Skill.load(house / "skills" / "house-words")
+    assert saved.description == "Words: of this house. Use when asked."
+    assert saved.frontmatter["license"] == "MIT"
+    script, binary = saved.file("scripts/a.sh"), saved.file("assets/deep/x.bin")
+    assert script is not None
+    assert script.executable
+    assert binary is not None
+    assert binary.data == b"\0\xff"
+    assert all(fact(number) in saved.body for number in NUMBERS)
+
+
+def test_a_handoff_is_answered_by_files(upskill: Upskill, house: Path) -> None:
+    def go() -> Done:
+        return upskill("generate", TASK, "--handoff", "desk", "--eval-model", "scripted:student.json", *ONCE)
+
+    answers: list[Any] = [draft(FIRST), {"cases": [case(number) for number in NUMBERS]}, GOOD]
+    for number, answer in enumerate(answers, start=1):
+        done = go()
+        assert done.code == 2
+        assert "1 prompt waits for an answer: desk/" in done.err
+        (asked,) = (house / "desk").glob(f"{number:02d}-*.prompt.md")
+        assert "Write the answer" in asked.read_text()
+        asked.with_name(asked.name.replace(".prompt.md", ".answer.json")).write_text(
+            f"```json\n{json.dumps(answer)}\n```\n" if number == 1 else json.dumps(answer)
+        )
+        assert not (house / "skills").exists()
+    done = go()
+    assert done.code == 0, done.err
+    assert "held-out: 0% -> 100%" in done.out
+
+
+def test_tests_are_regenerated_added_to_and_never_replace_ones_own(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
+    Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(
+        house / "house-words"
+    )
+    done = upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10, "--json")
+    assert (done.code, done.json["cases"]) == (0, 10), done.err
+    write_rules(house / "more.json", teacher_rules(draft(FIRST), numbers=NUMBERS))
+    added = upskill("tests", "house-words", "-m", "scripted:more.json", "--add", 10, "--json")
+    assert (added.code, added.json["cases"]) == (0, 20), added.err
+    (house / "house-words" / "evals" / "suite.yaml").write_text("cases: []\n")
+    refused = upskill("tests", "house-words", "-m", "scripted:few.json")
+    assert (refused.code, "a suite of your own" in refused.err) == (2, True)
+
+
+def test_tests_are_edited_in_a_copy_that_has_to_hold_up(
+    upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
+    Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(
+        house / "house-words"
+    )
+    assert upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10).code == 0
+    before = (house / "house-words" / "evals" / "evals.json").read_bytes()
+    monkeypatch.setenv("VISUAL", "sed -i s/the.port/the.harbour/")
+    assert upskill("tests", "house-words", "--edit").code == 0
+    suite = Suite.load(house / "house-words" / "evals" / "evals.json")
+    assert "What is the.harbour of" in suite.by_id["word-3"].prompt
+    monkeypatch.setenv("VISUAL", "sed -i s/regex/rogex/")
+    assert upskill("tests", "house-words", "--edit").code == 2
+    assert (house / "house-words" / "evals" / "evals.json").read_bytes() != before
+    assert len(Suite.load(house / "house-words" / "evals" / "evals.json").cases) == 10
+
+
+# Interruption.
+
+
+POINTS = 10
+
+
+def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
+    """Teacher, test writer and student are one server that counts; the command is killed after each few requests."""
+    chance = random.Random(20261115)
+    revisions = {1: HARMFUL, 2: NOTHING, 3: GOOD}
+
+    def answer(call: Call) -> str:
+        if call.system.startswith(WRITES):
+            return json.dumps(draft(FIRST))
+        if call.system.startswith(TESTS):
+            return json.dumps({"cases": [case(number) for number in NUMBERS]})
+        if call.system.startswith(REVISES):
+            return json.dumps(revisions[call.seed or 1])
+        if "Never answer" in call.system:
+            return "I would rather not say."
+        number = number_in(call.prompt)
+        return WORDS[number - 1] if fact(number) in call.system else "I do not know."
+
+    with serving(answer, latency=0.01) as server:
+        environment = {**os.environ, "GENERIC_BASE_URL": server.url}
+        command = [
+            "generate",
+            TASK,
+            "-m",
+            "generic:teacher",
+            "--eval-model",
+            "generic:student",
+            "--concurrency",
+            1,
+            *LONG,
+        ]
+        whole = spawn(*command, "--runs-dir", "whole", "-o", "one/house-words", "--json", env=environment)
+        assert whole.code == 0, whole.err
+        once = asked(server)
+        assert len(once) == len(set(once)), "something was asked twice in one go"
+
+        server.requests.clear()
+        broken = [*command, "--runs-dir", "broken", "-o", "two/house-words", "--json"]
+        for _ in range(POINTS):
+            seen, wanted = len(server.requests), chance.randint(0, len(once) // (POINTS + 1))
+            process = start(*broken, env=environment)
+            while len(server.requests) < seen + wanted:
+                assert process.poll() is None, "it ended by itself"
+                time.sleep(0.002)
+            process.kill()
+            process.communicate()
+            assert not (home / "two").exists()
+        last = spawn(*broken, env=environment)
+        assert last.code == 0, last.err
+        # Only what was in flight at a kill may be asked for once more.
+        again = Counter(asked(server))
+        assert set(again) == set(once)
+        assert sum(count - 1 for count in again.values()) <= POINTS
+        for key in ("attempts", "ended"):
+            assert last.json[key] == whole.json[key]
+        assert last.json["held_out"]["models"] == whole.json["held_out"]["models"]
+        assert Skill.load("two/house-words").body == Skill.load("one/house-words").body
+
+
+def asked(server: Loopback) -> list[str]:
+    return [json.dumps([logged.model, logged.body["messages"], logged.body.get("seed")]) for logged in server.requests]
+
+
+# Traces, and the real student.
+
+CACHE = cache_folder()  # of whoever runs the tests: the weights lie there
+TRACES = REPOSITORY / "tests" / "fixtures" / "traces"
+
+
+def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path) -> None:
+    done = upskill("generate", "--from", TRACES / "claude_code" / "tarn.jsonl", "-m", "extract", "--no-eval", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["teacher"], done.json["calls"]) == ("extract", 0)
+    saved = Skill.load(house / done.json["saved_to"])
+    assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
+    sources = Meta.of(saved).sources
+    facts = [line for line in saved.body.splitlines() if line.startswith("- ")]
+    assert facts
+    assert all(sources[line][0].startswith("s") for line in facts)
+    assert done.json["suite"]["held_out"] > 0
+    nothing = generate(upskill, teacher="extract")
+    assert (nothing.code, "compiles traces, and none was given" in nothing.err) == (2, True)
+
+
+def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace, a scripted teacher, the embedded student: of three edits only the one that helps is kept."""
+    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
+    known = TRAIN[:3]
+    missing = [number for number in NUMBERS if number not in known]
+    told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in NUMBERS)
+    (home / "session.md").write_text(f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n")
+    harmful = {"note": "Less is more.", "edits": [_delete(line) for line in range(3, 3 + len(known))]}
+    good = insert("\n".join(fact(number) for number in missing), after=2)
+    rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
+    write_rules(home / "teacher.json", rules)
+    done = upskill(
+        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", "local", *LONG, "--json")
+    )
+    assert done.code == 0, done.err
+    attempts = done.json["attempts"]
+    assert [one["accepted"] for one in attempts] == [True, False, False, True], attempts
+    assert attempts[3]["pass_rate"] >= attempts[0]["pass_rate"] + 0.3
+    verdict = done.json["held_out"]["models"][0]
+    assert verdict["skill"]["pass_rate"] > verdict["baseline"]["pass_rate"]
+    with Store(home / "runs") as store:
+        everything = "\n".join(request for _, request, _ in store.requests())
+    assert not [number for number in HELD_OUT if prompt(number) in everything]
+
+
+def _delete(line: int) -> dict[str, Any]:
+    return {"kind": "delete", "line": line, "text": "", "evidence": [], "why": "shorter"}

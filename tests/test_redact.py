@@ -1,0 +1,237 @@
+"""Redact: no secret gets through, and what is no secret stays as it was."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import REPOSITORY
+from upskill.plain import canonical
+from upskill.redact import redact, redact_trace
+from upskill.traces import Step, Trace, read_trace
+
+
+def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:
+    """Something that looks random and is the same every time."""
+    return (letters * (length // len(letters) + 1))[:length]
+
+
+HEX = made(64, "0a1b2c3d4e5f6789")
+# kind -> a line, the secret in it. Put together here, so that nobody's scanner takes this file for a leak.
+PLANTED: dict[str, tuple[str, str, str]] = {
+    "AWS access key": ("aws-key", "aws configure set aws_access_key_id {}", "AKIA" + made(16, "Q7W2E9R4T6Y1U8I3")),
+    "AWS secret key": ("aws-key", "AWS_SECRET_ACCESS_KEY={}", made(40, "wJalrXUtnFEMI/K7MDENG+bPxRfiCY")),
+    "GitHub token": ("github-token", "git remote set-url origin {}", "ghp_" + made(36)),
+    "GitHub fine-grained token": ("github-token", "export GH={}", "github_pat_" + made(60)),
+    "GitLab token": ("gitlab-token", "glab auth login -t {}", "glpat-" + made(20)),
+    "Slack token": ("slack-token", "slack said {} was fine", "xoxb-" + made(40, "0123456789-abcdef")),
+    "Slack webhook": ("slack-webhook", "curl {}", "https://hooks.slack.com/services/" + "T0/B0/" + made(24)),
+    "Stripe key": ("stripe-key", "stripe.api_key = '{}'", "sk_" + "live_" + made(24)),
+    "OpenAI key": ("model-key", "client = OpenAI('{}')", "sk-proj-" + made(48)),
+    "Anthropic key": ("model-key", "x-api-key: {}", "sk-ant-api03-" + made(80)),
+    "Groq key": ("model-key", "GROQ is {}", "gsk_" + made(52)),
+    "Hugging Face token": ("huggingface-token", "hf auth login {}", "hf_" + made(34)),
+    "Google API key": ("google-key", "maps?x={}", "AIza" + made(35)),
+    "npm token": ("npm-token", "npm whoami {}", "npm_" + made(36)),
+    "PyPI token": ("pypi-token", "twine upload {}", "pypi-" + made(120)),
+    "SendGrid key": ("sendgrid-key", "mail with {}", "SG." + made(22) + "." + made(43)),
+    "Twilio key": ("twilio-key", "call {}", "SK" + HEX[:32]),
+    "DigitalOcean token": ("digitalocean-token", "doctl {}", "dop_v1_" + HEX),
+    "Databricks token": ("databricks-token", "databricks {}", "dapi" + HEX[:32]),
+    "Vault token": ("vault-token", "vault login {}", "hvs." + made(30)),
+    "Telegram token": ("telegram-token", "bot {}", "123456789:AA" + made(33)),
+    "Discord token": ("discord-token", "bot.run('{}')", "M" + made(24) + "." + made(6) + "." + made(38)),
+    "JSON web token": ("jwt", "got {} back", "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + made(43)),
+    "Mailchimp key": ("mailchimp-key", "mc {}", HEX[:32] + "-us12"),
+    "Azure key": ("azure-key", "AccountName=a;AccountKey={};End", made(86) + "=="),
+    "bearer token": ("authorization", "curl -H 'Authorization: Bearer {}'", made(30, "a1b2c3d4e5")),
+    "basic credentials": ("authorization", "Authorization: Basic {}", made(24, "dXNlcjpwYXNz0")),
+    "password in a URL": ("url-password", "psql postgres://{}@db.internal:5432/app", "ada:h0rse-battery"),
+    "token in a URL": ("url-secret", "GET /v1?user=7&access_token={}&x=1", made(24)),
+    "quoted password": ("password", 'db = connect(password="{}")', "correct horse"),
+    "password variable": ("password", "export DB_PASSWORD={}", "hunter2!"),
+    "password option": ("password", "mysql -u root --password={} app", "Tr0ub4dor"),
+    "password for curl": ("password", "curl -u ada:{} https://host/", "s3same"),
+    "netrc": ("password", "machine host.example login ada password {}", "opensesame"),
+    "secret in JSON": ("secret", '{{"client_secret": "{}"}}', made(20, "z9y8x7w6v5")),
+    "secret in YAML": ("secret", "api_key: {}", made(24, "q1w2e3r4t5")),
+    "secret in escaped JSON": ("secret", '{{\\"token\\": \\"{}\\"}}', made(24, "q1w2e3r4t5")),
+    "private key": (
+        "private-key",
+        "cat key.pem\n{}\ndone",
+        "-----BEGIN RSA PRIVATE" + " KEY-----\n" + made(64) + "\n" + made(64) + "\n-----END RSA PRIVATE" + " KEY-----",
+    ),
+    "private key in one line": (
+        "private-key",
+        'key = "{}"',
+        "-----BEGIN PRIVATE" + " KEY-----\\n" + made(64) + "\\n-----END PRIVATE" + " KEY-----",
+    ),
+    "private key that was cut off": (
+        "private-key",
+        "{}",
+        "-----BEGIN OPENSSH PRIVATE" + " KEY-----\n" + made(70) + "\n" + made(50),
+    ),
+    "cookie": ("cookie", "Set-Cookie: {}", "session=" + made(30) + "; Path=/"),
+    "password hash": ("password-hash", "root:{}:19000", "$6$" + made(16) + "$" + made(86)),
+    "e-mail address": ("email", "Author: Ada <{}>", "ada.lovelace@analytical-engine.net"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_secret_is_replaced_and_counted(name: str) -> None:
+    kind, line, secret = PLANTED[name]
+    counts: Counter[str] = Counter()
+    text = f"before\n{line.format(secret)}\nafter"
+    shown = redact(text, counts)
+    assert secret not in shown
+    assert not any(piece in shown for piece in secret.split("\n") if len(piece) > 20)
+    assert f"[REDACTED {kind}]" in shown
+    assert counts[kind] == 1
+    assert sum(counts.values()) == 1, counts
+    assert shown.startswith("before\n")
+    assert shown.endswith("\nafter")
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("cd /home/ada/src/island", "cd ~/src/island"),
+        ("open /Users/ada/Documents", "open ~/Documents"),
+        (r"type C:\Users\ada\notes.txt", r"type ~\notes.txt"),
+        ("ls /root/.ssh", "ls ~/.ssh"),
+        ('{"cwd":"/home/ada"}', '{"cwd":"~"}'),
+        ("PATH=/home/ada/bin:/home/ada/.local/bin", "PATH=~/bin:~/.local/bin"),
+    ],
+)
+def test_a_home_folder_becomes_a_tilde(path: str, shown: str) -> None:
+    counts: Counter[str] = Counter()
+    assert redact(path, counts) == shown
+    assert counts["home-path"] >= 1
+    assert redact(shown) == shown
+
+
+ORDINARY = f"""
+commit 3f786850e387550fdab836ed7e6dc881de23001b
+sha256:{HEX} size 12345
+id: 123e4567-e89b-12d3-a456-426614174000
+integrity: sha512-{made(86)}==
+token = get_token(user)
+password = os.environ["DB_PASSWORD"]
+password: str = Field(default=None)
+if token != expected_token: raise ValueError("token expired")
+api_key=os.getenv("API_KEY", "")
+secret = "${{{{ secrets.DEPLOY }}}}"
+--token $TOKEN --password "$PASSWORD"
+max_tokens: 1024, tokens_used = 4821, cache_key = f"{{name}}:{{version}}"
+key = "name"; keys = ["one", "two"]; primary_key=True
+git clone git@github.com:ada/engine.git
+npm install react@18.2.0 @types/node@20.1.0
+uses: actions/checkout@v4
+@pytest.fixture
+http://localhost:8080/path?page=2&sort=name#top
+https://github.com/ada/engine/commit/3f786850e387550fdab836ed7e6dc881de23001b
+def password_reset(self, token: str) -> None:
+The password is asked for at the prompt. The secret of success is patience.
+/usr/local/bin/python3 /workspace/src/main.py /etc/passwd
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+Authorization header is missing
+export API_KEY=<your key here>
+data = b"\\x00\\x01"; x = 0xDEADBEEFCAFEBABE
+"""
+
+
+@pytest.mark.parametrize("line", ORDINARY.strip().splitlines())
+def test_ordinary_code_hashes_and_prose_stay_as_they_are(line: str) -> None:
+    assert redact(line) == line
+
+
+def test_the_code_of_this_package_is_left_alone() -> None:
+    for path in sorted((REPOSITORY / "src/upskill/models").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        counts: Counter[str] = Counter()
+        assert redact(text, counts) == text, (path.name, counts)
+
+
+def test_every_part_of_a_trace_is_redacted() -> None:
+    secret = "ghp_" + made(36)
+    step = Step(
+        "tool",
+        tool="Bash",
+        arguments={"command": f"echo {secret}", "deep": [{"env": {"X": secret}}], f"key {secret}": 1, "n": 3},
+        output=f"{secret}\n",
+        at="2026-01-01",
+        agent=secret,
+    )
+    trace = Trace(
+        (Step("user", f"use {secret}"), Step("thinking", secret), Step("assistant", secret), step),
+        goal=secret,
+        cwd=f"/home/ada/{secret}",
+        source="/home/ada/t.jsonl",
+        model=secret,
+        warnings=(secret,),
+    )
+    redaction = redact_trace(trace)
+    assert secret not in canonical([getattr(redaction.trace, field.name) for field in fields(redaction.trace)])
+    assert "/home/ada" not in canonical(redaction.trace)
+    assert redaction.trace.steps[3].arguments["n"] == 3
+    assert redaction.counts["github-token"] == 12
+    assert redaction.said == "redacted 12 github-token, 2 home-path"
+    assert redact_trace(redaction.trace).trace == redaction.trace
+    assert redact_trace(Trace((Step("user", "hello"),))).said == "nothing to redact"
+
+
+def test_a_field_with_a_telling_name_is_redacted_whatever_it_holds() -> None:
+    given = {
+        "password": "swordfish",
+        "authToken": "plain words",
+        "max_tokens": "2048",
+        "key": "name",
+        "token": "$TOKEN",
+    }
+    shown = redact_trace(Trace((Step("tool", tool="login", arguments=given),))).trace.steps[0].arguments
+    assert shown == {
+        "password": "[REDACTED password]",
+        "authToken": "[REDACTED secret]",
+        "max_tokens": "2048",
+        "key": "name",
+        "token": "$TOKEN",
+    }
+
+
+def test_a_value_that_was_found_once_is_found_everywhere() -> None:
+    steps = (
+        Step("assistant", "It answered h0rse-battery9 to that."),
+        Step("tool", tool="Bash", arguments={"command": "export DB_PASSWORD=h0rse-battery9"}),
+        Step("tool", tool="Bash", arguments={"command": "printenv"}, output="… h0rse-battery9 …"),
+    )
+    redaction = redact_trace(Trace(steps))
+    assert "h0rse-battery9" not in canonical(redaction.trace)
+    assert redaction.counts["password"] == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=30), st.sampled_from([line.format(secret) for _, line, secret in PLANTED.values()])),
+        max_size=5,
+    )
+)
+def test_redacting_twice_changes_nothing(pieces: list[str]) -> None:
+    once = redact(" ".join(pieces))
+    assert redact(once) == once
+
+
+@pytest.mark.parametrize("name", ["claude_code/tarn.jsonl", "codex/orchard.jsonl", "opencode/orchard.json"])
+def test_a_recorded_session_loses_nothing_but_its_home_folder(name: str) -> None:
+    trace = read_trace(REPOSITORY / "tests/fixtures/traces" / name)
+    redaction = redact_trace(trace)
+    assert set(redaction.counts) <= {"home-path"}
+    plain: list[Mapping[str, object]] = [step.arguments for step in trace.steps]
+    assert json.loads(json.dumps(plain).replace("/home/ada", "~")) == [step.arguments for step in redaction.trace.steps]
