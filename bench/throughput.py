@@ -409,9 +409,9 @@ def main() -> None:
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
     parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if any(number < 2 * CASES or number % (2 * CASES) for number in (options.trials, options.fewer, options.long_trials)):
-        if not options.side:
-            parser.error(f"a number of trials is a multiple of {2 * CASES}: {CASES} cases in two arms")
+    numbers = (options.trials, options.fewer, options.long_trials)
+    if not options.side and any(number <= 0 or number % (2 * CASES) for number in numbers):
+        parser.error(f"a number of trials is a multiple of {2 * CASES}: {CASES} cases in two arms")
     if options.side == "bare":
         asyncio.run(run_bare(options.url, options.trials))
     elif options.side:

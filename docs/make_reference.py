@@ -85,6 +85,7 @@ def models() -> Iterator[str]:
         yield f"| `{agent}` | the installed command-line agent, with its own login |"
     yield "| `pydantic-ai:PROVIDER:MODEL` | whatever pydantic-ai reaches, with `upskill[providers]` |"
     yield "| `scripted:FILE` | answers from a file |"
+    yield "| `handoff:DIR` | whoever answers the prompts that are written into this folder |"
     for alias, name in ALIASES.items():
         yield f"| `{alias}` | `{name}` |"
     yield "\nWith `--base-url` the whole name is that server's name for the model."

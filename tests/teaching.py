@@ -11,11 +11,11 @@ from upskill.suite import held_out_by_id
 
 WORDS = (
     *("Aurora", "Krane", "Lisbon", "cinnamon", "Marta", "yellow", "bronze", "silver", "cedar", "Nilsen"),
-    *("Baxter", "Holland", "diesel", "green", "Weber", "Finch", "Pepper", "copper", "Falcon", "Havana"),
+    *("4711", "Halcyon", "Dutch", "green", "Norway", "parrot", "Pepper", "copper", "Falcon", "Havana"),
 )
 THINGS = (
     *("name", "captain", "port", "cargo", "cook", "flag", "anchor", "bell", "mast", "pilot"),
-    *("owner", "builder", "engine", "colour", "doctor", "carpenter", "cat", "lantern", "rival", "destination"),
+    *("number", "song", "language", "colour", "country", "animal", "cat", "lantern", "rival", "destination"),
 )
 NUMBERS = range(1, len(WORDS) + 1)
 TRAIN = [number for number in NUMBERS if not held_out_by_id(f"word-{number}")]
@@ -56,7 +56,7 @@ def draft(numbers: Iterable[int], evidence: Sequence[str] = ("task",), name: str
     return {
         "name": name,
         "description": "States the facts about the ship. Use when someone asks for its name, port, cargo or crew.",
-        "blocks": [{"text": "# Words", "evidence": []}, *facts],
+        "blocks": [{"text": "# The ship", "evidence": []}, *facts],
         "files": [],
     }
 

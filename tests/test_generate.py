@@ -463,12 +463,12 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
 def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace, a scripted teacher, the embedded student: of three edits only the one that helps is kept."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    known = TRAIN[:3]
+    known = TRAIN[:2]
     missing = [number for number in NUMBERS if number not in known]
     told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in NUMBERS)
     (home / "session.md").write_text(f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n")
     harmful = {"note": "Less is more.", "edits": [_delete(line) for line in range(3, 3 + len(known))]}
-    good = insert("\n".join(fact(number) for number in missing), after=2)
+    good = insert("\n".join(fact(number) for number in missing), after=4)
     rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
     write_rules(home / "teacher.json", rules)
     done = upskill(

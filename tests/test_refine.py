@@ -299,3 +299,14 @@ def test_a_search_can_be_cancelled_and_started_again(student: str) -> None:
         asyncio.run(impatient())
     found = asyncio.run(search(student, refiner))
     assert found.skill.body == body_of(NUMBERS)
+
+
+async def test_a_secret_in_an_older_skill_is_not_sent_to_the_reviser() -> None:
+    key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
+    skill = Skill.new("greeter", "Greets.", f"# Greeting\n\n- The key is {key}.\n- Say hello.")
+    reviser = Reviser({"note": "", "edits": [edit("replace", 4, "- Say ahoy.")]})
+    failure = Failure("a", f"Use {key}.", f"I used {key}.", ("failed",))
+    found = await Rewrite(reviser).propose(skill, [failure], (), 1)
+    assert key not in str(reviser.asked)
+    assert found is not None
+    assert found.skill.body == f"# Greeting\n\n- The key is {key}.\n- Say ahoy."

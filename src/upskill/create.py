@@ -21,6 +21,7 @@ from upskill.models.local_models import LOCAL_MODELS, find
 from upskill.plain import as_list, as_mapping
 from upskill.prompts import read_prompt
 from upskill.question import Question, Unfit, ask
+from upskill.redact import redact
 from upskill.skill import Skill
 from upskill.suite import Case, Suite
 
@@ -107,7 +108,8 @@ async def write_skill(
     material = await condense(material, model, room=room, tell=tell)
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
     if material.skill is not None:
-        older = {"name": material.skill.name, "description": material.skill.description, "body": material.skill.body}
+        body = redact(material.skill.body)
+        older = {"name": material.skill.name, "description": material.skill.description, "body": body}
         user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
     if material.pieces:
         user += f"\n\n{material.quoted()}"
@@ -364,7 +366,7 @@ async def _ask_for_cases(
     *,
     small: bool,
 ) -> list[Any]:
-    shown: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": skill.body}
+    shown: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
     if material is not None and material.task:
         shown["task"] = material.task
     text = json.dumps(shown, ensure_ascii=False)

@@ -78,6 +78,7 @@ def upskill() -> None:
     """Teach cheap models what expensive models know, as an Agent Skill, and prove that it worked.
 
     \b
+    upskill generate "TASK" --from claude-code:last -m opus      write a skill and prove it
     upskill eval examples/kernel-builder-cuda-kernels -m local   does the skill help? (no key needed)
     upskill show last                                            what was asked and answered
     upskill install SKILL --to claude-code                       use it

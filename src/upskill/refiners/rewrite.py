@@ -12,6 +12,7 @@ from upskill.models import Model
 from upskill.plain import as_list, as_mapping
 from upskill.prompts import read_prompt
 from upskill.question import Question, Unanswered, Unfit, ask
+from upskill.redact import redact
 from upskill.refiners import Edit, Failure, Proposal, Rejected
 from upskill.skill import Skill, estimate_tokens
 
@@ -61,15 +62,18 @@ class Rewrite:
             return None
 
     def _told(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected]) -> str:
-        lines = dict(enumerate(skill.body.splitlines(), start=1))
+        # Edits name lines by their number, so a line can be shown without its secrets and still be found.
+        lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
+        if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
+            lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
         shown = {
             "task": self.material.task,
             "description": skill.description,
             "lines": lines,
             "failures": [
                 {
-                    "asked": failure.prompt,
-                    "answered": _cut(failure.answer),
+                    "asked": redact(failure.prompt),
+                    "answered": redact(_cut(failure.answer)),
                     "wrong": list(failure.reasons),
                     **({"evidence": list(failure.evidence)} if failure.evidence else {}),
                 }

@@ -104,6 +104,11 @@ def _version(program: str) -> str:
 
 
 @cache
+def _become() -> str | None:
+    return shutil.which("setpriv", path="/usr/bin:/bin")
+
+
+@cache
 def _filter() -> bytes:
     return seccomp.packed(seccomp.program(families=FAMILIES))
 
@@ -250,8 +255,12 @@ class BubblewrapSandbox:
                 *("--cap-drop", "ALL", "--seccomp", data(_filter()), "--info-fd", str(info), "--chdir", WORKSPACE),
                 *("/run/bash", "/run/supervisor", str(status)),
             ]
-            user = None if staged else self._user
-            stage = [sys.executable, "-I", "-S", "-c", STAGE, str(self._user), json.dumps(shown)] if staged else []
+            user, stage = self._user, list[str]()
+            if staged:
+                user, stage = None, [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(shown)]
+            elif user is not None and (become := _become()):
+                # Python would copy its whole memory map to change the user itself, where otherwise it copies nothing.
+                user, stage = None, [become, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--"]
             self._bwrap = subprocess.Popen(
                 [*stage, _program(), *arguments],
                 stdin=control,
