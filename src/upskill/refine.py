@@ -62,7 +62,8 @@ class Comparison:
         said = f"{self.better} cases better, {self.worse} worse, {self.same} the same"
         if self.accepted is None:
             return f"{self.errored} trials errored, too many to say anything"
-        return f"{said} (p = {self.p_value:.3f}, at most {self.level:.3f} is accepted)"
+        p_value = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
+        return f"{said} ({p_value}, at most {self.level:.3f} is accepted)"
 
 
 @dataclass
@@ -236,6 +237,13 @@ class _Hunt:
             raise CeilingReached(tried.evaluation.halted)
         return tried
 
+    @property
+    def rate(self) -> float:
+        """How many train trials the best passes."""
+        assert self.best is not None
+        assert self.best.evaluation is not None
+        return self.best.evaluation.verdicts[0].skill.pass_rate or 0.0
+
     def failures(self) -> list[Failure]:
         assert self.best is not None
         assert self.best.evaluation is not None
@@ -257,13 +265,10 @@ async def _look_for_better(
     in_a_row = 0
     for attempt in range(1, attempts + 1):
         assert hunt.best is not None
-        assert hunt.best.evaluation is not None
         assert refiner is not None
-        rate = hunt.best.evaluation.verdicts[0].skill.pass_rate
         failures = [*hunt.failures(), *(known if attempt == 1 else ())]
-        if (rate is not None and rate >= target) or not failures:
-            hunt.ended = "the target is reached"
-            return
+        if hunt.rate >= target or not failures:
+            break
         proposal = await refiner.propose(hunt.best.skill, failures, rejected, attempt)
         if proposal is None:
             tried = hunt.keep(
@@ -279,7 +284,8 @@ async def _look_for_better(
         if in_a_row >= PATIENCE:
             hunt.ended = f"{PATIENCE} candidates in a row were rejected"
             return
-    hunt.ended = "all attempts are used" if attempts else "nothing was to be refined"
+    reached = "the target is reached" if hunt.rate >= target else "all attempts are used"
+    hunt.ended = reached if attempts else "no attempts were to be made"
 
 
 def _part(suite: Suite, cases: tuple[Case, ...]) -> Suite:
