@@ -49,7 +49,7 @@ async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
     material = gather("know words", examples=["1 -> Aurora"])
     skill = await write_skill(material, says(draft([1, 2], ["e1"])))
     assert skill.name == "house-words"
-    assert skill.body == f"# Words\n\n{fact(1)}\n{fact(2)}"
+    assert skill.body == f"# The ship\n\n{fact(1)}\n{fact(2)}"
     assert not [problem for problem in skill.problems("strict") if problem.level == "error"]
     meta = Meta.of(skill)
     assert meta.sources == {fact(1): ("e1",), fact(2): ("e1",)}

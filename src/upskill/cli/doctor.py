@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -58,6 +59,7 @@ def _look() -> Iterator[Row]:
         yield "settings", "broken", f"{error.message} {error.hint}"
     yield _store(settings)
     yield from _local()
+    yield _sandbox()
     keys = read_keys(os.environ, Path(".env"))
     yield _key("anthropic", ("ANTHROPIC_API_KEY",), keys)
     for name, row in ENDPOINTS.items():
@@ -86,6 +88,16 @@ def _store(settings: Settings) -> Row:
             return "store", "ok", f"{folder} can be written"
     except (UpskillError, OSError) as error:
         return "store", "broken", f"{error}; choose another folder with --runs-dir"
+
+
+def _sandbox() -> Row:
+    from upskill.sandboxes import choose  # noqa: PLC0415
+
+    try:
+        chosen = asyncio.run(choose())
+    except UpskillError as error:
+        return "sandbox", "missing", f"{error.message} {error.hint}"
+    return "sandbox", "ok", f"{chosen.name} {chosen.version}{' (reduced)' if chosen.reduced else ''}"
 
 
 def _local() -> Iterator[Row]:
