@@ -171,6 +171,20 @@ def test_nothing_is_left_when_the_test_writer_fails(upskill: Upskill, house: Pat
     assert done.code == 3
     assert "the skill was written, its test cases were not" in done.err
     assert not (house / "skills").exists()
+    with Store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
+        assert [role for role, _, _ in store.requests()] == ["teacher"]
+
+
+def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--max-calls", 1)
+    assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
+    assert not (house / "skills").exists()
+    with Store(house / "runs") as store:
+        assert [role for role, _, _ in store.requests()] == ["teacher"]
+    again = generate(upskill, "--json").json
+    with Store(house / "runs") as store:
+        assert len(store.requests()) == 5
+    assert again["held_out"]["models"][0]["lift"] == 1.0
 
 
 def test_history_and_diff_show_every_candidate_with_its_parent(upskill: Upskill, house: Path) -> None:
@@ -255,6 +269,7 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
         ("--tests", "missing.yaml"),
         ("--test-gen-model", "sonet"),
         ("--handoff", "folder"),
+        ("--test-gen-model", "sonnet"),  # no key
     ):
         done = generate(upskill, *given)
         assert (done.code, done.out) == (2, ""), given
@@ -369,6 +384,21 @@ def test_tests_are_edited_in_a_copy_that_has_to_hold_up(
     assert upskill("tests", "house-words", "--edit").code == 2
     assert (house / "house-words" / "evals" / "evals.json").read_bytes() != before
     assert len(Suite.load(house / "house-words" / "evals" / "evals.json").cases) == 10
+
+
+def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:
+    """Defect 16."""
+    (house / "tools.json").write_text(json.dumps({"tools": [{"name": "sail", "description": "Sails to a port."}]}))
+    with serving("I do not know.") as server:
+        done = generate(
+            *(upskill, "--tool", "tools.json#sail", "--eval-model", "any/name:Q4_0"),
+            *("--eval-base-url", server.url, "--attempts", 0, "--json"),
+        )
+        assert done.code == 0, done.err
+        assert {logged.model for logged in server.requests} == {"any/name:Q4_0"}
+        assert len(server.requests) == 40
+    with Store(house / "runs") as store:
+        assert all("Sails to a port." in request for _, request, _ in store.requests())
 
 
 # Interruption.

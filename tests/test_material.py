@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -127,3 +130,63 @@ def test_a_piece_that_is_too_large_is_cut_and_nothing_of_it_is_lost(text: str) -
 def test_notes_are_cited_by_what_stands_behind_them() -> None:
     material = Material("task", (Piece("n1", "note", "a fact", behind=("s3", "s9")), Piece("d1", "document", "text")))
     assert material.cited(["n1", "d1", "own", "zz", "s3"]) == ("s3", "s9", "d1", "own")
+
+
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    said = json.loads(line)
+    if said["method"] == "initialize":
+        print("hello from a chatty server", flush=True)
+        result = {"protocolVersion": said["params"]["protocolVersion"], "capabilities": {}, "serverInfo": {}}
+    elif said["method"] == "tools/list":
+        page = said["params"].get("cursor")
+        tool = {"name": "second" if page else "send_word", "inputSchema": {}}
+        result = {"tools": [tool]} if page else {"tools": [tool], "nextCursor": "2"}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_running_server_is_asked_for_its_tools(home: Path) -> None:
+    (home / "server.py").write_text(SERVER)
+    command = f"mcp:{sys.executable} server.py"
+    assert [tool["name"] for tool, _ in read_tools(command)] == ["send_word", "second"]
+    assert [tool["name"] for tool, _ in read_tools(f"{command}#second")] == ["second"]
+    (home / "broken.py").write_text("")
+    with pytest.raises(UsageError, match="ended, or said nothing"):
+        read_tools(f"mcp:{sys.executable} broken.py")
+    with pytest.raises(UsageError, match="No such file"):
+        read_tools("mcp:no-such-program")
+
+
+def test_a_server_on_the_web_is_asked_the_same_way() -> None:
+    sessions: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            sessions.append(self.headers["Mcp-Session-Id"])
+            answer = json.dumps({"jsonrpc": "2.0", "id": said.get("id"), "result": {"tools": [TOOL]}})
+            streams = said["method"] == "tools/list"
+            data = (f"event: message\ndata: {answer}\n\n" if streams else answer).encode()
+            self.send_response(200)
+            self.send_header("Mcp-Session-Id", "abc")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        assert read_tools(url)[0][0] == TOOL
+        server.shutdown()
+        thread.join()
+    assert sessions == [None, "abc", "abc"]
+    with pytest.raises(UsageError, match="Connection refused"):
+        read_tools(url)

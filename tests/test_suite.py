@@ -334,7 +334,7 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 
 # What is wrong is said, with its place and what to do.
 
-FIELDS_OF_OURS = "checks, expected_output, files, held_out, id, prompt, reference, tags"
+FIELDS_OF_OURS = "checks, evidence, expected_output, files, held_out, id, prompt, reference, tags"
 WRONG: dict[str, tuple[object, str, str]] = {
     "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),
     "empty cases": ({"cases": []}, "s: has no cases", "A suite of nothing proves nothing: add cases."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from typing import Any
 
 
 class UpskillError(Exception):
@@ -39,8 +40,10 @@ class ModelError(TrialError):
     """The model did not give an answer that can be judged.
 
     `status` is the HTTP status where there was one; `fatal` means that the next trial of this model would
-    fail the same way (a wrong key, an unknown model).
+    fail the same way (a wrong key, an unknown model). `usage` is what was paid for all the same.
     """
+
+    usage: Any = None  # a Usage; this page leans on no other
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False) -> None:
         super().__init__(message, hint)

@@ -16,7 +16,7 @@ from upskill.errors import CeilingReached, CheckError, ModelError, TrialError, U
 from upskill.evaluation import Evaluation, weigh_so_far
 from upskill.executors import Executor
 from upskill.executors.local import Local
-from upskill.gate import summarise, try_suite
+from upskill.gate import near_duplicates, summarise, try_suite
 from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
@@ -52,8 +52,9 @@ def make_plan(
 ) -> Plan:
     """A plan from what a person says; UsageError for anything that could not be carried out.
 
-    Without a temperature, one run is greedy (0) and several runs are sampled (0.7): repeats of a greedy answer
-    would only be the same answer again. A suite may state how long answers can be; what is said here goes first.
+    Without a temperature, one run is greedy (0), and several runs or controls are sampled (0.7): a greedy answer
+    repeated would only be the same answer again. A suite may state how long answers can be; what is said here goes
+    first.
     """
     suite = suite or Suite.of(skill)
     if suite is None:
@@ -65,6 +66,11 @@ def make_plan(
     addresses = tuple(dict.fromkeys(resolve(name, base_url, keys) for name in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
+    if not baseline and (controls or against):
+        raise UsageError(
+            f"without a baseline, {'controls have' if controls else 'an older skill has'} nothing to stand beside",
+            "Leave --no-baseline out.",
+        )
     if runs < 1:
         raise UsageError("runs must be at least 1")
     if not LOWEST_SEED <= seed <= HIGHEST_SEED - runs:
@@ -86,7 +92,7 @@ def make_plan(
         runs=runs,
         seed=seed,
         agent=agent,
-        temperature=temperature if temperature is not None else (0.0 if runs == 1 else 0.7),
+        temperature=temperature if temperature is not None else (0.0 if runs == 1 and not controls else 0.7),
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
         judge=resolve(judge, keys=keys) if judge and judged else None,
@@ -147,6 +153,7 @@ async def evaluate(
         if plan.judge:
             await models.get(plan.judge, "judge")
         run, found = store.start_run(plan, __version__, fresh=fresh)
+        run = store.note(run, scope=until_decided, margin=margin)
         with store.claim(run):
             done = store.done(run)
             missing = [trial for trial in plan.trials() if plan.key(trial) not in done]
@@ -177,7 +184,8 @@ async def evaluate(
             def settled(model: str) -> bool:
                 rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
                 verdict = weigh_so_far(plan, rows, until_decided, margin)
-                return bool(halted) or model in stopped or verdict.decision != "undecided"
+                hopeless = verdict.reason in ("errors", "no baseline")  # no further round would change that
+                return bool(halted) or model in stopped or hopeless or verdict.decision != "undecided"
 
             if until_decided is None:
                 await carry(missing)
@@ -238,7 +246,15 @@ async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False) -> li
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
-    return summarise(leaks)
+    return [*summarise(leaks), *_twins(suite)]
+
+
+def _twins(suite: Suite) -> list[str]:
+    pairs = near_duplicates(suite.cases)
+    if not pairs:
+        return []
+    named = ", ".join(f"{one!r} and {two!r}" for one, two in pairs[:3]) + (", …" if len(pairs) > 3 else "")
+    return [f"{named} ask nearly the same and count as two; keep one of them"]
 
 
 async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
@@ -260,11 +276,17 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         str(error) if error else "",
         trace,
         tuple(attempt.judgements),
-        trace.usage if trace else NO_USAGE,
+        trace.usage if trace else _paid(error),
         judge.usage if judge else NO_USAGE,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
     )
+
+
+def _paid(error: TrialError | None) -> Usage:
+    """What a trial without an answer has cost all the same."""
+    usage = error.usage if isinstance(error, ModelError) else None
+    return usage or NO_USAGE
 
 
 @dataclass

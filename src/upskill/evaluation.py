@@ -63,7 +63,9 @@ class Evaluation:
         ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
-            address.name: weigh(outcome for outcome in rows if outcome.model == address.name)
+            address.name: weigh_so_far(
+                self.plan, [row for row in rows if row.model == address.name], self.scope, self.margin
+            )
             for address in self.plan.models
         }
 
@@ -77,8 +79,25 @@ def weigh_so_far(
     plan: Plan, rows: list[Outcome], scope: Scope | None, margin: float, making_cost: float | None = None
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
-    look: Look = "open"
-    if scope == "cases":  # the number of rounds was fixed beforehand, which a test over cases can make use of
-        look = "last" if len({row.seed for row in rows}) == plan.runs else "early"
+    look = look_of(rows, scope, plan.runs)
     tags = {case.id: case.tags for case in plan.suite.cases}
     return weigh(rows, margin=margin, anytime=scope, look=look, making_cost=making_cost, tags=tags)
+
+
+def look_of(rows: list[Outcome], scope: Scope | None, runs: int) -> Look:
+    """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test."""
+    if scope != "cases":
+        return "open"
+    return "last" if len({row.seed for row in rows}) == runs else "early"
+
+
+def weigh_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
+    """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
+    scope: Scope | None = run.plan.get("scope")
+    by_model: dict[str, list[Outcome]] = {}
+    for row in rows:
+        by_model.setdefault(row.model, []).append(row)
+    return [
+        weigh(found, margin=run.plan.get("margin", 0.05), anytime=scope, look=look_of(found, scope, run.plan["runs"]))
+        for found in by_model.values()
+    ]

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.evidence import TraceEvidence, evidence_of
+from upskill.mcp import list_tools
 from upskill.plain import as_list, as_mapping, digest_text
 from upskill.redact import Redactor, redact_trace
 from upskill.skill import Skill, estimate_tokens
@@ -200,10 +201,11 @@ def _as_document(path: Path) -> str:
 
 
 def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
-    """The tools of a file of MCP schemas, or the one named after `#`; each with where it is from."""
+    """The tools of a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
     file, _, wanted = name.partition("#")
     try:
-        said = json.loads(Path(file).read_text(encoding="utf-8-sig"))
+        live = file.startswith(("mcp:", "http://", "https://"))
+        said = list_tools(file) if live else json.loads(Path(file).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
     except ValueError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from upskill.plain import fields_of
+from upskill.plain import compact, fields_of
 from upskill.skill import SkillFile
 from upskill.traces import Step, Trace, Usage
 from upskill.trial import Judgement, Result, Trial
@@ -122,7 +122,7 @@ def row_of(run: int, result: Result) -> tuple[Any, ...]:
 
 
 def as_json(value: object) -> str:
-    return as_utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of))
+    return as_utf8(compact(value))
 
 
 def as_utf8(text: str) -> str:

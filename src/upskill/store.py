@@ -106,6 +106,13 @@ class Store:
                 )
         return self.run(run_id), found
 
+    def note(self, run: Run, **said: Any) -> Run:
+        """Keep with a run how it is looked at; what is not part of its trials."""
+        if any(run.plan.get(key) != value for key, value in said.items()):
+            with self._writing() as db:
+                db.execute("UPDATE runs SET plan = ? WHERE number = ?", (as_json(run.plan | said), run.number))
+        return self.run(run.id)
+
     def run(self, name: str) -> Run:
         """A run by its id, the beginning of it, or `last`."""
         if name == "last":

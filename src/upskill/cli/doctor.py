@@ -97,7 +97,7 @@ def _sandbox() -> Row:
         chosen = asyncio.run(choose())
     except UpskillError as error:
         return "sandbox", "missing", f"{error.message} {error.hint}"
-    return "sandbox", "ok", f"{chosen.name} {chosen.version}{' (reduced)' if chosen.reduced else ''}"
+    return "sandbox", "ok", f"{chosen.version or chosen.name}{' (reduced)' if chosen.reduced else ''}"
 
 
 def _local() -> Iterator[Row]:

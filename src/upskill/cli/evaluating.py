@@ -11,7 +11,7 @@ import click
 
 from upskill.cli.around import found_keys, student, surroundings
 from upskill.cli.order import Order
-from upskill.cli.screen import Watch, note, show, show_json, write_file
+from upskill.cli.screen import Watch, check_writable, note, show, show_json, write_file
 from upskill.create import write_suite
 from upskill.errors import UsageError
 from upskill.estimate import estimate
@@ -19,18 +19,19 @@ from upskill.evaluate import evaluate, make_plan
 from upskill.evaluation import Evaluation
 from upskill.executors import Executor
 from upskill.executors.local import Local
-from upskill.models import CacheMode, Models, Surroundings, open_model
+from upskill.models import CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.records import Run
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
-from upskill.requirements import Ruling, judge, parse_requirement
+from upskill.requirements import Requirement, Ruling, judge, parse_requirement
 from upskill.skill import Skill
 from upskill.store import Store
 from upskill.suite import Suite
 from upskill.trial import Plan, Trial
+from upskill.verdict import Verdict
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 
@@ -42,15 +43,23 @@ def carry_out(order: Order) -> None:
     requirements = [parse_requirement(text) for text in order.requirements]
     if order.resume and (order.fresh or not order.log_runs):
         raise UsageError(f"--resume and {'--fresh' if order.fresh else '--no-log-runs'} contradict each other")
+    if order.no_baseline and order.until_decided:
+        raise UsageError(
+            "--no-baseline and --until-decided contradict each other", "Without a baseline nothing is decided."
+        )
     if order.batch:
         _check_batch(order)
-    plan = _plan(order)
+    for file in (order.junit, order.markdown):
+        if file:
+            check_writable(file)
+    ledger = Ledger(Ceilings(order.max_cost, order.max_tokens, order.max_calls))
     with Store(_folder(order)) as store:
+        plan = _plan(order, store, ledger)
         if order.resume and store.find_run(plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
-        evaluation = _run(plan, store, order)
+        evaluation = _run(plan, store, ledger, order)
         rulings = [
-            (verdict.model, judge(requirement, verdict))
+            (verdict.model, _rule(requirement, verdict, evaluation))
             for verdict in evaluation.verdicts
             for requirement in requirements
         ]
@@ -59,6 +68,12 @@ def carry_out(order: Order) -> None:
         raise click.exceptions.Exit(3)
     if not all(ruling.held for _, ruling in rulings):
         raise click.exceptions.Exit(1)
+
+
+def _rule(requirement: Requirement, verdict: Verdict, evaluation: Evaluation) -> Ruling:
+    if evaluation.halted:  # what was run is whatever came first, not the suite
+        return Ruling(requirement, held=False, reason="the run was stopped before its end")
+    return judge(requirement, verdict)
 
 
 def _check_batch(order: Order) -> None:
@@ -81,13 +96,15 @@ def _executor(store: Store, models: Models, order: Order) -> Executor:
     return Batched(local, store, models, models.surroundings.tell)
 
 
-def _plan(order: Order) -> Plan:
+def _plan(order: Order, store: Store, ledger: Ledger) -> Plan:
     settings = order.settings
     skill = Skill.load(order.skill)
     suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
     writer = order.test_gen_model or settings.test_gen_model
     if suite is None and writer:
-        skill, suite = _write_tests(skill, writer, order)
+        skill, suite = _write_tests(
+            skill, writer, Models(_around(order), shelf=store, cache=_cache_mode(order), ledger=ledger), order
+        )
     return make_plan(
         skill,
         suite,
@@ -109,13 +126,19 @@ def _folder(order: Order) -> Path | None:
     return Path(order.runs_dir or order.settings.runs_dir) if order.log_runs else None
 
 
-def _run(plan: Plan, store: Store, order: Order) -> Evaluation:
-    concurrency = order.concurrency or order.settings.concurrency
-    around = surroundings(
-        order.settings, quiet=order.silent, offline=order.offline, timeout=order.timeout, connections=concurrency
+def _around(order: Order) -> Surroundings:
+    return surroundings(
+        order.settings,
+        quiet=order.silent,
+        offline=order.offline,
+        timeout=order.timeout,
+        connections=order.concurrency or order.settings.concurrency,
     )
+
+
+def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
+    around = _around(order)
     watch = Watch(plan, quiet=order.silent)
-    ledger = Ledger(Ceilings(order.max_cost, order.max_tokens, order.max_calls))
     models = Models(around, shelf=store, cache=_cache_mode(order), ledger=ledger)
 
     def begin(run: Run, missing: list[Trial]) -> None:
@@ -149,6 +172,8 @@ def _run(plan: Plan, store: Store, order: Order) -> Evaluation:
         raise
     finally:
         watch.end()
+    if (wrote := ledger.spent.get("test writer")) is not None:
+        evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
     evaluation.target = None if order.target is None else order.target / 100
     if models.hits and not order.silent:
         note(f"{models.hits} of {models.hits + ledger.calls} calls were answered from stored replies, at no cost.")
@@ -182,17 +207,22 @@ def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, o
     if not expected.calls or (high == 0 and not expected.unknown):
         return
     if not order.silent:
-        note(f"Estimate: {expected.words}.")
+        said = f"{expected.words}; fewer where fewer rounds decide" if order.until_decided else expected.words
+        note(f"Estimate: {said}.")
     at_most = high if order.max_cost is None else min(high, order.max_cost)
     if at_most > order.settings.confirm_above and not order.yes and sys.stdin.isatty() and sys.stderr.isatty():
         click.confirm("Go ahead?", abort=True, err=True)
 
 
 def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
+    _show(evaluation, rulings, store, order)
     if order.junit:
         write_file(order.junit, junit.of_evaluation(evaluation, rulings))
     if order.markdown:
         write_file(order.markdown, markdown.of_evaluation(evaluation, rulings))
+
+
+def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
     if order.as_json:
         show_json(json_report.of_evaluation(evaluation, rulings))
         return
@@ -207,16 +237,13 @@ def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order
             note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
 
 
-def _write_tests(skill: Skill, writer: str, order: Order) -> tuple[Skill, Suite]:
+def _write_tests(skill: Skill, writer: str, models: Models, order: Order) -> tuple[Skill, Suite]:
     """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
-    around = surroundings(order.settings, quiet=order.silent, offline=order.offline, timeout=order.timeout)
 
     async def write() -> Suite:
-        model = await open_model(resolve(writer), around)
-        try:
-            return await write_suite(skill, model, tell=around.tell)
-        finally:
-            await model.close()
+        async with models:
+            model = await models.get(resolve(writer, keys=found_keys()), "test writer")
+            return await write_suite(skill, model, tell=models.surroundings.tell)
 
     if not order.silent:
         note(f"Generating test cases with {writer}...")

@@ -14,7 +14,11 @@ from upskill.cli.generating import Wish, carry_out
 @click.argument("task", required=False, default="")
 @click.option("-e", "--example", "examples", multiple=True, metavar="'IN -> OUT'", help="An example; repeatable.")
 @click.option(
-    "--tool", "tools", multiple=True, metavar="FILE#NAME", help="An MCP tool schema, or all in FILE; repeatable."
+    "--tool",
+    "tools",
+    multiple=True,
+    metavar="FILE#NAME",
+    help="An MCP tool schema, or all in FILE; mcp:COMMAND or a URL asks a running server; repeatable.",
 )
 @click.option(
     "-f",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.plain import digest
+from upskill.question import Unanswered
 from upskill.redact import counts_in_words
 from upskill.refine import Refinement, Tried, refine, stored_failures
 from upskill.refiners.rewrite import Rewrite
@@ -42,6 +45,7 @@ from upskill.trial import Plan, Trial
 from upskill.verdict import Verdict, points
 
 EXTRACT = "extract"
+_STAND_IN = Skill.new("task", "A task.", "A task.")  # for a plan that is only made to see whether it can be
 
 
 @dataclass
@@ -164,7 +168,7 @@ class _Maker:
         )
         self.ledger = Ledger(Ceilings(wish.max_cost, wish.max_tokens, wish.max_calls))
         if self.suite is not None and self.student is not None:
-            self.plan(material.skill or Skill.new("task", "A task.", "A task."), self.suite)
+            self.plan(_STAND_IN, self.suite)
 
     def _teacher(self, keys: dict[str, str]) -> Address:
         wish = self.wish
@@ -248,20 +252,26 @@ class _Maker:
         wish = self.wish
         models = Models(self.around, shelf=store, ledger=self.ledger)
         async with models:
-            if self.student is not None:
-                await models.get(self.student)
+            await self._open(models)
             self._say_what_it_costs()
-            with note_keys() as asked:
-                try:
-                    drafts, suite, material = await self._write(models)
-                except UpskillError:
-                    await models.forget(asked)  # or the same command would get the same answers again
-                    raise
+            drafts, suite, material = await self._write(models)
             for warning in await judge_suite(suite, drafts[0]):
                 wish.tell(f"Note: {warning}")
             if self.student is None:
                 return Made(await self._edited_unseen(drafts[0], models, store, material, suite), suite)
             return await self._refine(drafts, suite, material, models, store)
+
+    async def _open(self, models: Models) -> None:
+        """All that will be asked: a missing key is found before anything is paid for."""
+        if self.student is not None:
+            await models.get(self.student)
+            judge = self.plan(_STAND_IN, self.suite).judge if self.suite else None
+            if judge:
+                await models.get(judge, "judge")
+        if not self.extracts:
+            await models.get(self.teacher, "teacher")
+            if self.suite is None:
+                await models.get(self.writer, "test writer")
 
     async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:
         """The drafts, the suite, and the material as it fits into a prompt."""
@@ -270,15 +280,16 @@ class _Maker:
             return await self._extract()
         teacher = await models.get(self.teacher, "teacher")
         room = room_of(self.teacher)
-        material = await condense(self.material, teacher, room=room, tell=wish.tell)
+        async with _forgetting(models):
+            material = await condense(self.material, teacher, room=room, tell=wish.tell)
         drafts: list[Skill] = []
         if older is not None:
             drafts.append(older)
         else:
             wish.tell(f"Generating skill with {self.teacher.name}...")
             for number in range(wish.candidates):
-                drafts.append(
-                    await write_skill(
+                async with _forgetting(models):
+                    draft = await write_skill(
                         material,
                         teacher,
                         wish.tokens,
@@ -287,20 +298,21 @@ class _Maker:
                         room=room,
                         tell=wish.tell,
                     )
-                )
+                drafts.append(draft)
         suite = self.suite
         if suite is None:
             wish.tell("Generating test cases...")
             writer = await models.get(self.writer, "test writer")
             try:
-                suite = await write_suite(
-                    drafts[0],
-                    writer,
-                    count=wish.cases,
-                    material=self.material,
-                    room=room_of(self.writer),
-                    tell=wish.tell,
-                )
+                async with _forgetting(models):
+                    suite = await write_suite(
+                        drafts[0],
+                        writer,
+                        count=wish.cases,
+                        material=self.material,
+                        room=room_of(self.writer),
+                        tell=wish.tell,
+                    )
             except UpskillError as error:
                 if type(error) is not UpskillError:
                     raise
@@ -395,6 +407,21 @@ class _Maker:
         most = high if wish.max_cost is None else min(high, wish.max_cost)
         if most > wish.settings.confirm_above and not wish.yes and sys.stdin.isatty() and sys.stderr.isatty():
             click.confirm("Go ahead?", abort=True, err=True)
+
+
+@asynccontextmanager
+async def _forgetting(models: Models) -> AsyncGenerator[None]:
+    """When no answer could be used, forget those answers: the same command would only get them again.
+
+    A ceiling, a lost connection or an interruption is no such thing: what was paid for until then is kept.
+    """
+    with note_keys() as asked:
+        try:
+            yield
+        except UpskillError as error:
+            if type(error) in (UpskillError, Unanswered):
+                await models.forget(asked)
+            raise
 
 
 class _Progress:
@@ -497,7 +524,8 @@ def _lines(found: Refinement) -> list[str]:
         lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
     elif found.held_out.too_many_errors:
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in found.held_out.errors]
-    lines.append(f"{len(found.tried)} candidates were tried; the search ended: {found.ended}.")
+    tried = "1 candidate was" if len(found.tried) == 1 else f"{len(found.tried)} candidates were"
+    lines.append(f"{tried} tried; the search ended: {found.ended}.")
     return lines
 
 

@@ -74,13 +74,16 @@ def command(
 
 
 def _stored(folder: Path, plan: Plan, model: str) -> list[Outcome]:
-    """What the latest stored run of this skill with this model came to."""
+    """What the latest stored run of this skill with this model came to, that had a baseline without any skill."""
     if not folder.is_dir():
         return []
     with Store(folder) as store:
         for run in reversed(list(store.runs())):
-            if run.skill == plan.skill.name and model in run.models:
-                return [outcome for outcome in store.outcomes(run) if outcome.model == model]
+            if run.skill != plan.skill.name or model not in run.models or run.plan.get("against"):
+                continue
+            rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
+            if {"baseline", "skill"} <= {row.arm for row in rows}:
+                return rows
     return []
 
 

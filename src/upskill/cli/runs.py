@@ -75,9 +75,9 @@ def command(
 
 
 def _verdicts(store: Store, run: Run) -> list[Verdict]:
-    from upskill.verdict import weigh_models  # noqa: PLC0415
+    from upskill.evaluation import weigh_run  # noqa: PLC0415
 
-    return list(weigh_models(store.outcomes(run)))
+    return weigh_run(run, store.outcomes(run))
 
 
 def _plain(run: Run, verdict: Verdict) -> dict[str, object]:

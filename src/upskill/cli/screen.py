@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -48,6 +49,15 @@ def show_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def note(text: str) -> None:
     click.echo(text, err=True)
+
+
+def check_writable(path: str) -> None:
+    """Say before anything is run that a report cannot be written there."""
+    if path == "-":
+        raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
+    near = next((parent for parent in (Path(path), *Path(path).absolute().parents) if parent.exists()), Path("/"))
+    if Path(path).is_dir() or not os.access(near, os.W_OK):
+        raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
 
 
 def write_file(path: str, text: str) -> None:

@@ -171,9 +171,10 @@ class Messages(WireModel):
         thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
         stop = STOPS.get(reason, "other")
         model = str(answer.get("model") or "")
-        return Reply(text, self._usage(answer), stop, calls, thinking if calls else (), thoughts, model)
+        return Reply(text, self.used(answer, request), stop, calls, thinking if calls else (), thoughts, model)
 
-    def _usage(self, answer: dict[str, Any]) -> Usage:
+    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+        del request, said  # this API always says what it used
         usage = mapping(answer.get("usage"))
         read = number(usage.get("cache_read_input_tokens"))
         written = number(usage.get("cache_creation_input_tokens"))

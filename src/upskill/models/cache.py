@@ -14,7 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
-from upskill.plain import digest, fields_of
+from upskill.plain import compact, digest
 from upskill.traces import Usage
 
 _ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
@@ -99,11 +99,11 @@ def request_key(address: Address, request: Request) -> str:
 
 
 def write_request(request: Request) -> str:
-    return json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=fields_of)
+    return compact(request)
 
 
 def write_reply(reply: Reply) -> str:
-    return json.dumps(reply, ensure_ascii=False, separators=(",", ":"), default=fields_of)
+    return compact(reply)
 
 
 def read_reply(text: str) -> Reply:

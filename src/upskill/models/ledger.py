@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from upskill.errors import CeilingReached
+from upskill.errors import CeilingReached, ModelError
 from upskill.models import Model, Reply, Request, Role
 from upskill.traces import NO_USAGE, Usage
 
@@ -46,9 +48,18 @@ class Ledger:
     def metered(self, model: Model, role: Role) -> Model:
         return Metered(model, self, role)
 
-    def enter(self, role: Role, usage: Usage, further_calls: int = 0) -> None:
-        self.calls += further_calls
+    def enter(self, role: Role, usage: Usage) -> None:
         self.spent[role] = self.spent.get(role, NO_USAGE) + usage
+
+
+# A model that asks again within one call lets each further asking through here.
+_ADMIT: ContextVar[Callable[[], None] | None] = ContextVar("admit", default=None)
+
+
+def admit_another() -> None:
+    """Called before a request is sent again: a retry counts as a call and ends at the same ceilings."""
+    if (admit := _ADMIT.get()) is not None:
+        admit()
 
 
 class Metered:
@@ -61,8 +72,16 @@ class Metered:
 
     async def reply(self, request: Request) -> Reply:
         self.ledger.admit()
-        reply = await self.model.reply(request)
-        self.ledger.enter(self.role, reply.usage, reply.attempts - 1)
+        before = _ADMIT.set(self.ledger.admit)
+        try:
+            reply = await self.model.reply(request)
+        except ModelError as error:
+            if error.usage is not None:
+                self.ledger.enter(self.role, error.usage)
+            raise
+        finally:
+            _ADMIT.reset(before)
+        self.ledger.enter(self.role, reply.usage)
         return reply
 
     async def close(self) -> None:

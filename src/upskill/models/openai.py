@@ -138,7 +138,7 @@ class ChatCompletions(WireModel):
         stop = "tools" if calls and reason != "length" else STOPS.get(reason, "other")
         return Reply(
             text,
-            self._usage(answer, request, text + thoughts),
+            self.used(answer, request, text + thoughts),
             stop,
             calls,
             _thinking(message) if calls else (),
@@ -146,7 +146,7 @@ class ChatCompletions(WireModel):
             str(answer.get("model") or ""),
         )
 
-    def _usage(self, answer: dict[str, Any], request: Request, said: str) -> Usage:
+    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
         usage = mapping(answer.get("usage"))
         taken, given = number(usage.get("prompt_tokens")), number(usage.get("completion_tokens"))
         if not usage or not taken + given:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
 from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models.ledger import admit_another
 from upskill.models.lenient import clean, mapping, secrets_of
 from upskill.models.manners import (
     BUSY,
@@ -39,6 +40,8 @@ from upskill.models.transport import (
     Undelivered,
     take_transport,
 )
+from upskill.plain import compact
+from upskill.traces import Usage
 
 OVERFLOW = re.compile(
     r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
@@ -192,7 +195,7 @@ class WireModel:
             else:
                 if response.status == 200:
                     self._gate.succeeded()
-                    return self.read(self._decode(response, request), request), attempts
+                    return self._read_paid(self._decode(response, request), request), attempts
                 learned = self._lesson(response, body) if response.status in (400, 422) else ""
                 if learned and learned not in lessons:
                     lessons = self.lessons = self.lessons | {learned}
@@ -206,6 +209,20 @@ class WireModel:
                 self._gate.leave()
             if wait:
                 await asyncio.sleep(wait)
+            admit_another()
+
+    def _read_paid(self, answer: dict[str, Any], request: Request) -> Reply:
+        """The reply in an answer; an answer that cannot be judged was paid for too, and its error says how much."""
+        try:
+            return self.read(answer, request)
+        except ModelError as error:
+            if answer.get("usage"):
+                error.usage = self.used(answer, request)
+            raise
+
+    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+        """What an answer used, by its own account."""
+        raise NotImplementedError
 
     def _wait_after_cut(self, cut: Undelivered, tries: int) -> float:
         """Seconds until the next try, or the ModelError that there will be none."""
@@ -297,7 +314,7 @@ class WireModel:
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return compact(body).encode("utf-8", "replace")
 
 
 def _heals(status: int, complaint: str) -> bool:

@@ -35,16 +35,17 @@ def of_evaluation(
         shown.append(bars(verdicts[0]))
     if verbose and results:
         shown += [_cases(evaluation, results), Text("")]
-    shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
-    shown += [Text(f"  {line}", style="dim") for line in _diagnosis(evaluation)]
+    said: list[tuple[str, str]] = [(f"Note: {warning}", "dim") for warning in evaluation.warnings]
+    said += [(line, "dim") for line in _diagnosis(evaluation)]
     if plan.suite.held_out and plan.suite.train:
-        shown += [Text(f"  {line}") for line in _splits(evaluation)]
-    shown += [Text(f"  {line}") for line in (*_troubles(evaluation), *_choices(evaluation), *_spending(evaluation))]
+        said += [(line, "") for line in _splits(evaluation)]
+    said += [(line, "") for line in (*_troubles(evaluation), *_choices(evaluation), *_spending(evaluation))]
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
-        shown += [Text(f"  {name}{line}") for line in (*_card(verdict), verdict.recommendation)]
+        said += [(f"{name}{line}", "") for line in (*_card(verdict), verdict.recommendation)]
     if stored:
-        shown.append(Text(f"  Every trial: upskill show {evaluation.run.id}", style="dim"))
+        said.append((f"Every trial: upskill show {evaluation.run.id}", "dim"))
+    shown += [Padding(Text(line, style=style), (0, 0, 0, 2)) for line, style in said]
     shown.append(_table(evaluation))
     return shown
 
@@ -64,7 +65,8 @@ def percent(share: float | None, *, signed: bool = False) -> str:
 def _heading(evaluation: Evaluation) -> RenderableType:
     plan = evaluation.plan
     suite = plan.suite
-    runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
+    most = "up to " if evaluation.scope else ""
+    runs = "one run each" if plan.runs == 1 else f"{most}{plan.runs} runs each"
     lines = [
         "",
         f"  [bold]{escape(plan.skill.name)}[/bold]",
@@ -103,15 +105,17 @@ def _mean_tokens(arm: ArmSummary) -> float:
 
 def _troubles(evaluation: Evaluation) -> Iterator[str]:
     for model, message in evaluation.stopped.items():
-        yield f"  {model} was given up: {message}"
+        yield f"{model} was given up: {message}"
     for model, message, trials in evaluation.errors[:10]:
         if model not in evaluation.stopped:
-            yield f"  {trials} {'trial' if trials == 1 else 'trials'} of {model} errored: {message}"
+            yield f"{trials} {'trial' if trials == 1 else 'trials'} of {model} errored: {message}"
     if len(evaluation.errors) > 10:
-        yield f"  … and {len(evaluation.errors) - 10} other errors"
+        yield f"… and {len(evaluation.errors) - 10} other errors"
     missing = evaluation.run.trials - len(evaluation.outcomes)
-    if missing:
-        yield f"  {missing} trials were not run; the same command goes on with them"
+    if missing and evaluation.scope and not (evaluation.halted or evaluation.stopped):
+        yield f"{missing} of the {evaluation.run.trials} trials were not needed"
+    elif missing:
+        yield f"{missing} trials were not run; the same command goes on with them"
 
 
 def _table(evaluation: Evaluation) -> RenderableType:
@@ -169,8 +173,15 @@ def _card(verdict: Verdict) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls say."""
     before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
-        said = [f"${cost:.5f}" if cost is not None else "nothing passed" for cost in (before, after)]
-        line = f"A passed task costs {said[0]} without and {said[1]} with the skill"
+        said = [
+            f"${cost:.5f} {words}" if cost is not None else f"(none passed) {words}"
+            for cost, arm, words in (
+                (before, verdict.baseline, "in the baseline"),
+                (after, verdict.skill, "with the skill"),
+            )
+            if arm.scored
+        ]
+        line = f"A passed task costs {' and '.join(said)}"
         if verdict.break_even is not None:
             line += f"; making it has paid off after {math.ceil(verdict.break_even):,} passed tasks"
         yield line + "."
@@ -201,7 +212,10 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
         yield f"Worth their price: {' · '.join(parts)}."
     if target is not None:
         best = cheapest(found, target)
-        if best is None:
+        unpriced = [choice for choice in found if choice.cost_per_task is None and choice.reaches(target)]
+        if best is None and unpriced:
+            yield f"{_arm_of(unpriced[0])} reaches {percent(target)}; its price is not known."
+        elif best is None:
             yield f"Nothing reaches {percent(target)}."
         else:
             low, high = (percent(bound) for bound in best.interval)
@@ -211,7 +225,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _arm_of(choice: Choice) -> str:
-    return f"{choice.model} {'with the skill' if choice.arm == 'skill' else 'without'}"
+    return f"{choice.model} {'with the skill' if choice.arm == 'skill' else 'as the baseline'}"
 
 
 def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
