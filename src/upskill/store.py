@@ -33,6 +33,7 @@ except ImportError:  # Windows
     fcntl = None
 
 FILE = "upskill.db"
+MOST_KEYS = 200_000  # of replies, held in memory
 ROOM = "Make room on the disk, then run the same command: it goes on from what was kept."
 
 
@@ -70,6 +71,9 @@ class Store:
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self.path else self._lock
         self._writer: threading.Thread | None = None
+        # Which replies are there, so that a miss, the usual case, asks nobody. Another process's newest are missed too.
+        self._replies: set[str] | None = None
+        self._all_replies_known = False
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
@@ -208,16 +212,27 @@ class Store:
 
     def reply(self, key: str) -> str | None:
         """A stored reply, as the cache wrote it."""
+        if self._replies is None:
+            rows = self._rows("SELECT key FROM replies LIMIT ?", MOST_KEYS + 1)
+            self._replies = {row[0] for row in rows}
+            self._all_replies_known = len(rows) <= MOST_KEYS
+        if key not in self._replies and self._all_replies_known:
+            return None
         rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
         return rows[0][0] if rows else None
 
-    async def add_reply(self, key: str, model: str, reply: str, role: str = "", request: str = "") -> None:
-        """Keep a reply under the hash of the request that it answers; returns when it is on disk.
+    async def add_reply(
+        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+    ) -> None:
+        """Keep a reply under the hash of the request that it answers; returns when it is on disk, unless told not to
+        wait: then it is there at the latest when the next thing is that somebody waits for.
 
         The request itself is kept where it is given: of everyone but students, whose trials say what they were asked.
         """
         said = as_utf8(request) if request else None
-        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now(), role or None, said))
+        if self._replies is not None:
+            self._replies.add(key)
+        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now(), role or None, said), wait=wait)
 
     def requests(self) -> list[tuple[str, str, str]]:
         """What teachers, test writers and judges were asked: the role, the request and the reply, as JSON."""
@@ -303,14 +318,15 @@ class Store:
             for *row, accepted, note, verdict, files in rows
         ]
 
-    async def _keep(self, statement: str, row: tuple[Any, ...]) -> None:
+    async def _keep(self, statement: str, row: tuple[Any, ...], *, wait: bool = True) -> None:
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="store", daemon=True)
             self._writer.start()
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[None] = loop.create_future()
+        told: asyncio.Future[None] | None = loop.create_future() if wait else None
         self._queue.put(_Write(statement, row, loop, told))
-        await told
+        if told is not None:
+            await told
 
     @contextmanager
     def claim(self, run: Run) -> Generator[None]:
@@ -399,7 +415,7 @@ class _Write:
     statement: str
     row: tuple[Any, ...]
     loop: asyncio.AbstractEventLoop
-    told: asyncio.Future[None]
+    told: asyncio.Future[None] | None  # None: nobody waits for it
 
 
 def _tell(writes: list[_Write], failure: StoreError | None) -> None:
@@ -407,14 +423,14 @@ def _tell(writes: list[_Write], failure: StoreError | None) -> None:
 
     def wake(group: list[_Write]) -> None:
         for write in group:
-            if write.told.done():
+            if write.told is None or write.told.done():
                 continue
             if failure:
                 write.told.set_exception(failure)
             else:
                 write.told.set_result(None)
 
-    for loop in {write.loop for write in writes}:
+    for loop in {write.loop for write in writes if write.told is not None}:
         try:
             loop.call_soon_threadsafe(wake, [write for write in writes if write.loop is loop])
         except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
