@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -205,9 +205,9 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> Took:
             raise SystemExit(f"{' '.join(command)} ended with {child.returncode}:\n{words[-1000:]}\n{tail}")
     unit = 1 if sys.platform == "darwin" else 1024
     told: dict[str, Any] = {}
-    lines = [line for line in words.splitlines() if line.startswith("{")]
-    if lines:
-        told = json.loads(lines[-1])
+    for line in words.splitlines():
+        with suppress(ValueError):  # a side of somebody else's prints what it likes
+            told = json.loads(line) if line.startswith("{") else told
     return Took(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * unit, told)
 
 
