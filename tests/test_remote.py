@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Upskill, greetings, serving, write_skill
-from loopback import refuse
+from loopback import Say, refuse
 from upskill.models import Surroundings
 from upskill.models.local import threads
 from upskill.models.local_models import find
 from upskill.models.weights import pull
+
+USED = {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500}
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -97,3 +99,32 @@ def test_a_llama_server_started_by_hand_answers_like_local(
         for run in (there.json["run"], here.json["run"])
     ]
     assert answers[0] == answers[1]
+
+
+def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, upskill: Upskill) -> None:
+    skill = write_skill(home / "greeter", cases=20)
+    (home / "upskill.config.yaml").write_text("prices:\n  any: {input: 10, output: 50}\n", encoding="utf-8")
+    with serving(lambda _: Say(refusal="I will not.", usage=USED)) as server:
+        done = upskill(
+            *("eval", skill, "-m", "any", "--base-url", server.url, "--json"),
+            *("--max-tokens", 3000, "--concurrency", 1),
+        )
+        assert server.calls.total() == 2
+    assert done.json["halted"].startswith("the ceiling of 3,000 tokens is reached")
+    assert done.json["spent"]["student"] == {"tokens": 3000, "cost_usd": 0.07}
+
+
+def test_retries_count_as_calls(home: Path, upskill: Upskill, quick: None) -> None:
+    skill = write_skill(home / "greeter", cases=20)
+    with serving(lambda _: refuse(500, "out of order")) as server:
+        upskill("eval", skill, "-m", "any", "--base-url", server.url, "--max-calls", 7, "--concurrency", 2)
+        assert server.calls.total() == 7
+
+
+def test_a_run_that_was_stopped_meets_no_requirement(home: Path, upskill: Upskill) -> None:
+    skill = write_skill(home / "greeter", cases=20)
+    with serving(lambda asked: "ahoy" if "ahoy" in asked.system else "hello") as server:
+        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--require", "decision=helps")
+        stopped = upskill(*command, "--max-calls", 20)
+        assert (stopped.code, "the run was stopped before its end" in stopped.err) == (1, True)
+        assert upskill(*command).code == 0
