@@ -151,6 +151,14 @@ async def test_text_that_is_no_unicode_is_kept_and_comes_back(tmp_path: Path) ->
         assert store.reply("key") == f'"{odd}"'.replace("\ud83d", "\\ud83d")
 
 
+async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        for key in map(str, range(50)):
+            await store.add_reply(key, "one", "{}", wait=False)
+        await asyncio.gather(*(store.forget_reply(key) for key in map(str, range(49))))
+        assert [key for key in map(str, range(50)) if store.reply(key)] == ["49"]
+
+
 async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         run = begin(store)

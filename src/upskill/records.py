@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from upskill.plain import compact, fields_of
@@ -93,7 +95,12 @@ def read_files(written: str) -> list[SkillFile]:
 
 
 def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return _moment(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _moment(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
 
 
 def row_of(run: int, result: Result) -> tuple[Any, ...]:

@@ -81,6 +81,9 @@ class Store:
             switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
+            # Keys are random, so every result touches other pages: in long runs most of the work would be moving them.
+            db.execute("PRAGMA cache_size = -16000")  # KiB
+            db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
             migrate(db, str(self.path))
         except BaseException:
             db.close()
@@ -397,7 +400,8 @@ class Store:
         for attempt in range(5):
             try:
                 with self._lock, transaction(self._db):
-                    for statement in {write.statement for write in writes}:
+                    # What is forgotten may have been added a moment before, without waiting for it.
+                    for statement in sorted({write.statement for write in writes}, key=_FORGET_REPLY.__eq__):
                         rows = [write.row for write in writes if write.statement is statement]
                         self._db.executemany(statement, rows)
                 return None
