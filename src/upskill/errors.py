@@ -82,7 +82,12 @@ def blame(kind: type[TrialError], doing: str) -> Generator[None]:
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint that names the nearest known word, or lists them all when none is near."""
     names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if near:
-        return f"Did you mean {near[0]!r}?"
+        best = _likeness(word, near[0])
+        return "Did you mean " + " or ".join(repr(name) for name in near if _likeness(word, name) == best) + "?"
     return otherwise or ("Known: " + ", ".join(names) + "." if names else "")
+
+
+def _likeness(word: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, name, word).ratio()

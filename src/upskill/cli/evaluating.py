@@ -53,8 +53,15 @@ def carry_out(order: Order) -> None:
         if file:
             check_writable(file)
     ledger = Ledger(Ceilings(order.max_cost, order.max_tokens, order.max_calls))
+    skill = Skill.load(order.skill)
+    suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
+    writer = order.test_gen_model or order.settings.test_gen_model
+    # Whatever is wrong with what was given is said before a store is made.
+    plan = _plan(skill, suite, order) if suite or not writer else None
     with Store(_folder(order)) as store:
-        plan = _plan(order, store, ledger)
+        if plan is None:
+            models = Models(_around(order), shelf=store, cache=_cache_mode(order), ledger=ledger)
+            plan = _plan(*_write_tests(skill, writer or "", models, order), order)
         if order.resume and store.find_run(plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
         evaluation = _run(plan, store, ledger, order)
@@ -96,15 +103,8 @@ def _executor(store: Store, models: Models, order: Order) -> Executor:
     return Batched(local, store, models, models.surroundings.tell)
 
 
-def _plan(order: Order, store: Store, ledger: Ledger) -> Plan:
+def _plan(skill: Skill, suite: Suite | None, order: Order) -> Plan:
     settings = order.settings
-    skill = Skill.load(order.skill)
-    suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
-    writer = order.test_gen_model or settings.test_gen_model
-    if suite is None and writer:
-        skill, suite = _write_tests(
-            skill, writer, Models(_around(order), shelf=store, cache=_cache_mode(order), ledger=ledger), order
-        )
     return make_plan(
         skill,
         suite,
