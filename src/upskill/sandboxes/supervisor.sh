@@ -9,9 +9,10 @@ umask 022
 # Each command is a process group of its own, and SIGINT reaches it: without job control bash would have it ignored.
 set -m
 # From outside, at a limit: kill(-1) ends every process here but this one, at once, so that no fork gets away.
-trap 'kill -KILL -1' USR1
-# From inside: noticed, which keeps the default (or bash's own idea of it) from happening.
-trap : HUP INT QUIT ILL TRAP ABRT BUS FPE SEGV USR2 PIPE ALRM TERM XCPU XFSZ VTALRM PROF IO PWR SYS TTIN TTOU TSTP
+trap 'kill -KILL -1; ended=yes' USR1
+# From inside: ignored here, so that no student's signal ends a `wait` early, and as ever in the commands.
+signals='HUP INT QUIT ILL TRAP ABRT BUS FPE SEGV USR2 PIPE ALRM TERM XCPU XFSZ VTALRM PROF IO PWR SYS TTIN TTOU TSTP'
+trap '' $signals
 
 echo ready >&4
 while IFS= read -r task; do
@@ -23,13 +24,19 @@ while IFS= read -r task; do
         echo 0 >&4
         continue
     fi
-    (eval "$task") </dev/null >&5 2>&6 4>&- 5>&- 6>&- &
-    wait -f $!
-    code=$?
-    # `wait` also returns for a signal to this process, and for a command that stopped.
-    while [ $code -gt 128 ] && kill -0 $!; do
-        wait -f $!
+    ended=
+    (
+        trap - USR1 $signals
+        eval "$task"
+    ) </dev/null >&5 2>&6 4>&- 5>&- 6>&- &
+    # `wait` also returns for a command that stopped, so it is asked until that one is gone, and then once more: the
+    # command may have gone on and ended meanwhile. (Not with -f, which at times waits for ever for what has ended.)
+    while wait -f $!; code=$?; [ $code -gt 128 ] && [ -z "$ended" ] && kill -0 $!; do :; done
+    if [ "$ended" ]; then
+        code=137
+    elif [ $code -gt 128 ]; then
+        wait $!
         code=$?
-    done
+    fi
     echo $code >&4
 done
