@@ -14,7 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
-from upskill.plain import compact, digest
+from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
 _ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
@@ -98,7 +98,7 @@ class Delivered:
 
 def request_key(address: Address, request: Request) -> str:
     place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
-    return digest([place, request])
+    return digest_text(compact([place, request]))  # every request has its fields in one order
 
 
 def write_request(request: Request) -> str:
