@@ -64,8 +64,10 @@ class Connection(asyncio.Protocol):
             if len(self.received) < whole:
                 return
             request, self.received = self.received[:whole], self.received[whole:]
-            reply = RIGHT if WORD.encode() in request else WRONG
-            asyncio.get_running_loop().call_later(self.latency, self.say, reply)
+            asyncio.get_running_loop().call_later(self.latency, self.say, self.reply_to(request))
+
+    def reply_to(self, request: bytes) -> bytes:
+        return RIGHT if WORD.encode() in request else WRONG
 
     def say(self, reply: bytes) -> None:
         assert self.transport is not None

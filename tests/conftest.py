@@ -83,6 +83,14 @@ def upskill(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
+@pytest.fixture(scope="session")
+def programs() -> str:
+    """The real agent programs, as folders for the PATH."""
+    from agent_programs import install  # noqa: PLC0415 - not on every system
+
+    return install()
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between the tries of a call."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
 from upskill.errors import UsageError
-from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage, detect_format, read_trace
+from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage, atif, detect_format, read_trace
 from upskill.traces.sessions import find_sessions, find_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
@@ -40,6 +40,7 @@ EXPECTED: dict[str, tuple[str, int, int, int]] = {
     "gemini/tide-stream.jsonl": ("gemini", 3, 1, 1),
     "gemini/session-2026-03-02T10-00-7c1e.json": ("gemini", 2, 1, 2),
     "atif/trajectory.json": ("atif", 3, 1, 1),
+    "atif/kesh.json": ("atif", 50, 26, 1),
     "messages/openai.json": ("messages", 2, 0, 1),
     "messages/anthropic.json": ("messages", 1, 0, 1),
     "messages/lines.jsonl": ("messages", 1, 0, 1),
@@ -129,12 +130,13 @@ def test_what_a_program_puts_into_the_persons_turn_is_not_the_goal(tmp_path: Pat
             "sessionId": "s",
             "message": {"role": "user", "content": "<command-name>/clear</command-name>"},
         },
+        {"type": "user", "session_id": "s", "isSynthetic": True, "message": {"role": "user", "content": "A skill."}},
         {"type": "user", "sessionId": "s", "message": {"role": "user", "content": "Mend it."}},
         {"type": "attachment", "sessionId": "s", "attachment": {"type": "queued_command", "prompt": "And hurry."}},
     ]
     trace = read_trace(write_lines(tmp_path / "t.jsonl", rows))
     assert asked(trace) == ["Mend it.", "And hurry."]
-    assert [step.kind for step in trace.steps] == ["system", "system", "user", "user"]
+    assert [step.kind for step in trace.steps] == ["system", "system", "system", "user", "user"]
 
 
 def test_a_session_of_codex_is_told_without_its_wrapping() -> None:
@@ -515,6 +517,44 @@ def test_no_call_output_or_turn_is_lost(kind: str, history: list[Event], tmp_pat
     if kind == "messages" and len(history) == 0:
         return
     check_nothing_is_lost(kind, path, history)
+
+
+told = st.one_of(
+    st.builds(Step, st.sampled_from(["user", "assistant", "system", "thinking"]), words, at=st.just("10:00")),
+    st.builds(
+        Step,
+        st.just("tool"),
+        tool=st.sampled_from(["bash", "verify"]),
+        arguments=arguments,
+        output=st.text(max_size=60),
+        status=st.sampled_from(["ok", "error", "unknown"]),
+        seconds=st.none() | st.floats(0, 100),
+        agent=st.sampled_from(["", "helper"]),
+    ),
+)
+numbers = st.integers(0, 10**6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(told, max_size=8),
+    usage=st.builds(Usage, numbers, numbers, numbers, numbers, st.none() | st.floats(0, 10)),
+    turns=st.integers(0, 50),
+)
+def test_a_trace_of_our_own_is_written_and_read_back_the_same(
+    steps: list[Step], usage: Usage, turns: int, tmp_path: Path
+) -> None:
+    trace = Trace(
+        (Step("user", "half a pair: \ud83d"), *steps),
+        *(usage, "turns", "model", "half a pair: \ud83d", "tools"),
+        source=str(tmp_path / "trace.json"),
+        cwd="/work space",
+        session="s1",
+        turns=turns,
+    )
+    (tmp_path / "trace.json").write_text(atif.write(trace), encoding="utf-8")
+    assert detect_format(tmp_path / "trace.json") == "atif"
+    assert replace(read_trace(tmp_path / "trace.json"), started="") == trace
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -76,6 +76,7 @@ def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
         {"max_output_tokens": 100},
         {"limit_is_stated": True},
         {"agent": "tools"},
+        {"sandbox": "none"},
         {"judge": JUDGE},
         {"seed": 100},
         {"models": (replace(ONE, base_url="http://127.0.0.1:2/v1"), replace(TWO, effort="low"))},

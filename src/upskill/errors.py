@@ -33,17 +33,20 @@ class CeilingReached(UpskillError):
 
 
 class TrialError(UpskillError):
-    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
+    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored.
+
+    `usage` is what was paid for all the same.
+    """
+
+    usage: Any = None  # a Usage; this page leans on no other
 
 
 class ModelError(TrialError):
     """The model did not give an answer that can be judged.
 
     `status` is the HTTP status where there was one; `fatal` means that the next trial of this model would
-    fail the same way (a wrong key, an unknown model). `usage` is what was paid for all the same.
+    fail the same way (a wrong key, an unknown model).
     """
-
-    usage: Any = None  # a Usage; this page leans on no other
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False) -> None:
         super().__init__(message, hint)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from upskill.agents.chat import request_for
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
+from upskill.plain import counted
 from upskill.skill import estimate_tokens
 from upskill.traces import Usage
 from upskill.trial import Plan, Trial, task_of
 
 SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by
+# Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
+TOOLS, TURN, RESULT = 700, 300, 500
+FEWEST_TURNS = 2  # one that does something, and one that answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +27,14 @@ class Estimate:
     tokens: tuple[int, int]
     cost_usd: tuple[float, float]
     unknown: tuple[str, ...] = ()  # models whose price nobody knows; they are not in the dollars
+    acts: bool = False  # how many turns agents take is not known, so there may be more calls
 
     @property
     def words(self) -> str:
         low, high = self.cost_usd
-        said = f"{self.calls:,} calls, {self.tokens[0]:,} to {self.tokens[1]:,} tokens, ${low:.2f} to ${high:.2f}"
+        calls, (least, most) = counted(self.calls, "call"), self.tokens
+        calls = f"at least {calls}" if self.acts else calls
+        said = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
         return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
 
 
@@ -38,7 +45,7 @@ def estimate(
     *,
     student_share: float = 1.0,
 ) -> Estimate:
-    """What these trials will use. Agents that take several turns are counted as one.
+    """What these trials will use. An agent that acts may answer soon, or take every turn that it is allowed.
 
     `student_share` is what students pay of the list price; a judge pays all of it.
     """
@@ -46,6 +53,19 @@ def estimate(
     prices = {address.name: price_of(address, given) for address in models}
     inputs: dict[tuple[str, str], int] = {}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add_turns(model: str, taken: int, answer: int, share: float) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        price, used = prices[model], 0
+        for turn in range(plan.bounds.turns):
+            context = taken + TOOLS + turn * (TURN + RESULT)
+            given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
+            cost = share * (price.of(context, given) or 0.0)
+            if turn < FEWEST_TURNS:
+                calls, low_tokens, low = calls + 1, low_tokens + context + given, low + cost
+            high_tokens, high, used = high_tokens + context + given, high + cost, used + context + given
+            if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
+                break
 
     def add(model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
@@ -60,12 +80,15 @@ def estimate(
         if (trial.case, trial.arm) not in inputs:
             inputs[trial.case, trial.arm] = input_tokens(request_for(task_of(plan, trial)))
         answer = estimate_tokens(case.reference) or SHORT_ANSWER
-        add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens, student_share)
-        for named in case.checks:
-            if named.check.needs_judge and plan.judge:
+        if plan.acts:
+            add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)
+        else:
+            add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens, student_share)
+        if plan.judge:
+            for _ in range(sum(named.check.asks for named in case.checks)):
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
-    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
 def estimate_search(

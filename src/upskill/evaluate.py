@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 from upskill import __version__
-from upskill.agents import AGENTS, Agent
+from upskill.activation import activated
+from upskill.agents import AGENTS, Agent, Bounds, Particular, Student, Task
 from upskill.checks import Evidence
-from upskill.errors import CeilingReached, CheckError, ModelError, TrialError, UsageError, blame
+from upskill.errors import CeilingReached, CheckError, ModelError, SandboxError, TrialError, UsageError, blame
 from upskill.evaluation import Evaluation, weigh_so_far
 from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.gate import near_duplicates, summarise, try_suite
+from upskill.isolation import canary_of, leak
 from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
@@ -28,6 +30,9 @@ from upskill.store import Store
 from upskill.suite import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.trial import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Chosen, Sandbox
 
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
@@ -48,6 +53,9 @@ def make_plan(
     judge: str = "",
     controls: bool = False,
     against: Skill | None = None,
+    beside: Sequence[Skill] = (),
+    bounds: Bounds | None = None,
+    sandbox: str = "",
     keys: Mapping[str, str] | None = None,
 ) -> Plan:
     """A plan from what a person says; UsageError for anything that could not be carried out.
@@ -75,8 +83,16 @@ def make_plan(
         raise UsageError("runs must be at least 1")
     if not LOWEST_SEED <= seed <= HIGHEST_SEED - runs:
         raise UsageError(f"{seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
-    if agent not in AGENTS:
-        AGENTS.load(agent)
+    acting: type[Agent] = AGENTS.load(agent)
+    if not acting.acts and beside:
+        raise UsageError(
+            f"the agent {agent!r} has no catalog that other skills could stand in",
+            "Name one that acts, for example --agent tools.",
+        )
+    if isinstance(particular := acting(), Particular):
+        for address in addresses:
+            particular.check(address, keys or {})
+    _check_names(skill, beside)
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not judge:
         raise UsageError(
@@ -97,7 +113,18 @@ def make_plan(
         limit_is_stated=limit is not None,
         judge=resolve(judge, keys=keys) if judge and judged else None,
         against=against,
+        beside=tuple(beside),
+        bounds=bounds or Bounds(),
+        sandbox=sandbox,
     )
+
+
+def _check_names(skill: Skill, beside: Sequence[Skill]) -> None:
+    names = [skill.name, *(other.name for other in beside)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
+        )
 
 
 async def evaluate(
@@ -139,13 +166,17 @@ async def evaluate(
             )
     models = models if models is not None else Models()
     executor = executor or Local()
+    _check_replay(plan, models)
+    chosen = await _choose_sandbox(plan)
+    plan = replace(plan, sandbox=chosen.name) if chosen else plan
     stopped: dict[str, str] = {}
     halted = ""
     warnings = [
         *plan.skill.warnings,
         *plan.suite.warnings,
-        *await judge_suite(plan.suite, plan.skill, strict=strict_suite),
+        *await judge_suite(plan.suite, plan.skill, strict=strict_suite, sandbox=plan.sandbox),
         *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
+        *([chosen.warning] if chosen and chosen.warning else []),
     ]
     async with models:
         for address in plan.models:
@@ -153,7 +184,7 @@ async def evaluate(
         if plan.judge:
             await models.get(plan.judge, "judge")
         run, found = store.start_run(plan, __version__, fresh=fresh)
-        run = store.note(run, scope=until_decided, margin=margin)
+        run = store.note(run, scope=until_decided, margin=margin, sandbox=chosen.record() if chosen else None)
         with store.claim(run):
             done = store.done(run)
             missing = [trial for trial in plan.trials() if plan.key(trial) not in done]
@@ -182,9 +213,12 @@ async def evaluate(
                             watch(result)
 
             def settled(model: str) -> bool:
-                rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
-                verdict = weigh_so_far(plan, rows, until_decided, margin)
-                hopeless = verdict.reason in ("errors", "no baseline")  # no further round would change that
+                outcomes = store.outcomes(run)
+                rows = [outcome for outcome in outcomes if outcome.model == model]
+                leaked = any(outcome.leaked for outcome in outcomes)
+                verdict = weigh_so_far(plan, rows, until_decided, margin, leaked=leaked)
+                # No further round would change that.
+                hopeless = verdict.reason in ("isolation", "errors", "no baseline")
                 return bool(halted) or model in stopped or hopeless or verdict.decision != "undecided"
 
             if until_decided is None:
@@ -197,14 +231,30 @@ async def evaluate(
         store.outcomes(run),
         store.errors(run),
         store.spent(run),
-        reused=len(done),
         stopped=stopped,
         margin=margin,
         making_cost=making_cost,
         scope=until_decided,
         halted=halted,
         warnings=list(dict.fromkeys(warnings)),
+        invalid=store.leaks(run),
     )
+
+
+def _check_replay(plan: Plan, models: Models) -> None:
+    if models.cache == "replay" and isinstance(AGENTS.load(plan.agent)(), Particular):
+        raise UsageError(
+            f"nothing that {plan.agent} asks its model is kept, so it cannot be replayed", "Leave --replay out."
+        )
+
+
+async def _choose_sandbox(plan: Plan) -> Chosen | None:
+    """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
+    if not plan.acts and not any(named.check.needs_sandbox for case in plan.suite.cases for named in case.checks):
+        return None
+    from upskill.sandboxes import choose  # noqa: PLC0415 - only where something acts
+
+    return await choose(plan.sandbox or None)
 
 
 @contextmanager
@@ -239,10 +289,10 @@ async def _carry_in_rounds(
             return
 
 
-async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False) -> list[str]:
+async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
     """Try a suite with answers that know nothing: UsageError when an empty one passes, else what to warn of."""
-    leaks = await try_suite(suite, skill)
-    fatal = [leak for leak in leaks if strict or leak.probe == "empty"]
+    leaks = await try_suite(suite, skill, sandbox)
+    fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
@@ -280,13 +330,14 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         judge.usage if judge else NO_USAGE,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
+        attempt.activated,
+        attempt.leak,
     )
 
 
 def _paid(error: TrialError | None) -> Usage:
     """What a trial without an answer has cost all the same."""
-    usage = error.usage if isinstance(error, ModelError) else None
-    return usage or NO_USAGE
+    return (error.usage if error else None) or NO_USAGE
 
 
 @dataclass
@@ -296,26 +347,57 @@ class _Attempt:
     trace: Trace | None = None
     judge: _Judge | None = None
     judgements: list[Judgement] = field(default_factory=list[Judgement])
+    activated: bool | None = None
+    leak: str = ""
 
 
 async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) -> bool:
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
-    with blame(ModelError, f"asking {trial.model}"):
-        model = await models.get(plan.addresses[trial.model])
-        attempt.trace = trace = await agent.run(task_of(plan, trial), model)
-        if trace.stop == "length" and not plan.limit_is_stated:
-            raise ModelError(
-                f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
-                "Give it more room with --max-output-tokens.",
-            )
-    evidence = Evidence(trace, case.prompt, attempt.judge.ask if attempt.judge else None)
-    for named in case.checks:
-        with blame(CheckError, f"checking {named.name} of {case.id}"):
-            finding = await named.check.look(evidence)
-        attempt.judgements.append(Judgement(named.name, finding.passed, finding.reason))
+    task = task_of(plan, trial)
+    async with _ground(plan, case, agent, task) as sandbox:
+        with blame(ModelError, f"asking {trial.model}"):
+            address = plan.addresses[trial.model]
+            around = models.surroundings
+            student = Student(address, await models.get(address), sandbox, around.keys, models.ledger, around.prices)
+            attempt.trace = trace = await agent.run(task, student)
+            if trace.stop == "length" and not plan.limit_is_stated:
+                raise ModelError(
+                    f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
+                    "Give it more room with --max-output-tokens.",
+                )
+        own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
+        if sandbox is not None:
+            await sandbox.clear()
+        if agent.acts:
+            attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
+            hidden = plan.skill.name if task.skill is None else ""
+            attempt.leak = await leak(trace, own, hidden, sandbox)
+        ask = attempt.judge.ask if attempt.judge else None
+        offered = task.skill.name if task.skill and agent.acts else ""
+        evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
+        for named in case.checks:
+            with blame(CheckError, f"checking {named.name} of {case.id}"):
+                finding = await named.check.look(evidence)
+            attempt.judgements.append(Judgement(named.name, finding.passed, finding.reason))
     return all(judgement.passed for judgement in attempt.judgements)
+
+
+@asynccontextmanager
+async def _ground(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+    """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
+    if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
+        yield None
+        return
+    from upskill.sandboxes import SANDBOXES, Kind, Setup, choose  # noqa: PLC0415 - only where something acts
+
+    # `evaluate` has tried it out; a trial that is run by itself has that still to do.
+    kind: Kind = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
+    with blame(SandboxError, f"opening a sandbox ({kind.name})"):
+        sandbox = await kind.open(agent.setup(task) if agent.acts else Setup(files=task.files))
+    async with sandbox:
+        yield sandbox
 
 
 class _Judge:
@@ -356,13 +438,13 @@ async def evaluate_skill(
     """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
     suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
     plan = make_plan(skill, suite, (model or (config.eval_model if config else None) or "local",), runs=runs)
-    results: list[Result] = []
-    evaluation = await evaluate(plan, store=store, models=models, watch=results.append)
-    evaluation.failures = [
-        f"Asked: {plan.suite.by_id[result.trial.case].prompt} Answered: {result.trace.answer if result.trace else ''}"
-        for result in results
-        if result.trial.arm == "skill" and result.passed is False and not plan.suite.by_id[result.trial.case].held_out
-    ]
+    with nullcontext(store) if store else Store(None) as kept:
+        evaluation = await evaluate(plan, store=kept, models=models)
+        for result in kept.results(evaluation.run):
+            case = plan.suite.by_id[result.trial.case]
+            if result.trial.arm == "skill" and result.passed is False and not case.held_out:
+                answer = result.trace.answer if result.trace else ""
+                evaluation.failures.append(f"Asked: {case.prompt} Answered: {answer}")
     return evaluation
 
 

@@ -58,3 +58,8 @@ def short(value: object, most: int = 60) -> str:
     """The value as a message can show it."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def counted(number: int, noun: str) -> str:
+    """1 pair, 2 pairs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -125,7 +125,17 @@ def row_of(run: int, result: Result) -> tuple[Any, ...]:
         now(),
         as_utf8(result.error),
         as_json(_detail(result)),
+        None if result.activated is None else int(result.activated),
+        result.trace.turns if result.trace else 0,
+        len(result.trace.calls) if result.trace else 0,
+        result.tool_errors,
+        as_utf8(result.leak),
     )
+
+
+def truth(kept: int | None) -> bool | None:
+    """True, false or neither, from the number that SQLite keeps of it."""
+    return None if kept is None else bool(kept)
 
 
 def as_json(value: object) -> str:
@@ -147,6 +157,8 @@ def _detail(result: Result) -> dict[str, Any]:
         detail["trace"] = {
             "stop": result.trace.stop,
             "model": result.trace.model,
+            "turns": result.trace.turns,
+            **({"agent": result.trace.agent} if result.trace.agent else {}),  # a program, with its version
             "steps": [_plain_step(step) for step in result.trace.steps],
         }
     return detail
@@ -157,21 +169,25 @@ def _plain_step(step: Step) -> dict[str, Any]:
 
 
 def read_result(row: tuple[Any, ...]) -> Result:
-    model, case, arm, seed, key, passed, error, detail_text, _, seconds = row
+    model, case, arm, seed, key, passed, error, detail_text, activated, leak, seconds = row
     detail = json.loads(detail_text)
     usage = Usage(**detail["usage"])
     said = detail.get("trace")
     trace = None
     if said is not None:
-        trace = Trace(tuple(Step(**step) for step in said["steps"]), usage, said["stop"], said["model"])
+        steps = tuple(Step(**step) for step in said["steps"])
+        agent, turns = said.get("agent", ""), said.get("turns", 0)
+        trace = Trace(steps, usage, said["stop"], said["model"], agent=agent, turns=turns)
     return Result(
         Trial(model, case, arm, seed),
         key,
-        None if passed is None else bool(passed),
+        truth(passed),
         error,
         trace,
         tuple(Judgement(*item) for item in detail["judgements"]),
         usage,
         Usage(**detail["judging"]),
         seconds,
+        activated=truth(activated),
+        leak=leak,
     )

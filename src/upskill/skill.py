@@ -156,6 +156,11 @@ class Skill:
         found = _followed(self.files, path)
         return found.data if found else None
 
+    def is_runnable(self, path: str) -> bool:
+        """Whether the file at this path is a program, through the skill's own links."""
+        found = _followed(self.files, path)
+        return found is not None and found.executable
+
     def with_body(self, body: str) -> Skill:
         """The same skill with other instructions; the frontmatter stays as it was written."""
         manifest = _manifest_of(self.files, self.name)

@@ -22,10 +22,10 @@ from typing import IO, Any
 from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
-from upskill.records import Batch, Candidate, Run, as_json, as_utf8, now, read_result, row_of, write_files
+from upskill.records import Batch, Candidate, Run, as_json, as_utf8, now, read_result, row_of, truth, write_files
 from upskill.skill import Skill
 from upskill.tables import migrate, switch_to_wal, transaction
-from upskill.trial import Outcome, Plan, Result
+from upskill.trial import Outcome, Plan, Result, Trial
 
 try:
     import fcntl
@@ -39,13 +39,15 @@ ROOM = "Make room on the disk, then run the same command: it goes on from what w
 
 # An errored result gives way to a later one; anything that was scored stays as it is.
 _ADD = """
-INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 ON CONFLICT (run, key) DO UPDATE SET
     passed = excluded.passed, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     cached_tokens = excluded.cached_tokens, cost_usd = excluded.cost_usd, seconds = excluded.seconds,
     checks_passed = excluded.checks_passed, checks = excluded.checks,
     judge_tokens = excluded.judge_tokens, judge_cost_usd = excluded.judge_cost_usd,
-    finished = excluded.finished, error = excluded.error, detail = excluded.detail
+    finished = excluded.finished, error = excluded.error, detail = excluded.detail,
+    activated = excluded.activated, turns = excluded.turns, calls = excluded.calls,
+    tool_errors = excluded.tool_errors, leak = excluded.leak
 WHERE results.passed IS NULL
 """
 
@@ -160,13 +162,21 @@ class Store:
         """The arithmetic part of every result, from an index alone."""
         rows = self._rows(
             "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
-            " checks_passed, checks"
+            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> ''"
             " FROM results WHERE run = ?",
             run.number,
         )
         return [
-            Outcome(model, case, arm, seed, None if passed is None else bool(passed), *numbers)
-            for model, case, arm, seed, passed, *numbers in rows
+            Outcome(
+                *(model, case, arm, seed, truth(passed)),
+                *numbers,
+                activated=truth(activated),
+                turns=turns,
+                calls=calls,
+                tool_errors=errors,
+                leaked=bool(leaked),
+            )
+            for model, case, arm, seed, passed, *numbers, activated, turns, calls, errors, leaked in rows
         ]
 
     def spent(self, run: Run) -> dict[str, tuple[int, float | None]]:
@@ -194,10 +204,19 @@ class Store:
         )
         return [(row[0], row[1], row[2]) for row in rows]
 
+    def leaks(self, run: Run) -> list[tuple[Trial, str]]:
+        """The trials that saw a skill that was kept from them, and what shows it."""
+        rows = self._rows(
+            "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"
+            " ORDER BY model, case_id, seed, arm",
+            run.number,
+        )
+        return [(Trial(model, case, arm, seed), leak) for model, case, arm, seed, leak in rows]
+
     def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
         """Whole results, in the order of case, model, seed and arm."""
         rows = self._rows(
-            "SELECT model, case_id, arm, seed, key, passed, error, detail, cost_usd, seconds FROM results"
+            "SELECT model, case_id, arm, seed, key, passed, error, detail, activated, leak, seconds FROM results"
             " WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
             " ORDER BY case_id, model, seed, arm",
             run.number,
@@ -313,7 +332,7 @@ class Store:
         return [
             Candidate(
                 *row,
-                accepted=None if accepted is None else bool(accepted),
+                accepted=truth(accepted),
                 note=note,
                 verdict=json.loads(verdict),
                 files=files,

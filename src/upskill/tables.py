@@ -110,8 +110,30 @@ def _candidates(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX candidates_by_skill ON candidates (skill)")
 
 
+def _actions(db: sqlite3.Connection) -> None:
+    # What an agent with tools did. `leak` says what shows that a trial saw a skill that was kept from it.
+    db.execute("ALTER TABLE results ADD COLUMN activated INTEGER")
+    for column in ("turns", "calls", "tool_errors"):
+        db.execute(f"ALTER TABLE results ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE results ADD COLUMN leak TEXT NOT NULL DEFAULT ''")
+    db.execute("DROP INDEX results_for_reports")
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks, activated, turns, calls, tool_errors, leak)
+        """
+    )
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables, _replies, _batches, _candidates)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _first_tables,
+    _replies,
+    _batches,
+    _candidates,
+    _actions,
+)
 
 
 @contextmanager

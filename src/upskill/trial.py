@@ -6,12 +6,13 @@ A Plan says which trials there are; a Result is what one came to. A stored Plan 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
-from upskill.agents import Task
+from upskill.agents import AGENTS, Agent, Bounds, Task
+from upskill.isolation import canary_of, mark
 from upskill.models import Address
 from upskill.placebo import placebo
 from upskill.plain import canonical, digest, digest_text
@@ -51,12 +52,21 @@ class Plan:
     limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
     judge: Address | None = None
     against: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
+    beside: tuple[Skill, ...] = ()  # distractors: skills on offer in every arm of an agent that acts
+    bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
+    sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
 
     def skill_of(self, arm: Arm) -> Skill | None:
         """What an arm is shown: the only thing in which two arms differ."""
         if arm == "skill":
             return self.skill
         return self._placebo if arm == "placebo" else self.against
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether the agent runs commands."""
+        agent: type[Agent] = AGENTS.load(self.agent)
+        return agent.acts
 
     @cached_property
     def _placebo(self) -> Skill:
@@ -100,7 +110,18 @@ class Plan:
 
     @cached_property
     def _settings(self) -> str:
-        settings = [GENERATION, self.agent, self.temperature, self.max_output_tokens, self.limit_is_stated, self.judge]
+        settings: list[Any] = [
+            GENERATION,
+            self.agent,
+            self.temperature,
+            self.max_output_tokens,
+            self.limit_is_stated,
+            self.judge,
+        ]
+        if self.acts:
+            settings += [[skill.taught for skill in self.beside], self.bounds]
+        if self.sandbox == "none":  # what was done without walls is not to be taken for what was done within
+            settings.append(self.sandbox)
         return canonical(settings)[1:-1]
 
     @cached_property
@@ -142,6 +163,8 @@ class Plan:
             "limit_is_stated": self.limit_is_stated,
             "judge": asdict(self.judge) if self.judge else None,
             "against": self.against.fingerprint if self.against else None,
+            "beside": [skill.name for skill in self.beside],
+            "bounds": asdict(self.bounds),
         }
 
 
@@ -150,7 +173,19 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     case = plan.suite.by_id[trial.case]
     # The baseline run again must be another draw: with the same seed it would be the same answer.
     seed = trial.seed + AGAIN if trial.arm == "again" else trial.seed
-    return Task(case.prompt, case.files, plan.skill_of(trial.arm), seed, plan.temperature, plan.max_output_tokens)
+    skill = plan.skill_of(trial.arm)
+    if skill is not None and plan.acts:
+        skill = mark(skill, canary_of(plan.key(trial)))
+    return Task(
+        case.prompt,
+        case.files,
+        skill,
+        seed,
+        plan.temperature,
+        plan.max_output_tokens,
+        plan.beside if plan.acts else (),
+        plan.bounds,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +211,12 @@ class Result:
     judging: Usage = NO_USAGE  # what grading used, on top of the student
     seconds: float = 0.0
     fatal: bool = False  # the next trial of this model would error the same way; not stored
+    activated: bool | None = None  # None: no skill was on offer that an agent could open
+    leak: str = ""  # what shows that this trial saw a skill that was kept from it
+
+    @property
+    def tool_errors(self) -> int:
+        return sum(step.status == "error" for step in self.trace.calls) if self.trace else 0
 
     @property
     def outcome(self) -> Outcome:
@@ -192,6 +233,11 @@ class Result:
             self.seconds,
             sum(judgement.passed for judgement in self.judgements),
             len(self.judgements),
+            self.activated,
+            self.trace.turns if self.trace else 0,
+            len(self.trace.calls) if self.trace else 0,
+            self.tool_errors,
+            bool(self.leak),
         )
 
 
@@ -211,3 +257,8 @@ class Outcome:
     seconds: float = 0.0
     checks_passed: int = 0
     checks: int = 0
+    activated: bool | None = None  # None: no skill was on offer that an agent could open
+    turns: int = 0
+    calls: int = 0  # of tools
+    tool_errors: int = 0
+    leaked: bool = False  # it saw a skill that was kept from it

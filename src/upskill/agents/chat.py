@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from upskill.agents import Task
-from upskill.models import Message, Model, Request
+from typing import TYPE_CHECKING, ClassVar
+
+from upskill.agents import SYSTEM, Student, Task
+from upskill.models import Message, Request
 from upskill.traces import Step, Trace
 
-# The same in both arms; the skill follows after an empty line.
-SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
+if TYPE_CHECKING:
+    from upskill.sandboxes import Setup
 
 
 class Chat:
     """Asks once. What the model is shown differs between the arms by the skill's body and by nothing else."""
 
-    async def run(self, task: Task, model: Model) -> Trace:
-        reply = await model.reply(request_for(task))
+    acts: ClassVar[bool] = False
+
+    def setup(self, task: Task) -> Setup:
+        raise NotImplementedError("chat does nothing, so it needs no place to do it in")
+
+    async def run(self, task: Task, student: Student) -> Trace:
+        reply = await student.model.reply(request_for(task))
         thoughts = (Step("thinking", reply.thoughts),) if reply.thoughts else ()
-        return Trace((*thoughts, Step("assistant", reply.text)), reply.usage, reply.stop, reply.model)
+        return Trace((*thoughts, Step("assistant", reply.text)), reply.usage, reply.stop, reply.model, turns=1)
 
 
 def request_for(task: Task) -> Request:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -23,11 +24,12 @@ from upskill.models import CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import BATCH_SHARE
+from upskill.plain import counted
 from upskill.records import Run
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
 from upskill.requirements import Requirement, Ruling, judge, parse_requirement
-from upskill.skill import Skill
+from upskill.skill import Skill, find_skills
 from upskill.store import Store
 from upskill.suite import Suite
 from upskill.trial import Plan, Trial
@@ -39,7 +41,8 @@ Rulings = list[tuple[str, Ruling]]
 
 
 def carry_out(order: Order) -> None:
-    """Evaluate and print. Exits with 3 when too many trials errored, with 1 when a requirement does not hold."""
+    """Evaluate and print. Exits with 3 when the arms were not apart or too many trials errored, with 1 when a
+    requirement does not hold."""
     requirements = [parse_requirement(text) for text in order.requirements]
     if order.resume and (order.fresh or not order.log_runs):
         raise UsageError(f"--resume and {'--fresh' if order.fresh else '--no-log-runs'} contradict each other")
@@ -71,7 +74,7 @@ def carry_out(order: Order) -> None:
             for requirement in requirements
         ]
         _report(evaluation, rulings, store, order)
-    if evaluation.too_many_errors:
+    if evaluation.leaked or evaluation.too_many_errors:
         raise click.exceptions.Exit(3)
     if not all(ruling.held for _, ruling in rulings):
         raise click.exceptions.Exit(1)
@@ -86,6 +89,8 @@ def _rule(requirement: Requirement, verdict: Verdict, evaluation: Evaluation) ->
 def _check_batch(order: Order) -> None:
     from upskill.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
 
+    if order.agent != "chat":
+        raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
     against = {"--replay": order.replay, "--no-cache": order.no_cache, "--no-log-runs": not order.log_runs}
     if option := next((option for option, given in against.items() if given), ""):
         raise UsageError(
@@ -118,8 +123,23 @@ def _plan(skill: Skill, suite: Suite | None, order: Order) -> Plan:
         judge=order.judge_model or settings.judge_model or "",
         controls=order.controls,
         against=Skill.load(order.against) if order.against else None,
+        agent=order.agent,
+        beside=load_beside(order.with_skills),
+        bounds=order.bounds,
+        sandbox=order.sandbox,
         keys=found_keys(),
     )
+
+
+def load_beside(places: Iterable[str]) -> list[Skill]:
+    """The skills at these places; each is a skill, or a folder of skills."""
+    skills: list[Skill] = []
+    for place in places:
+        found = [Skill.load(folder) for folder in find_skills(place)]
+        if not found:
+            raise UsageError(f"{place}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+        skills += found
+    return skills
 
 
 def _folder(order: Order) -> Path | None:
@@ -143,6 +163,8 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
 
     def begin(run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, order)
+        if missing and not order.quiet:
+            _say_where(run)
         if not order.replay:
             _say_what_it_costs(plan, missing, around, order)
         watch.begin(len(plan) - len(missing))
@@ -176,7 +198,8 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
     evaluation.target = None if order.target is None else order.target / 100
     if models.hits and not order.silent:
-        note(f"{models.hits} of {models.hits + ledger.calls} calls were answered from stored replies, at no cost.")
+        were = f"{counted(models.hits + ledger.calls, 'call')} {'was' if models.hits == 1 else 'were'}"
+        note(f"{models.hits} of {were} answered from stored replies, at no cost.")
     return evaluation
 
 
@@ -192,7 +215,17 @@ def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: Order) 
     done, left = len(plan) - len(missing), len(missing)
     if done and not order.silent:
         going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
-        note(f"Going on with run {run.id}: {done} of {len(plan)} trials are stored, {going_on}.")
+        trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
+        note(f"Going on with run {run.id}: {done} of {trials}, {going_on}.")
+
+
+def _say_where(run: Run) -> None:
+    """Warn of a sandbox that holds back less than it should, before anything is run in it."""
+    if record := run.plan.get("sandbox"):
+        from upskill.sandboxes import Chosen  # noqa: PLC0415 - only where something acts
+
+        if warning := Chosen(**record).warning:
+            note(f"Warning: {warning}")
 
 
 def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, order: Order) -> None:
@@ -223,6 +256,11 @@ def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order
 
 
 def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
+    if evaluation.leaked:  # said wherever standard output goes
+        trials = counted(len(evaluation.invalid), "trial")
+        note(
+            f"INVALID: the arms were not apart ({trials} saw or reached for a hidden skill). No number means anything."
+        )
     if order.as_json:
         show_json(json_report.of_evaluation(evaluation, rulings))
         return
@@ -253,5 +291,5 @@ def _write_tests(skill: Skill, writer: str, models: Models, order: Order) -> tup
     place = skill.folder / "evals" / "suite.json"
     write_file(str(place), text)
     if not order.silent:
-        note(f"Wrote {len(suite.cases)} cases to {place}")
+        note(f"Wrote {counted(len(suite.cases), 'case')} to {place}")
     return Skill.load(skill.folder), Suite.load(place)

@@ -7,7 +7,18 @@ from typing import Any
 
 import click
 
-from upskill.cli.around import Decorator, json_option, quiet_option
+from upskill.agents import Bounds
+from upskill.cli.around import (
+    CALLING,
+    KEEPING,
+    SAYING,
+    SPENDING,
+    Decorator,
+    acting,
+    judge_option,
+    offline_option,
+    with_options,
+)
 from upskill.settings import Settings
 from upskill.statistics import Scope
 
@@ -18,7 +29,22 @@ _OPTIONS: list[Decorator] = [
     ),
     click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; MODEL is its name for the model."),
     click.option("--test-gen-model", metavar="MODEL", help="Writes the test cases when the skill has none."),
-    click.option("--judge-model", metavar="MODEL", help="The model that grades cases with `judge` checks."),
+    judge_option,
+    click.option(
+        "--agent",
+        default="chat",
+        show_default=True,
+        metavar="AGENT",
+        help="How the student works: chat (the skill in the prompt, one answer), tools (the skill in a catalog, "
+        "commands and files in a sandbox), or a real agent: claude-code, codex, opencode.",
+    ),
+    *acting("an agent that acts, per trial", Bounds()),
+    click.option(
+        "--with-skills",
+        multiple=True,
+        metavar="DIR",
+        help="Skills to offer beside the one under test, in every arm: a skill, or a folder of them; repeatable.",
+    ),
     click.option("--no-baseline", is_flag=True, help="Skip the runs without the skill. Then there is no lift."),
     click.option(
         "--until-decided",
@@ -69,16 +95,10 @@ _OPTIONS: list[Decorator] = [
         help="How long an answer may be. One that is cut there is scored as it is; without a limit of your own or of "
         "the suite's, one that is cut at 4096 is an error.",
     ),
-    click.option(
-        "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
-    ),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
+    *CALLING,
     click.option("--resume", is_flag=True, help="Go on with a stored run of this plan, or say that there is none."),
     click.option("--fresh", is_flag=True, help="Start over, even if the store has results of this very plan."),
-    click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."),
-    click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
-    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
-    click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
+    *SPENDING,
     click.option("--no-cache", is_flag=True, help="Neither take nor keep stored replies."),
     click.option("--replay", is_flag=True, help="Answer from stored replies only: no key, no call, no cost."),
     click.option(
@@ -87,20 +107,16 @@ _OPTIONS: list[Decorator] = [
         help="Ask students through their provider's batch API: half the price, an answer within a day. The same "
         "command goes on waiting for a batch that was submitted before.",
     ),
-    click.option("--offline", is_flag=True, help="Download nothing."),
-    click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
-    click.option("--log-runs/--no-log-runs", default=True, help="Keep the run in the store (default) or forget it."),
+    offline_option,
+    *KEEPING,
     click.option("-v", "--verbose", is_flag=True, help="Also show every case."),
-    json_option,
-    quiet_option,
+    *SAYING,
 ]
 
 
 def options(function: Any) -> Any:
     """Everything eval and benchmark have in common."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return with_options(_OPTIONS)(function)
 
 
 @dataclass
@@ -125,6 +141,12 @@ class Order:
     base_url: str | None = None
     test_gen_model: str | None = None
     judge_model: str | None = None
+    agent: str = "chat"
+    sandbox: str = ""
+    with_skills: tuple[str, ...] = ()
+    max_turns: int | None = None
+    trial_tokens: int | None = None
+    trial_timeout: float | None = None
     no_baseline: bool = False
     seed: int = 0
     temperature: float | None = None
@@ -147,6 +169,11 @@ class Order:
     as_json: bool = False
     quiet: bool = False
     settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def bounds(self) -> Bounds:
+        usual = Bounds()
+        return Bounds(self.max_turns or usual.turns, self.trial_tokens, self.trial_timeout or usual.seconds)
 
     @property
     def silent(self) -> bool:

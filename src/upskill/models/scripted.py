@@ -8,6 +8,15 @@ answers; without one that does, the call is an error, never a guess.
       seed: 1                  # and the request has this seed
       answer: "Use 9.0."       # or `answers:`, a list chosen by the seed; or `error:`, a provider's complaint
       usage: {input: 10, output: 3}
+
+An agent that acts asks several times. `turns:` has a reply for each time, in order: a text, or text and tool calls.
+A rule can also name its `turn:`, from 0, and what a tool has just given back (`result:`).
+
+    - when: "a file"
+      turns:
+        - {text: "I write it.", calls: [{name: write_file, arguments: {path: a.txt, content: hello}}]}
+        - {calls: [{name: bash, arguments: {command: "cat a.txt"}}, {name: list_files}]}
+        - "It is written."
 """
 
 from __future__ import annotations
@@ -39,6 +48,12 @@ class _Call(BaseModel):
     arguments: dict[str, object] = {}
 
 
+class _Turn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: str = ""
+    calls: list[_Call] = Field(default_factory=list[_Call])
+
+
 class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -47,10 +62,12 @@ class Rule(BaseModel):
     system: str = ""
     not_system: str = ""
     seed: int | None = None
+    result: str = ""
     turn: int | None = None  # how many assistant turns came before
     answer: str | None = None
     answers: list[str] = Field(default_factory=list)
     calls: list[_Call] = Field(default_factory=list[_Call])
+    turns: list[str | _Turn] = Field(default_factory=list[str | _Turn])
     error: str = ""
     seconds: float = 0.0
     usage: _Used = _Used()
@@ -66,22 +83,40 @@ class Rule(BaseModel):
 
     @model_validator(mode="after")
     def _says_something(self) -> Rule:
-        if self.answer is None and not self.answers and not self.calls and not self.error:
-            raise ValueError("has neither answer, answers, calls nor error")
+        if self.answer is None and not self.answers and not self.calls and not self.turns and not self.error:
+            raise ValueError("has neither answer, answers, calls, turns nor error")
+        if self.turns and (self.answer is not None or self.answers or self.calls):
+            raise ValueError("has turns, so what is said stands there and not in answer, answers or calls")
         return self
 
     def fits(self, request: Request) -> bool:
         user = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
         system = "\n".join(message.text for message in request.messages if message.role == "system")
-        turns = sum(message.role == "assistant" for message in request.messages)
+        result = next((message.text for message in reversed(request.messages) if message.role == "tool"), "")
         return (
             self.when in user
             and (not self.match or re.search(self.match, user, re.DOTALL) is not None)
             and self.system in system
             and (not self.not_system or self.not_system not in system)
             and self.seed in (None, request.seed)
-            and self.turn in (None, turns)
+            and self.result in result
+            and self.turn in (None, _turns_before(request))
         )
+
+    def said(self, request: Request) -> _Turn:
+        """What the model says now."""
+        if not self.turns:
+            texts = self.answers or [self.answer or ""]
+            return _Turn(text=texts[(request.seed or 0) % len(texts)], calls=self.calls)
+        before = _turns_before(request)
+        if before >= len(self.turns):
+            raise ModelError(f"the script has {len(self.turns)} turns, and is asked for turn {before + 1}")
+        said = self.turns[before]
+        return said if isinstance(said, _Turn) else _Turn(text=said)
+
+
+def _turns_before(request: Request) -> int:
+    return sum(message.role == "assistant" for message in request.messages)
 
 
 class Scripted:
@@ -97,18 +132,17 @@ class Scripted:
             await asyncio.sleep(rule.seconds)
         if rule.error:
             raise ModelError(rule.error)
-        texts = rule.answers or [rule.answer or ""]
-        text = texts[(request.seed or 0) % len(texts)]
+        said = rule.said(request)
         calls = tuple(
-            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(rule.calls, start=1)
+            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(said.calls, start=1)
         )
         words = sum(len(message.text.split()) for message in request.messages)
         usage = Usage(
             rule.usage.input if rule.usage.input is not None else words,
-            rule.usage.output if rule.usage.output is not None else len(text.split()),
+            rule.usage.output if rule.usage.output is not None else len(said.text.split()),
             cost_usd=rule.usage.cost,
         )
-        return Reply(text, usage, "tools" if calls else "end", calls, model=self.name)
+        return Reply(said.text, usage, "tools" if calls else "end", calls, model=self.name)
 
     async def close(self) -> None:
         pass

@@ -117,7 +117,7 @@ class AiohttpTransport:
                     headers=headers,
                     data=body,
                     timeout=limits,
-                    proxy=_proxy_for(url),
+                    proxy=proxy_for(url),
                     allow_redirects=False,
                 ) as response:
                     began = True
@@ -142,7 +142,7 @@ class AiohttpTransport:
 
 
 @lru_cache(maxsize=64)
-def _proxy_for(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """The proxy prescribed here, looked up once: aiohttp's own look-up passes through a thread at each call."""
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -65,7 +65,8 @@ class Limits:
     disk: int = 512 * MiB
     output: int = 1 * MiB
     open_files: int = 1024
-    # Of each process. None lifts it, for runtimes that reserve far more than they use.
+    # Of each process. None lifts it and leaves memory to be looked at from outside, for runtimes that reserve far more
+    # than they use.
     address_space: int | None = 4096 * MiB
 
 
@@ -94,13 +95,15 @@ class Entry:
 class Setup:
     """What a sandbox is opened with.
 
-    `files` are placed in the workspace and `home_files` in the home folder of the student, both by relative path.
+    `files` are placed in the workspace and `home_files` in the home folder of the student, both by relative path;
+    those that `runnable` names can be run.
     `shown` are host folders or files that can be read, and no more, at the given absolute path. `door` is a port on
     the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.door`.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
     home_files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
+    runnable: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     shown: Mapping[str, Path] = field(default_factory=dict[str, Path])
     limits: Limits = field(default_factory=Limits)

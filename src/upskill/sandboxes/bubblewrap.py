@@ -208,7 +208,7 @@ class BubblewrapSandbox:
         self._look_inside()
         for place, files in ((WORKSPACE, setup.files), (HOME, setup.home_files)):
             for path, content in files.items():
-                self._folders[place].write(path, content)
+                self._folders[place].write(path, content, executable=path in setup.runnable)
         if setup.door is not None:
             self.door = await self._open_door(setup.door)
 
@@ -340,7 +340,8 @@ class BubblewrapSandbox:
             "t": int(limits.cpu) + 2,  # per process; the sum of all is looked at from outside, and comes first
             "f": max(1, self._least(limits.file_size, resource.RLIMIT_FSIZE) // 1024),
             "n": self._least(limits.open_files, resource.RLIMIT_NOFILE),
-            "d": limits.memory // 1024,
+            # Counts what a runtime only reserves, too; the memory in use is looked at from outside.
+            "d": None if limits.address_space is None else limits.memory // 1024,
             "v": None if limits.address_space is None else limits.address_space // 1024,
             # Before 5.14 the kernel counts all processes of the user, also those outside.
             "u": limits.processes if kernel >= (5, 14) else None,

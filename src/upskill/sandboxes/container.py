@@ -145,7 +145,8 @@ class ContainerSandbox:
             raise SandboxError(f"{self._engine} did not start a container: {said}", Container.fix)
         for place, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
             for path, content in files.items():
-                await self.write(f"{place}/{'/'.join(self._places[place].parts(path))}", content)
+                whole = f"{place}/{'/'.join(self._places[place].parts(path))}"
+                await self.write(whole, content, executable=path in self._setup.runnable)
 
     async def run(
         self,

@@ -62,10 +62,14 @@ def confined(
             "RLIMIT_CPU": int(limits.cpu) + 2,
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_NOFILE": limits.open_files,
-            "RLIMIT_DATA": limits.memory,
             # Counted for the user as a whole, so what already runs has to be allowed for.
             "RLIMIT_NPROC": limits.processes + (0 if user is not None else _threads_of(os.getuid())),
-            **({} if limits.address_space is None else {"RLIMIT_AS": limits.address_space}),
+            # The data limit counts what a runtime only reserves, too; the memory in use is looked at from outside.
+            **(
+                {}
+                if limits.address_space is None
+                else {"RLIMIT_AS": limits.address_space, "RLIMIT_DATA": limits.memory}
+            ),
         },
     }
     # A memfd, as a pipe would not hold a large environment without a reader.

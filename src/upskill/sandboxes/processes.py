@@ -57,7 +57,7 @@ class ProcessSandbox:
         try:
             for place, files in ((self.workspace, setup.files), (self.home, setup.home_files)):
                 for path, content in files.items():
-                    self._folders[place].write(path, content)
+                    self._folders[place].write(path, content, executable=path in setup.runnable)
             if setup.door is not None:
                 self.door = socket()
                 self.door.bind(("127.0.0.1", setup.door))

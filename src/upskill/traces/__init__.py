@@ -97,6 +97,7 @@ class Trace:
     started: str = ""
     malformed: int = 0  # lines that could not be read
     warnings: tuple[str, ...] = ()
+    turns: int = 0  # how often the model was asked, where that is known
 
     @property
     def answer(self) -> str:

@@ -91,7 +91,7 @@ def _agent_of(row: dict[str, Any]) -> str:
 
 def _read_user(recording: Recording, row: dict[str, Any], message: dict[str, Any], at: str, agent: str) -> None:
     content = message.get("content")
-    ours = row.get("isMeta") is True or row.get("isCompactSummary") is True
+    ours = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
     if isinstance(content, str) and content.lstrip().startswith(NOT_SAID):
         ours = True
     recording.content("user", content, at=at, agent=agent, system=ours)

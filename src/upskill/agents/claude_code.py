@@ -1,0 +1,87 @@
+"""`claude-code`: Anthropic's Claude Code as a student, through `claude --print`. It speaks the messages API alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from upskill.agents.program import DUMMY, Order, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
+from upskill.errors import UsageError
+from upskill.models import Address
+from upskill.models.lenient import mapping, secrets_of
+from upskill.models.prices import Prices, find_price
+
+OAUTH = "oauth-2025-04-20"  # the beta that lets a login of a subscription in
+# No updates, no reports, no skills and no memory of its own.
+QUIET = (
+    *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"),
+    *("CLAUDE_CODE_DISABLE_BUNDLED_SKILLS", "CLAUDE_CODE_DISABLE_AUTO_MEMORY"),
+    "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP",
+)
+ON_THE_NETWORK = ("WebSearch", "WebFetch")
+# Side questions go to the model under test, too.
+SIDE_MODELS = (
+    *("ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"),
+    *(f"ANTHROPIC_DEFAULT_{size}_MODEL" for size in ("HAIKU", "SONNET", "OPUS")),
+)
+
+
+class ClaudeCode(ProgramAgent):
+    name: ClassVar[str] = "claude-code"
+    program: ClassVar[str] = "claude"
+    install: ClassVar[str] = "npm install -g @anthropic-ai/claude-code"
+
+    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+        if address.provider == "command" and address.endpoint == self.name:
+            return self._login(address, keys, prices)
+        if address.provider != "anthropic" and not (address.provider == "openai" and address.endpoint == "generic"):
+            raise cannot_pair(
+                self.name,
+                address,
+                "the Anthropic messages API",
+                "Take -m anthropic:MODEL, a server that has it with --base-url URL, or -m claude-code for its own "
+                "login.",
+            )
+        return upstream_of(address, "messages", keys, prices)
+
+    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+        """The person's own login. Written to the files of Claude Code 2.1; never tried with a real account."""
+        stored = read_json(home_of("CLAUDE_CONFIG_DIR", ".claude") / ".credentials.json")
+        token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(
+            mapping(stored.get("claudeAiOauth")).get("accessToken") or ""
+        )
+        key = keys.get("ANTHROPIC_API_KEY", "")
+        if not token and not key:
+            raise UsageError(
+                "no login of Claude Code was found",
+                "Set CLAUDE_CODE_OAUTH_TOKEN (from `claude setup-token`), or use a key with -m anthropic:MODEL.",
+            )
+        return Upstream(
+            "messages",
+            messages_url(keys.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC),
+            {"Authorization": f"Bearer {token}"} if token else {"x-api-key": key},
+            address.model,
+            find_price("anthropic", address.name, address.model, given=prices),
+            secrets_of(token or key, keys),
+            OAUTH if token else "",
+        )
+
+    def settings(self, url: str) -> dict[str, str]:
+        return {".claude.json": json.dumps({"hasCompletedOnboarding": True})}
+
+    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+        arguments = [
+            *("--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+            *("--strict-mcp-config", "--disallowedTools", ",".join(ON_THE_NETWORK)),
+        ]
+        environment = dict.fromkeys(QUIET, "1")
+        environment |= {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": DUMMY}
+        if address.model:
+            arguments += ["--model", address.model]
+            environment |= dict.fromkeys(SIDE_MODELS, address.model)
+        if address.effort:
+            arguments += ["--effort", address.effort]
+        return Order(tuple(arguments), environment)

@@ -1,0 +1,95 @@
+"""`codex`: OpenAI's Codex CLI as a student, through `codex exec --json`. It speaks the Responses API and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from upskill.agents.program import Order, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.proxy import Upstream, upstream_of
+from upskill.errors import UsageError
+from upskill.models import Address
+from upskill.models.lenient import mapping, secrets_of
+from upskill.models.prices import Prices, find_price
+
+OPENAI, CHATGPT = "https://api.openai.com/v1", "https://chatgpt.com/backend-api/codex"
+# Rows of the table of endpoints that have chat completions alone.
+CHAT_ONLY = ("together", "mistral", "deepseek", "gemini")
+# The sandbox is ours, so Codex brings none. What would look things up on the network is off, as are its own skills.
+SETTINGS = """\
+model_provider = "upskill"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+web_search = "disabled"
+check_for_update_on_startup = false
+
+[model_providers.upskill]
+name = "upskill"
+base_url = {url}
+wire_api = "responses"
+
+[skills.bundled]
+enabled = false
+
+[features]
+apps = false
+plugins = false
+remote_plugin = false
+image_generation = false
+enable_request_compression = false
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+"""
+
+
+class Codex(ProgramAgent):
+    name: ClassVar[str] = "codex"
+    program: ClassVar[str] = "codex"
+    install: ClassVar[str] = "npm install -g @openai/codex"
+
+    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+        if address.provider == "command" and address.endpoint == self.name:
+            return self._login(address, keys, prices)
+        if address.provider != "openai" or address.endpoint in CHAT_ONLY:
+            raise cannot_pair(
+                self.name,
+                address,
+                "the Responses API",
+                "Take -m openai:MODEL, a server that has it with --base-url URL, or -m codex for its own login.",
+            )
+        return upstream_of(address, "responses", keys, prices)
+
+    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+        """The person's own login. Written to the files and headers of Codex 0.166; never tried with a real account."""
+        said = read_json(home_of("CODEX_HOME", ".codex") / "auth.json")
+        tokens = mapping(said.get("tokens"))
+        key = os.environ.get("CODEX_API_KEY") or str(said.get("OPENAI_API_KEY") or "")
+        token = str(tokens.get("access_token") or "")
+        if not key and not token:
+            raise UsageError(
+                "no login of Codex was found",
+                "Run `codex login`, set CODEX_API_KEY, or use a key of your own with -m openai:MODEL.",
+            )
+        headers = {"Authorization": f"Bearer {key or token}"}
+        if not key and (account := str(tokens.get("account_id") or "")):
+            headers["chatgpt-account-id"] = account
+        price = find_price("openai", address.name, address.model, given=prices)
+        secrets = secrets_of(key or token, keys)
+        return Upstream("responses", OPENAI if key else CHATGPT, headers, address.model, price, secrets)
+
+    def settings(self, url: str) -> dict[str, str]:
+        return {".codex/config.toml": SETTINGS.format(url=json.dumps(url))}
+
+    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+        arguments = ["exec", "--json", "--skip-git-repo-check", "--color", "never"]
+        if address.model:
+            arguments += ["--model", address.model]
+        if address.effort:
+            arguments += ["--config", f"model_reasoning_effort={json.dumps(address.effort)}"]
+        return Order((*arguments, "-"))

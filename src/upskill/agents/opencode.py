@@ -1,0 +1,120 @@
+"""`opencode`: the opencode program as a student, through `opencode run --format json`, with any model on the wire."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from upskill.agents.program import DUMMY, Order, ProgramAgent, cannot_pair, home_of, in_place, read_json
+from upskill.agents.proxy import Upstream, Wire, upstream_of
+from upskill.errors import UsageError
+from upskill.models import Address
+from upskill.models.endpoints import ENDPOINTS
+from upskill.models.lenient import mapping
+from upskill.models.prices import Prices
+
+# The clients that are part of opencode: one for each API.
+CLIENTS: dict[Wire, str] = {
+    "messages": "@ai-sdk/anthropic",
+    "responses": "@ai-sdk/openai",
+    "chat": "@ai-sdk/openai-compatible",
+}
+QUIET = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE", "SHARE", "TERMINAL_TITLE")
+# What opencode calls a provider, where the table of endpoints has another name for it.
+NAMES = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
+
+
+class OpenCode(ProgramAgent):
+    name: ClassVar[str] = "opencode"
+    program: ClassVar[str] = "opencode"
+    install: ClassVar[str] = "npm install -g opencode-ai"
+
+    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+        if address.provider == "command" and address.endpoint == self.name:
+            return self._login(address, keys, prices)
+        if address.provider == "local":
+            raise cannot_pair(
+                self.name,
+                address,
+                "about 10,000 tokens for its own prompt and tools, and the embedded models hold less",
+                "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
+            )
+        if address.provider == "anthropic":
+            return upstream_of(address, "messages", keys, prices)
+        if address.provider == "openai":
+            return upstream_of(address, "responses" if address.endpoint == "openai" else "chat", keys, prices)
+        raise cannot_pair(
+            self.name,
+            address,
+            "a model on the wire",
+            "Take -m anthropic:MODEL, -m openai:MODEL, any other endpoint of `upskill models`, or --base-url URL.",
+        )
+
+    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+        """The key that `opencode auth login` has kept. Written to its file; never tried with a real account."""
+        provider, _, model = address.model.partition("/")
+        if not model:
+            raise UsageError(
+                f"{address.name!r} does not say which model opencode is to use", "Write opencode:PROVIDER/MODEL."
+            )
+        stored = read_json(home_of("XDG_DATA_HOME", ".local", "share") / "opencode" / "auth.json")
+        key = str(mapping(stored.get(provider)).get("key") or "")
+        if not key:
+            known = sorted(name for name, said in stored.items() if mapping(said).get("key"))
+            raise UsageError(
+                f"no API key of opencode for {provider!r} was found",
+                (f"There are some for: {', '.join(known)}. " if known else "")
+                + "Run `opencode auth login` (a key, not a subscription), or use a key of your own with -m.",
+            )
+        row = NAMES.get(provider, provider)
+        there = replace(address, model=model, endpoint=row, provider="anthropic" if row == "anthropic" else "openai")
+        variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
+        if row != "anthropic":
+            if row not in ENDPOINTS:
+                raise cannot_pair(self.name, address, "a provider of `upskill models`", "Give its --base-url URL.")
+            variables = ENDPOINTS[row].key_variables
+        return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
+
+    def helpers(self) -> Mapping[str, Path]:
+        return in_place(_ripgrep())
+
+    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+        provider: dict[str, Any] = {
+            "npm": CLIENTS[upstream.wire],
+            "options": {"baseURL": url, "apiKey": DUMMY},
+            "models": {upstream.model: {}},
+        }
+        settings = {
+            "share": "disabled",
+            "autoupdate": False,
+            "permission": {"*": "allow", "webfetch": "deny", "websearch": "deny"},
+            "provider": {"upskill": provider},
+            "small_model": f"upskill/{upstream.model}",
+        }
+        # A title is given because the command would ask the model for one, in a further call.
+        arguments = ["run", "--pure", "--format", "json", "--title", "upskill"]
+        arguments += ["--model", f"upskill/{upstream.model}"]
+        if address.effort:
+            arguments += ["--variant", address.effort]
+        environment = {f"OPENCODE_DISABLE_{name}": "1" for name in QUIET}
+        environment |= {
+            "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
+            "PATH": f"{_ripgrep().parent}:/usr/local/bin:/usr/bin:/bin",
+        }
+        return Order(tuple(arguments), environment)
+
+
+def _ripgrep() -> Path:
+    """What opencode's own tools, among them the one that opens a skill, would otherwise download."""
+    kept = home_of("XDG_CACHE_HOME", ".cache") / "opencode" / "bin" / "rg"
+    found = shutil.which("rg") or (str(kept) if kept.is_file() else "")
+    if not found:
+        raise UsageError(
+            "opencode needs the command `rg`, which it would download, and a sandbox has no network",
+            "Install ripgrep (`apt install ripgrep`, `brew install ripgrep`, `cargo install ripgrep`).",
+        )
+    return Path(found).resolve()
