@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import threading
 from typing import Any
 
 import pytest
 
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.checks import CHECKS, Check, read_check
+from upskill.checks import Check, read_check, time_limit
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
+from upskill.suite import Suite
 from upskill.traces import Step
 
 
@@ -29,6 +33,11 @@ SCHEMA: dict[str, Any] = {
     "$defs": {"count": {"type": "integer"}},
 }
 FITS = "the answer is JSON that fits the schema"
+# Those that look at something else are in test_checks_done.py.
+OF_THE_ANSWER = (
+    *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex", "min_length"),
+    *("max_length", "json_schema"),
+)
 
 LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"contains": "hello"}, "Oh, HELLO there", True, "the answer has 'hello'"),
@@ -97,7 +106,7 @@ async def test_json_without_end_is_a_failure_and_not_a_crash() -> None:
     assert not (await look({"json_schema": SCHEMA}, "9" * 5000)).passed
 
 
-@pytest.mark.parametrize("name", sorted(set(CHECKS.names()) - {"judge", "not_contains", "not_regex", "max_length"}))
+@pytest.mark.parametrize("name", sorted(set(OF_THE_ANSWER) - {"not_contains", "not_regex", "max_length"}))
 async def test_an_empty_answer_fails_every_check_that_asks_for_something(name: str) -> None:
     value: Any = {"min_length": 1, "json_schema": SCHEMA}.get(name, "x")
     assert not (await look({name: value}, "")).passed
@@ -105,7 +114,58 @@ async def test_an_empty_answer_fails_every_check_that_asks_for_something(name: s
 
 def test_every_kind_of_check_is_tried_both_ways() -> None:
     tried = {(next(iter(line)), passed) for line, _, passed, _ in LOOKS}
-    assert tried == {(name, passed) for name in CHECKS.names() if name != "judge" for passed in (True, False)}
+    assert tried == {(name, passed) for name in OF_THE_ANSWER for passed in (True, False)}
+
+
+# Patterns that never come to an end.
+
+ENDLESS = "(a+)+$"
+ONE_THAT_KEEPS_IT_BUSY = "a" * 40 + "!"
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "LIMIT", 0.2)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ({"regex": ENDLESS}, ONE_THAT_KEEPS_IT_BUSY),
+        ({"not_regex": ENDLESS}, ONE_THAT_KEEPS_IT_BUSY),
+        ({"json_schema": {"type": "string", "pattern": ENDLESS}}, json.dumps(ONE_THAT_KEEPS_IT_BUSY)),
+    ],
+)
+async def test_a_pattern_without_end_is_an_error_and_no_hang(line: dict[str, Any], answer: str) -> None:
+    before = signal.getsignal(signal.SIGVTALRM)
+    with pytest.raises(CheckError, match=r"did not come to an end within 0\.2 s"):
+        await look(line, answer)
+    assert signal.getsignal(signal.SIGVTALRM) == before
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    assert (await look({"regex": ENDLESS}, "aaa")).passed
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_pattern_without_end_is_an_error_in_any_thread() -> None:
+    found: list[object] = []
+
+    def elsewhere() -> None:
+        found.append(asyncio.run(look({"regex": ENDLESS}, "a a")))
+        found.append(asyncio.run(look({"regex": "b"}, "a a")))
+        try:
+            asyncio.run(look({"regex": ENDLESS}, ONE_THAT_KEEPS_IT_BUSY))
+        except CheckError as error:
+            found.append(error.message)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [
+        Finding(True, "the answer matches '(a+)+$' with 'a'"),
+        Finding(False, "the answer does not match 'b'"),
+        "the pattern '(a+)+$' did not come to an end within 0.2 s; write it so that nothing repeated is repeated again",
+    ]
 
 
 # What a suite may not say.
@@ -119,7 +179,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"not_regex": "*"}, "suite.yaml: not_regex.pattern: '*' is not a regular expression: nothing to repeat at", ""),
     ({"regex": ""}, "suite.yaml: regex.pattern: is empty, which decides nothing", ""),
     ({"contain": "x"}, "suite.yaml: no check is called 'contain'", "Did you mean 'contains'"),
-    ({"zzz": "x"}, "suite.yaml: no check is called 'zzz'", "Known: contains, contains_any, equals,"),
+    ({"zzz": "x"}, "suite.yaml: no check is called 'zzz'", "Known: command, compiles, contains, contains_any,"),
     ({"json_schema": {"type": "objet"}}, "suite.yaml: json_schema.schema: not a JSON schema: 'objet' is not valid", ""),
     ({"json_schema": {"pattern": "("}}, "suite.yaml: json_schema.schema: not a JSON schema: '(' is not a 'regex'", ""),
     ({"json_schema": {}}, "suite.yaml: json_schema.schema: is empty, which decides nothing", ""),
@@ -139,6 +199,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"equals": "\n"}, "suite.yaml: equals.text: is empty, which decides nothing", ""),
     ({"starts_with": ""}, "suite.yaml: starts_with.text: is empty, which decides nothing", ""),
     ({"judge": " "}, "suite.yaml: judge.statement: is empty, which decides nothing", ""),
+    ({"judge": {"on": "length"}}, "suite.yaml: judge: asks for one of statement, rubric and better_than", ""),
+    ({"judge": {"statement": "a", "rubric": "b"}}, "suite.yaml: judge: asks for one of statement, rubric and", ""),
+    ({"judge": {"statement": "a", "ties": True}}, "suite.yaml: judge: `on` and `ties` go with better_than", ""),
+    ({"judge": {"better_than": "a", "files": ["b"]}}, "suite.yaml: judge: `files` cannot be set against another", ""),
+    ({"judge": {"rubric": []}}, "suite.yaml: judge.rubric: is an empty list, which decides nothing", ""),
     ({"contains": 5}, "suite.yaml: contains.text: Input should be a valid string, not 5", "Put it in quotes."),
     ({"contains": ["a", 5]}, "suite.yaml: contains.text: Input should be a valid string, not 5", "Put it in quotes."),
     ({"contains": None}, "suite.yaml: contains.text: Input should be a valid string, not None", ""),
@@ -224,3 +289,128 @@ async def test_without_a_judge_there_is_no_verdict() -> None:
     with pytest.raises(CheckError, match="no judge model was named") as error:
         await read_check({"judge": {"statement": "The answer is kind."}}, "suite.yaml").check.look(evidence("please"))
     assert error.value.hint == "Name one with --judge-model."
+
+
+class Judges:
+    """Answers one after the other, and keeps what it was asked."""
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+        self.asked: list[Request] = []
+
+    async def ask(self, request: Request) -> Reply:
+        self.asked.append(request)
+        return Reply(json.dumps(self.said.pop(0)))
+
+    @property
+    def shown(self) -> list[Any]:
+        return [json.loads(request.messages[1].text) for request in self.asked]
+
+
+async def judged(line: dict[str, Any], judge: Judges, answer: str = "please, friend", **more: Any) -> Finding:
+    named = read_check({"judge": line}, "suite.yaml")
+    return await named.check.look(evidence(answer, prompt="Ask.", ask=judge.ask, **more))
+
+
+def grades(*said: tuple[bool, str]) -> dict[str, Any]:
+    return {
+        "grades": [
+            {"number": number, "evidence": quote, "reason": f"reason {number}", "passed": passed}
+            for number, (passed, quote) in enumerate(said, 1)
+        ]
+    }
+
+
+async def test_a_quote_that_is_not_in_the_answer_is_told_of() -> None:
+    judge = Judges({"passed": True, "reason": "it is kind", "evidence": "thanks"})
+    finding = await judged({"statement": "It is kind."}, judge)
+    assert finding == Finding(True, "judge: it is kind (evidence: 'thanks', which is not in the answer)")
+
+
+RUBRIC = {"rubric": ["It says please.", "It names no one."]}
+
+
+async def test_a_rubric_passes_only_when_all_of_it_holds() -> None:
+    # Case, spaces and the form of quotation marks are not what a quote is about.
+    quote = "“PLEASE,  friend”"
+    judge = Judges(grades((True, quote), (True, "")), grades((True, "please"), (False, "nobody said this")))
+    finding = await judged(RUBRIC, judge)
+    assert finding == Finding(True, f"judge: all 2 hold (evidence: {quote!r})")
+    finding = await judged(RUBRIC, judge)
+    assert finding == Finding(False, "judge: 1 of 2 do not hold: 'It names no one.': reason 2")
+    assert judge.shown == [{"task": "Ask.", "answer": "please, friend", "rubric": RUBRIC["rubric"]}] * 2
+
+
+async def test_a_rubric_can_be_a_list_in_a_text() -> None:
+    judge = Judges(grades((True, ""), (True, "")), grades((True, "")))
+    await judged({"rubric": "- one\n- two\n"}, judge)
+    await judged({"rubric": "one\ntwo"}, judge)
+    assert [shown["rubric"] for shown in judge.shown] == [["one", "two"], ["one\ntwo"]]
+
+
+async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_an_error() -> None:
+    invented, sound = grades((True, "thanks"), (True, "")), grades((True, "please"), (True, ""))
+    judge = Judges(invented, sound)
+    assert (await judged(RUBRIC, judge)).passed
+    assert 'not in the answer: ["thanks"]' in judge.asked[1].messages[-1].text
+    with pytest.raises(CheckError, match="the judge quotes words that are not in the answer: 'thanks'"):
+        await judged(RUBRIC, Judges(invented, invented))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        grades((True, "")),
+        grades((True, ""), (True, ""), (True, "")),
+        {"grades": [grades((True, ""))["grades"][0]] * 2},
+        {"grades": "all"},
+        {},
+    ],
+)
+async def test_a_rubric_that_is_not_graded_in_full_is_an_error(said: dict[str, Any]) -> None:
+    with pytest.raises(CheckError, match="the judge did not grade each of 2 statements once"):
+        await judged(RUBRIC, Judges(said))
+
+
+# What the judge says with the answer as A, and as B; whether ties pass; whether it passed, and why.
+PAIRS: list[tuple[str, str, bool, bool, str]] = [
+    ("A", "B", False, True, "judge: the answer is better (r1 / in the other order: r2)"),
+    ("B", "A", True, False, "judge: the other answer is better (r1 / in the other order: r2)"),
+    ("A", "A", False, False, "judge: a tie, as the judge chose by position (r1 / in the other order: r2)"),
+    ("B", "B", True, True, "judge: a tie, as the judge chose by position (r1 / in the other order: r2)"),
+    ("tie", "tie", True, True, "judge: a tie (r1 / in the other order: r2)"),
+    ("A", "tie", False, False, "judge: a tie (r1 / in the other order: r2)"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "ties", "passed", "words"), PAIRS)
+async def test_two_answers_are_compared_in_both_orders(
+    first: str, second: str, ties: bool, passed: bool, words: str
+) -> None:
+    judge = Judges({"better": first, "reason": "r1"}, {"better": second, "reason": "r2"})
+    line = {"better_than": "do it", "on": "kindness", "ties": ties}
+    assert await judged(line, judge) == Finding(passed, words)
+    common = {"task": "Ask.", "criterion": "kindness"}
+    assert judge.shown == [
+        common | {"A": "please, friend", "B": "do it"},
+        common | {"A": "do it", "B": "please, friend"},
+    ]
+
+
+async def test_an_answer_is_compared_with_the_reference_of_the_case() -> None:
+    judge = Judges({"better": "A", "reason": ""}, {"better": "B", "reason": ""})
+    assert (await judged({"better_than": "reference"}, judge, reference="Please do.")).passed
+    assert judge.shown[0]["B"] == judge.shown[1]["A"] == "Please do."
+    assert read_check({"judge": {"better_than": "reference"}}, "suite.yaml").check.needs_reference
+    with pytest.raises(CheckError, match="the judge named neither A, B nor a tie"):
+        await judged({"better_than": "x"}, Judges({"better": "C", "reason": ""}))
+
+
+def test_a_case_without_a_reference_cannot_be_compared_with_it() -> None:
+    case = {"id": "a", "prompt": "Ask.", "checks": [{"judge": {"better_than": "reference"}}]}
+    with pytest.raises(UsageError, match="is compared with its reference and has none"):
+        Suite.parse([case])
+    one, two = (Suite.parse([case | {"reference": text}]).cases[0] for text in ("Please.", "Kindly."))
+    assert one.fingerprint != two.fingerprint
+    plain = case | {"checks": [{"judge": "It is kind."}]}
+    assert len({Suite.parse([plain | {"reference": text}]).cases[0].fingerprint for text in ("a", "b")}) == 1

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upskill.checks import Named, read_check
+from upskill.checks import Named, ReadText, read_check
 from upskill.errors import UsageError, did_you_mean
 from upskill.frontmatter import read_yaml, yaml_words
 from upskill.plain import as_list, as_mapping, digest, short
@@ -63,7 +63,10 @@ class Case:
     @property
     def fingerprint(self) -> str:
         """A hash of what decides an outcome; tags and the split do not."""
-        return digest([self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]])
+        decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]
+        if any(named.check.needs_reference for named in self.checks):
+            decides.append(self.reference)
+        return digest(decides)
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,10 @@ class Suite:
         """A suite from plain data, in any of the shapes this module reads."""
         _check_sound(said, where)
         items, common, grades = _cases_of(said, where)
-        shared = [read_check(item, f"{where}: checks[{number}]") for number, item in enumerate(common)]
+        shared: list[Named] = []
+        for number, item in enumerate(common):
+            place = f"{where}: checks[{number}]"
+            shared.append(read_check(item, place, _reader(read_file, place)))
         warnings: list[str] = []
         cases = [
             _read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades)
@@ -226,7 +232,12 @@ def _read_case(
         ours = _from_evals(_fit(_Evals, said, place), place, read_file)
     else:
         ours = _fit(_Ours, said, place)
-    checks = tuple(read_check(check, place) for check in ours.checks) + tuple(shared)
+    read_text = _reader(read_file, place)
+    checks = tuple(read_check(check, place, read_text) for check in ours.checks) + tuple(shared)
+    if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
+        raise UsageError(
+            f"{place}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."
+        )
     if not checks:
         raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
     if not ours.prompt.strip():
@@ -289,16 +300,8 @@ def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
     checks = [*case.checks, *({"judge": text} for text in statements)]
     if not checks and case.expected_output:
         checks = [{"judge": case.expected_output}]
-    files: dict[str, str] = {}
-    for name in case.files:
-        _check_path(name, place)
-        data = read_file(name) if read_file else None
-        if data is None:
-            raise UsageError(f"{place}: the file {name!r} is not there", "Paths are relative to the skill's folder.")
-        try:
-            files[name] = data.decode()
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+    read_text = _reader(read_file, place)
+    files = {name: read_text(name) for name in case.files}
     return _Ours(
         id=case.id,
         prompt=case.prompt,
@@ -310,6 +313,22 @@ def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
         expected_output=case.expected_output,
         evidence=case.evidence,
     )
+
+
+def _reader(read_file: ReadFile | None, place: str) -> ReadText:
+    """Reads text files beside the suite; what cannot be read is blamed on this place."""
+
+    def read(name: str) -> str:
+        _check_path(name, place)
+        data = read_file(name) if read_file else None
+        if data is None:
+            raise UsageError(f"{place}: the file {name!r} is not there", "Paths are relative to the skill's folder.")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+
+    return read
 
 
 def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:

@@ -1,8 +1,13 @@
 """A Check looks at the evidence of one trial and returns a Finding: passed or failed, with a reason.
 
-A check's fields are what a suite file may say; its first field is the short form: `- contains: hello`. Kinds:
-`contains`, `contains_any`, `not_contains`, `equals`, `regex`, `not_regex`, `starts_with`, `min_length`,
-`max_length`, `json_schema`, `judge` (a model grades a statement).
+A check's fields are what a suite file may say; its first field is the short form: `- contains: hello`. Checks are made
+in the order of the suite, so that `extract` can put code into a file for those that follow. Kinds:
+
+- of the answer: `contains`, `contains_any`, `not_contains`, `equals`, `starts_with`, `regex`, `not_regex`,
+  `min_length`, `max_length`, `json_schema`, `judge` (a model grades it)
+- of the files that were left: `file_exists`, `file_contains`, `file_matches`, `file_json_schema`, `extract`,
+  `compiles`, `command`, `python`
+- of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -20,6 +25,9 @@ from upskill.models import Reply, Request
 from upskill.plain import as_mapping, short
 from upskill.registry import Registry
 from upskill.traces import Trace
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Sandbox
 
 CHECKS = Registry(
     "check",
@@ -36,17 +44,37 @@ CHECKS = Registry(
         "max_length": "upskill.checks.length:MaxLength",
         "json_schema": "upskill.checks.json_schema:JsonSchema",
         "judge": "upskill.checks.judge:Judge",
+        "file_exists": "upskill.checks.file_exists:FileExists",
+        "file_contains": "upskill.checks.contains:FileContains",
+        "file_matches": "upskill.checks.regex:FileMatches",
+        "file_json_schema": "upskill.checks.json_schema:FileJsonSchema",
+        "extract": "upskill.checks.extract:Extract",
+        "compiles": "upskill.checks.compiles:Compiles",
+        "command": "upskill.checks.command:Command",
+        "python": "upskill.checks.python:PythonCheck",
+        "tool_called": "upskill.checks.tools:ToolCalled",
+        "tool_not_called": "upskill.checks.tools:ToolNotCalled",
+        "max_turns": "upskill.checks.tools:MaxTurns",
+        "skill_activated": "upskill.checks.activation:SkillActivated",
+        "resource_read": "upskill.checks.activation:ResourceRead",
     },
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named."""
+    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named.
+
+    `sandbox` holds the files that the agent left, with none of its processes; None where nothing of the case needs one.
+    """
 
     trace: Trace
     prompt: str = ""
     ask: Callable[[Request], Awaitable[Reply]] | None = None
+    sandbox: Sandbox | None = None
+    skill: str = ""  # the name of the skill that could be opened; empty where none was on offer
+    canary: str = ""  # the word in its body that nothing else has
+    reference: str = ""  # the answer that the case itself gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +92,40 @@ def _not_blank(text: str) -> str:
 Text = Annotated[str, AfterValidator(_not_blank)]  # the text that a check looks for
 
 
+ReadText = Callable[[str], str]  # the text of a file beside the suite; UsageError where there is none
+
+
 class Check(BaseModel, ABC):
     """Something that can be said of a trial. Its fields are what a suite file may say about it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
-    needs_judge: ClassVar[bool] = False
+    reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
+
+    @property
+    def asks(self) -> int:
+        """How often it asks the judge."""
+        return 0
+
+    @property
+    def needs_judge(self) -> bool:
+        return self.asks > 0
+
+    @property
+    def needs_sandbox(self) -> bool:
+        """Whether it runs something, or looks at files that the agent left."""
+        return False
+
+    @property
+    def needs_reference(self) -> bool:
+        return False
+
+    @classmethod
+    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        """The fields as a suite says them, with the text of the files that they name beside those names.
+
+        A plan is plain values: what a file says is read with the suite, is part of the case, and is stored with it.
+        """
+        return said
 
     @abstractmethod
     async def look(self, evidence: Evidence) -> Finding: ...
@@ -83,7 +140,11 @@ class Named:
     check: Check
 
 
-def read_check(written: object, where: str) -> Named:
+def _nothing_beside(name: str) -> str:
+    raise UsageError(f"the file {name!r} is not there", "Put it beside the suite.")
+
+
+def read_check(written: object, where: str, read: ReadText = _nothing_beside) -> Named:
     """A check from its line in a suite: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
     line = as_mapping(written)
     if line is None or len(line) != 1:
@@ -99,7 +160,13 @@ def read_check(written: object, where: str) -> Named:
     if given is None or (get_origin(info.annotation) is dict and not (first in given and set(given) <= set(names))):
         given = {first: value}  # the short form
     try:
-        return Named(name, value, kind.model_validate(given))
+        resolved = kind.resolve(given, read)
+    except UsageError as error:
+        if error.message.startswith(where):
+            raise
+        raise UsageError(f"{where}: {name}: {error.message}", error.hint) from error
+    try:
+        return Named(name, value if resolved is given else resolved, kind.model_validate(resolved))
     except ValidationError as error:
         # A field that is not there first: it is most likely the missing one, spelled wrong.
         found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
@@ -113,6 +180,7 @@ def _refused(error: ErrorDetails, place: str, names: list[str]) -> UsageError:
     if error["type"] == "missing":
         return UsageError(f"{place}: has no {path}", f"Fields: {', '.join(names)}.")
     if error["type"] == "value_error":
-        return UsageError(f"{place}.{path}: {error['msg'].removeprefix('Value error, ')}")
+        whole = f"{place}.{path}" if path else place
+        return UsageError(f"{whole}: {error['msg'].removeprefix('Value error, ')}")
     hint = "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""
     return UsageError(f"{place}.{path}: {error['msg']}, not {short(error['input'])}", hint)

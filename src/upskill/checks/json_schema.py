@@ -1,58 +1,82 @@
-"""A check that the answer is JSON of a given shape."""
+"""Checks that the answer, or a file, is JSON of a given shape."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from upskill.checks import Check, Evidence, Finding
+from upskill.checks.time_limit import within_limit
+from upskill.checks.workspace import OnSite, Path, read_left
 from upskill.plain import as_list, as_mapping
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
+def _is_a_schema(wanted: dict[str, Any]) -> dict[str, Any]:
+    if not wanted:
+        raise ValueError("is empty, which decides nothing")
+    try:
+        Draft202012Validator.check_schema(wanted)
+    except SchemaError as error:
+        raise ValueError(f"not a JSON schema: {error.message}") from error
+    except RecursionError as error:
+        raise ValueError("not a JSON schema: it is nested too deeply") from error
+    if (lost := _lost_reference(wanted)) is not None:
+        raise ValueError(f"not a JSON schema: {lost!r} leads nowhere")
+    return wanted
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_is_a_schema)]
+
+
 class JsonSchema(Check):
     """Passes when the answer, or the one fenced block in it, is JSON that fits this JSON schema."""
 
-    wanted: dict[str, Any] = Field(alias="schema")
-
-    @field_validator("wanted")
-    @classmethod
-    def _is_a_schema(cls, wanted: dict[str, Any]) -> dict[str, Any]:
-        if not wanted:
-            raise ValueError("is empty, which decides nothing")
-        try:
-            Draft202012Validator.check_schema(wanted)
-        except SchemaError as error:
-            raise ValueError(f"not a JSON schema: {error.message}") from error
-        except RecursionError as error:
-            raise ValueError("not a JSON schema: it is nested too deeply") from error
-        if (lost := _lost_reference(wanted)) is not None:
-            raise ValueError(f"not a JSON schema: {lost!r} leads nowhere")
-        return wanted
+    wanted: Schema = Field(alias="schema")
 
     async def look(self, evidence: Evidence) -> Finding:
         answer = evidence.trace.answer.strip()
         fenced = _FENCED.findall(answer)
-        try:
-            value = json.loads(fenced[0] if len(fenced) == 1 else answer, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            return Finding(False, f"the answer is not JSON: {error}")
-        # An empty registry: nothing is fetched from the addresses that a schema names.
-        validator = Draft202012Validator(self.wanted, registry=Registry[Any]())
-        problem = next(iter(validator.iter_errors(value)), None)
-        if problem is None:
-            return Finding(True, "the answer is JSON that fits the schema")
-        return Finding(False, f"the answer's JSON does not fit at {problem.json_path}: {problem.message[:200]}")
+        return await _compare("the answer", fenced[0] if len(fenced) == 1 else answer, self.wanted)
+
+
+class FileJsonSchema(OnSite):
+    """Passes when this file, as the agent left it, is JSON that fits this JSON schema."""
+
+    path: Path
+    wanted: Schema = Field(alias="schema")
+
+    async def look(self, evidence: Evidence) -> Finding:
+        content = await read_left(evidence, self.path)
+        return content if isinstance(content, Finding) else await _compare(self.path, content, self.wanted)
+
+
+async def _compare(what: str, text: str, wanted: dict[str, Any]) -> Finding:
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return Finding(False, f"{what} is not JSON: {error}")
+    if problem := await within_limit("the schema", misfit, wanted, value):
+        return Finding(False, f"{what}'s JSON does not fit at {problem}")
+    return Finding(True, f"{what} is JSON that fits the schema")
+
+
+def misfit(wanted: dict[str, Any], value: Any) -> str:
+    """Where a value does not fit a schema, and why; empty when it does."""
+    # An empty registry: nothing is fetched from the addresses that a schema names.
+    validator = Draft202012Validator(wanted, registry=Registry[Any]())
+    problem = next(iter(validator.iter_errors(value)), None)
+    return f"{problem.json_path}: {problem.message[:200]}" if problem else ""
 
 
 def _no_constant(name: str) -> Any:

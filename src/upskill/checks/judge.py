@@ -1,49 +1,222 @@
-"""A check that a model makes: it reads the answer against one statement and quotes its evidence."""
+"""Checks that a model makes: of one statement, of a rubric, or which of two answers is the better one.
+
+The judge sees the task and what it is to grade, and nothing of the arm that it comes from.
+"""
 
 from __future__ import annotations
 
 import json
-from importlib import resources
-from typing import Any, ClassVar
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from upskill.checks import Check, Evidence, Finding, Text
+from upskill.checks.texts import Texts
+from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError
-from upskill.models import Message, Request
+from upskill.models import Message, Reply, Request
+from upskill.plain import as_list, as_mapping
+from upskill.prompts import read_prompt
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "evidence": {"type": "string", "maxLength": 400},
-        "reason": {"type": "string", "maxLength": 400},
-        "passed": {"type": "boolean"},
-    },
-    "required": ["evidence", "reason", "passed"],
-    "additionalProperties": False,
-}
+REFERENCE = "reference"  # stands for the reference of the case
+LONGEST_FILE = 20_000  # characters of a file that the judge is shown
+_SAID: dict[str, Any] = {"type": "string", "maxLength": 400}
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+STATEMENT = _object({"evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
+PAIR = _object({"reason": _SAID, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
+
+
+def rubric_schema(count: int) -> dict[str, Any]:
+    grade = _object({"number": {"type": "integer"}, "evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
+    return _object({"grades": {"type": "array", "items": grade, "minItems": count, "maxItems": count}})
+
+
+def _statements(value: object) -> object:
+    """A text that is a Markdown list is the statements in it."""
+    lines = [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else []
+    return [_ITEM.sub("", line, count=1).strip() for line in lines] if all(map(_ITEM.match, lines)) and lines else value
 
 
 class Judge(Check):
-    """Passes when the judge model finds that this statement is true of the answer."""
+    """Passes when the judge model finds that this statement is true of the answer; or every statement of a `rubric`,
+    with words that are really in the answer as evidence; or that the answer is `better_than` this text or the case's
+    `reference`, with either one shown first. `on` says in what, and `ties` whether as good is good enough. `files` of
+    the workspace are shown with the answer."""
 
-    statement: Text
-    needs_judge: ClassVar[bool] = True
+    statement: Text | None = None
+    rubric: Annotated[Texts, BeforeValidator(_statements)] | None = None
+    better_than: Text | None = None
+    on: Text = "how well it does the task"
+    ties: bool = False
+    files: list[Path] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _asks_one_thing(self) -> Judge:
+        asked = [self.statement, self.rubric, self.better_than]
+        if sum(one is not None for one in asked) != 1:
+            raise ValueError("asks for one of statement, rubric and better_than")
+        if self.better_than is None and {"on", "ties"} & self.model_fields_set:
+            raise ValueError("`on` and `ties` go with better_than")
+        if self.better_than is not None and self.files:
+            raise ValueError("`files` cannot be set against another answer; say what they must have in a rubric")
+        return self
+
+    @property
+    def asks(self) -> int:
+        return 2 if self.better_than is not None else 1
+
+    @property
+    def needs_sandbox(self) -> bool:
+        return bool(self.files)
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.better_than == REFERENCE
 
     async def look(self, evidence: Evidence) -> Finding:
-        if evidence.ask is None:
-            raise CheckError("no judge model was named", "Name one with --judge-model.")
-        # The judge sees the task and the answer, and nothing of the arm they come from.
-        shown = json.dumps(
-            {"task": evidence.prompt, "answer": evidence.trace.answer, "statement": self.statement}, ensure_ascii=False
+        if self.better_than is not None:
+            other = evidence.reference if self.needs_reference else self.better_than
+            return await _compare(evidence, other, self.on, ties=self.ties)
+        files: dict[str, str] = {}
+        for path in self.files:
+            content = await read_left(evidence, path)
+            if isinstance(content, Finding):
+                return content
+            files[path] = content[:LONGEST_FILE]
+        if self.rubric is not None or files:
+            return await _grade(evidence, self.rubric or [str(self.statement)], files)
+        return await _affirm(evidence, str(self.statement))
+
+
+# One statement.
+
+
+async def _affirm(evidence: Evidence, statement: str) -> Finding:
+    shown = {"task": evidence.prompt, "answer": evidence.trace.answer, "statement": statement}
+    reply = await _ask(evidence, _messages("judge", shown), STATEMENT, 1024)
+    passed, reason, quote = _verdict(_read(reply), reply)
+    absent = "" if _occurs(quote, [evidence.trace.answer]) else ", which is not in the answer"
+    return Finding(passed, f"judge: {reason} (evidence: {quote!r}{absent})")
+
+
+# A rubric.
+
+
+async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
+    shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.trace.answer, "rubric": rubric}
+    messages = _messages("judge_rubric", shown | ({"files": files} if files else {}))
+    graded = [evidence.trace.answer, *files.values()]
+    grades: list[tuple[bool, str, str]] = []
+    for last in (False, True):
+        reply = await _ask(evidence, messages, rubric_schema(len(rubric)), 512 + 300 * len(rubric))
+        grades = _grades(reply, len(rubric))
+        # What is found not to hold needs no evidence; what is found to hold must not rest on words that nobody said.
+        invented = [quote for passed, _, quote in grades if passed and not _occurs(quote, graded)]
+        if not invented:
+            break
+        if last:
+            raise CheckError(f"the judge quotes words that are not in the answer: {invented[0]!r}")
+        again = (
+            f"These quotes are not in the answer: {json.dumps(invented, ensure_ascii=False)}\n"
+            "Grade all statements again. Quote word for word, or leave evidence empty."
         )
-        system = resources.files("upskill.prompts").joinpath("judge.md").read_text(encoding="utf-8").strip()
-        reply = await evidence.ask(
-            Request((Message("system", system), Message("user", shown)), max_output_tokens=1024, schema=SCHEMA)
-        )
-        try:
-            said = json.loads(reply.text)
-            passed, reason, quote = said["passed"], str(said["reason"]), str(said["evidence"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}") from error
-        if not isinstance(passed, bool):
-            raise CheckError(f"the judge said neither true nor false: {passed!r}")
-        return Finding(passed, f"judge: {reason} (evidence: {quote!r})")
+        messages = (*messages, Message("assistant", reply.text), Message("user", again))
+    failed = [
+        f"{statement!r}: {reason}" for statement, (passed, reason, _) in zip(rubric, grades, strict=True) if not passed
+    ]
+    if failed:
+        return Finding(False, f"judge: {len(failed)} of {len(rubric)} do not hold: {'; '.join(failed)}")
+    quotes = ", ".join(repr(quote) for _, _, quote in grades if quote)
+    return Finding(True, f"judge: all {len(rubric)} hold (evidence: {quotes or 'none'})")
+
+
+def _grades(reply: Reply, count: int) -> list[tuple[bool, str, str]]:
+    said = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
+    by_number = {grade.get("number"): grade for grade in said}
+    if len(said) != count or set(by_number) != set(range(1, count + 1)):
+        raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
+    return [_verdict(by_number[number], reply) for number in range(1, count + 1)]
+
+
+# Two answers.
+
+
+async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Finding:
+    """Asked twice, either one first: judges lean to a position, and what hangs on it is no preference."""
+    won, lost, reasons = 0, 0, list[str]()
+    for own in ("A", "B"):
+        answers = {"A": evidence.trace.answer, "B": other} if own == "A" else {"A": other, "B": evidence.trace.answer}
+        shown = {"task": evidence.prompt, "criterion": on, **answers}
+        reply = await _ask(evidence, _messages("judge_pair", shown), PAIR, 1024)
+        said = _read(reply)
+        better = said.get("better")
+        if better not in ("A", "B", "tie"):
+            raise CheckError(f"the judge named neither A, B nor a tie: {reply.text[:200]!r}")
+        won += better == own
+        lost += better not in (own, "tie")
+        reasons.append(str(said.get("reason", "")))
+    told = f"({reasons[0]} / in the other order: {reasons[1]})"
+    if won == 2:
+        return Finding(True, f"judge: the answer is better {told}")
+    if lost == 2:
+        return Finding(False, f"judge: the other answer is better {told}")
+    split = ", as the judge chose by position" if won and lost else ""
+    return Finding(ties, f"judge: a tie{split} {told}")
+
+
+# Asking.
+
+
+def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
+    return (
+        Message("system", read_prompt(prompt).strip()),
+        Message("user", json.dumps(shown, ensure_ascii=False)),
+    )
+
+
+async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[str, Any], most: int) -> Reply:
+    if evidence.ask is None:
+        raise CheckError("no judge model was named", "Name one with --judge-model.")
+    return await evidence.ask(Request(messages, max_output_tokens=most, schema=schema))
+
+
+def _read(reply: Reply) -> dict[str, Any]:
+    try:
+        said = as_mapping(json.loads(reply.text))
+    except ValueError as error:
+        raise _unfit(reply) from error
+    if said is None:
+        raise _unfit(reply)
+    return said
+
+
+def _verdict(said: dict[str, Any], reply: Reply) -> tuple[bool, str, str]:
+    """Whether it holds, why, and the words that show it."""
+    if not {"passed", "reason", "evidence"} <= set(said):
+        raise _unfit(reply)
+    if not isinstance(said["passed"], bool):
+        raise CheckError(f"the judge said neither true nor false: {said['passed']!r}")
+    return said["passed"], str(said["reason"]), str(said["evidence"])
+
+
+def _unfit(reply: Reply) -> CheckError:
+    return CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
+
+
+def _occurs(quote: str, texts: Iterable[str]) -> bool:
+    """Whether the words are really there; spaces, case and the form of quotation marks apart."""
+    return any(_plain(quote) in _plain(text) for text in texts)
+
+
+def _plain(text: str) -> str:
+    for curly, straight in (("“", '"'), ("”", '"'), ("‘", "'"), ("’", "'")):
+        text = text.replace(curly, straight)
+    return " ".join(text.casefold().split()).strip("\"'. …")

@@ -1,59 +1,55 @@
-"""Checks for a pattern that the answer must, or must not, match somewhere."""
+"""Checks for a pattern that the answer, or a file, must or must not match somewhere."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from functools import lru_cache
-
-from pydantic import field_validator
-
 from upskill.checks import Check, Evidence, Finding
+from upskill.checks.patterns import Pattern, find
+from upskill.checks.workspace import OnSite, Path, read_left
 
 
-@lru_cache(maxsize=10_000)
-def _compile(pattern: str, flags: int) -> re.Pattern[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `[[` might mean something else one day; it does not today
-        return re.compile(pattern, flags)
-
-
-class _Pattern(Check):
-    pattern: str
+class _Matching(Check):
+    pattern: Pattern
     ignore_case: bool = False
     multiline: bool = True
 
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        if not pattern:
-            raise ValueError("is empty, which decides nothing")
-        try:
-            _compile(pattern, 0)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return pattern
-
-    def search(self, evidence: Evidence) -> re.Match[str] | None:
-        flags = (re.IGNORECASE if self.ignore_case else 0) | (re.MULTILINE if self.multiline else 0)
-        return _compile(self.pattern, flags).search(evidence.trace.answer)
+    async def found(self, evidence: Evidence) -> str | None:
+        answer = evidence.trace.answer
+        return await find(self.pattern, answer, ignore_case=self.ignore_case, multiline=self.multiline)
 
 
-class Regex(_Pattern):
+class Regex(_Matching):
     """Passes when this regular expression is found in the answer."""
 
     async def look(self, evidence: Evidence) -> Finding:
-        found = self.search(evidence)
-        if found:
-            return Finding(True, f"the answer matches {self.pattern!r} with {found[0][:80]!r}")
+        found = await self.found(evidence)
+        if found is not None:
+            return Finding(True, f"the answer matches {self.pattern!r} with {found[:80]!r}")
         return Finding(False, f"the answer does not match {self.pattern!r}")
 
 
-class NotRegex(_Pattern):
+class NotRegex(_Matching):
     """Passes when this regular expression is nowhere in the answer."""
 
     async def look(self, evidence: Evidence) -> Finding:
-        found = self.search(evidence)
-        if found:
-            return Finding(False, f"the answer matches {self.pattern!r} with {found[0][:80]!r}, which it must not")
+        found = await self.found(evidence)
+        if found is not None:
+            return Finding(False, f"the answer matches {self.pattern!r} with {found[:80]!r}, which it must not")
         return Finding(True, f"the answer does not match {self.pattern!r}")
+
+
+class FileMatches(OnSite):
+    """Passes when this regular expression is found in this file, as the agent left it."""
+
+    path: Path
+    pattern: Pattern
+    ignore_case: bool = False
+    multiline: bool = True
+
+    async def look(self, evidence: Evidence) -> Finding:
+        content = await read_left(evidence, self.path)
+        if isinstance(content, Finding):
+            return content
+        found = await find(self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline)
+        if found is not None:
+            return Finding(True, f"{self.path} matches {self.pattern!r} with {found[:80]!r}")
+        return Finding(False, f"{self.path} does not match {self.pattern!r}")

@@ -10,7 +10,7 @@ from upskill.cli.around import json_option
 from upskill.cli.screen import show_json
 from upskill.errors import UsageError
 from upskill.frontmatter import Problem
-from upskill.gate import near_duplicates, try_suite
+from upskill.gate import near_duplicates, summarise, try_suite
 from upskill.skill import Profile, Skill
 from upskill.suite import Suite
 
@@ -66,10 +66,13 @@ def _leaks(path: str, *, strict: bool) -> list[Problem]:
         return []  # told already
     if suite is None:
         return [Problem("error", "has no suite to try")]
+    leaks = asyncio.run(try_suite(suite, skill))
     found = [
         Problem("error" if strict or leak.probe in ("empty", "reference") else "warning", str(leak))
-        for leak in asyncio.run(try_suite(suite, skill))
+        for leak in leaks
+        if leak.probe != "untried"
     ]
+    found += [Problem("warning", line) for line in summarise(leak for leak in leaks if leak.probe == "untried")]
     twins = [
         Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
         for one, two in near_duplicates(suite.cases)

@@ -1,0 +1,82 @@
+"""A check by a command that is run where the agent was, after it has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from upskill.checks import Evidence, Finding, ReadText, Text
+from upskill.checks.patterns import Pattern, find
+from upskill.checks.place import Full, Place, told, working_place
+from upskill.checks.texts import Texts, enumerate_texts, lacking
+from upskill.checks.workspace import OnSite, Path, site_of
+from upskill.errors import CheckError, UsageError
+from upskill.plain import as_list
+from upskill.sandboxes import Done
+
+
+class Command(OnSite):
+    """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
+    is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
+    `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
+    `needs` that is missing makes the trial an error and not a failure."""
+
+    run: Text
+    exit_code: int | None = 0
+    contains: Texts | None = None
+    not_contains: Texts | None = None
+    regex: Pattern | None = None
+    stdin: str = ""
+    files: dict[Path, str] = Field(default_factory=dict)
+    needs: list[Text] = Field(default_factory=list)
+    timeout: float = Field(default=60.0, gt=0, le=3600)
+
+    @classmethod
+    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        names = as_list(said.get("files"))
+        if names is None:
+            return said
+        if not all(isinstance(name, str) for name in names):
+            raise UsageError("files is a list of files beside the suite, or maps names to text")
+        return {**said, "files": {name: read(name) for name in names}}
+
+    @model_validator(mode="after")
+    def _decides(self) -> Command:
+        if self.exit_code is None and not (self.contains or self.not_contains or self.regex):
+            raise ValueError("decides nothing: any exit code and any output would pass")
+        return self
+
+    async def look(self, evidence: Evidence) -> Finding:
+        try:
+            async with working_place(site_of(evidence)) as place:
+                done = await self._carry_out(place)
+        except Full as full:
+            return full.finding
+        return await self._weigh(done)
+
+    async def _carry_out(self, place: Place) -> Done:
+        for name in self.needs:
+            if not await place.find([name]):
+                raise CheckError(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
+        for name, content in self.files.items():
+            await place.put(name, content)
+        return await place.run(
+            ["bash", "-c", self.run], self.timeout, stdin=self.stdin, environment={"CHECK": place.files}
+        )
+
+    async def _weigh(self, done: Done) -> Finding:
+        if done.killed_why:
+            return Finding(False, f"the command was ended: {told(done)}")
+        if self.exit_code is not None and done.code != self.exit_code:
+            return Finding(False, f"the command failed, {self.exit_code} wanted: {told(done)}")
+        output = done.output + done.error
+        if absent := lacking(self.contains or [], output, ignore_case=False):
+            return Finding(False, f"the output lacks {enumerate_texts(absent)}: {told(done)}")
+        unwanted = self.not_contains or []
+        absent = lacking(unwanted, output, ignore_case=False)
+        if there := [text for text in unwanted if text not in absent]:
+            return Finding(False, f"the output has {enumerate_texts(there)}, which it must not: {told(done)}")
+        if self.regex is not None and await find(self.regex, output) is None:
+            return Finding(False, f"the output does not match {self.regex!r}: {told(done)}")
+        return Finding(True, f"the command did as wanted: {told(done)}")

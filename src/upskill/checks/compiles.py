@@ -1,0 +1,110 @@
+"""A check that a file compiles. Each language is a row of a table: its suffixes, its compiler, and how to have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pydantic import Field, model_validator
+
+from upskill.checks import Evidence, Finding
+from upskill.checks.place import Full, told, working_place
+from upskill.checks.workspace import OnSite, Path, read_left, site_of
+from upskill.errors import CheckError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How a file is compiled and nothing more. `{out}` stands for a folder that is thrown away."""
+
+    suffixes: tuple[str, ...]
+    programs: tuple[str, ...]  # the first that is there
+    arguments: tuple[str, ...]
+    install: str
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    beside: tuple[str, ...] = ()  # where it is, when it is not on the PATH
+
+
+# Python compiles without a cache file beside the source, Rust as a library, which needs no `main`; Go must not fetch.
+LANGUAGES = {
+    "c": Language((".c", ".h"), ("cc", "gcc", "clang"), ("-c", "-o", "{out}/it.o"), "gcc or clang"),
+    "cpp": Language(
+        (".cpp", ".cc", ".cxx", ".hpp", ".hh"), ("c++", "g++", "clang++"), ("-c", "-o", "{out}/it.o"), "g++ or clang++"
+    ),
+    "cuda": Language(
+        (".cu", ".cuh"),
+        ("nvcc",),
+        ("-c", "-o", "{out}/it.o"),
+        "the CUDA toolkit (nvcc)",
+        beside=("/usr/local/cuda/bin",),
+    ),
+    "rust": Language(
+        (".rs",),
+        ("rustc",),
+        ("--edition=2021", "--crate-name=it", "--crate-type=lib", "--emit=metadata", "-o", "{out}/it.rmeta"),
+        "Rust (rustc) for all users, as the package of the system does; rustup in a home folder is not seen",
+        {"RUSTUP_HOME": "/usr/local/rustup"},
+        ("/usr/local/cargo/bin",),
+    ),
+    "go": Language(
+        (".go",),
+        ("go",),
+        ("build", "-o", "{out}/it"),
+        "Go",
+        {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"},
+        ("/usr/local/go/bin",),
+    ),
+    "python": Language((".py",), ("python3",), ("-I", "-X", "pycache_prefix={out}", "-m", "py_compile"), "Python 3"),
+    "typescript": Language((".ts", ".tsx"), ("tsc",), ("--noEmit",), "TypeScript (tsc), beside Node"),
+}
+
+
+def _language_of(path: str) -> str:
+    suffix = PurePosixPath(path).suffix.lower()
+    return next((name for name, language in LANGUAGES.items() if suffix in language.suffixes), "")
+
+
+class Compiles(OnSite):
+    """Passes when this file compiles; the language is known by the file's suffix, where it is not said. Nothing is
+    linked and nothing is run."""
+
+    file: Path
+    language: str = ""
+    flags: list[str] = Field(default_factory=list)
+    timeout: float = Field(default=120.0, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Compiles:
+        if self.language and self.language not in LANGUAGES:
+            raise ValueError(f"{self.language!r} is not a language; {did_you_mean(self.language, LANGUAGES)}")
+        if not self.language and not _language_of(self.file):
+            raise ValueError(f"the name {self.file!r} does not say the language: {', '.join(LANGUAGES)}")
+        return self
+
+    async def look(self, evidence: Evidence) -> Finding:
+        name = self.language or _language_of(self.file)
+        language = LANGUAGES[name]
+        content = await read_left(evidence, self.file)
+        if isinstance(content, Finding):
+            return content
+        try:
+            async with working_place(site_of(evidence)) as place:
+                program = await place.find(language.programs, beside=language.beside)
+                if not program:
+                    raise CheckError(
+                        f"no compiler for {name} in the sandbox ({' or '.join(language.programs)});"
+                        f" install {language.install}"
+                    )
+                arguments = [argument.format(out=place.scratch) for argument in language.arguments]
+                done = await place.run(
+                    [program, *arguments, *self.flags, f"./{self.file}"],
+                    self.timeout,
+                    environment=language.environment,
+                    beside=language.beside,
+                )
+        except Full as full:
+            return full.finding
+        if done.code == 0:
+            return Finding(True, f"{self.file} compiles as {name}")
+        return Finding(False, f"{self.file} does not compile as {name}: {told(done)}")

@@ -1,0 +1,60 @@
+"""A check that takes code from the answer into a file, for the checks that follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from upskill.checks import Evidence, Finding
+from upskill.checks.texts import Texts
+from upskill.checks.workspace import OnSite, Path, in_words, site_of
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)")
+
+
+class Extract(OnSite):
+    """Passes when the answer has a fenced code block, in this language or one of these where it is said, and puts the
+    last one, or the first, into a file of the workspace."""
+
+    to: Path
+    language: Texts | None = None
+    which: Literal["last", "first"] = "last"
+    reads_answer: ClassVar[bool] = True
+
+    async def look(self, evidence: Evidence) -> Finding:
+        wanted = {language.casefold() for language in self.language or ()}
+        found = [code for language, code in blocks(evidence.trace.answer) if not wanted or language in wanted]
+        if not found:
+            kind = f" in {' or '.join(self.language)}" if self.language else ""
+            return Finding(False, f"the answer has no fenced code block{kind}")
+        code = found[-1] if self.which == "last" else found[0]
+        try:
+            await site_of(evidence).write(self.to, code)
+        except OSError as error:
+            return Finding(False, f"{self.to}: {in_words(error)}")
+        return Finding(True, f"{len(code.splitlines())} lines of the answer are in {self.to}")
+
+
+def blocks(answer: str) -> Iterator[tuple[str, str]]:
+    """Every fenced block of a Markdown text: its language in small letters, and what is in it.
+
+    As in CommonMark, a fence ends with one of its own kind that is as long, or with the text.
+    """
+    fence, language, lines = "", "", list[str]()
+    for line in answer.splitlines():
+        mark = _FENCE.match(line)
+        if not fence:
+            if mark:
+                fence, language, lines = mark[1], mark[2].casefold(), []
+        elif mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+            yield language, _joined(lines)
+            fence = ""
+        else:
+            lines.append(line)
+    if fence:
+        yield language, _joined(lines)
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

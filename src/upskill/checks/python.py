@@ -1,0 +1,91 @@
+"""A check by a function in a Python file beside the suite, run where the agent was."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from upskill.checks import Evidence, Finding, ReadText, Text
+from upskill.checks.place import Full, told, working_place
+from upskill.checks.workspace import OnSite, site_of
+from upskill.errors import CheckError
+from upskill.plain import as_mapping
+from upskill.sandboxes import Done
+
+HARNESS = Path(__file__).with_name("harness.py")
+
+
+class PythonCheck(OnSite):
+    """Passes when this function of this file beside the suite says so. It is called with the answer, the path of the
+    workspace and the steps of the trace; it returns a boolean, or one with a reason, or fails an assertion. Anything
+    else that it raises makes the trial an error. `source` is the text of the file, read with the suite."""
+
+    file: Text
+    function: Text = "check"
+    timeout: float = Field(default=60.0, gt=0, le=3600)
+    source: Text
+    reads_answer: ClassVar[bool] = True
+
+    @classmethod
+    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        if "source" in said or not isinstance(said.get("file"), str):
+            return said
+        return {**said, "source": read(said["file"])}
+
+    @field_validator("source")
+    @classmethod
+    def _compiles(cls, source: str) -> str:
+        try:
+            compile(source, "check", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(f"is not Python: {error}") from error
+        return source
+
+    async def look(self, evidence: Evidence) -> Finding:
+        sandbox = site_of(evidence)
+        token = secrets.token_hex(16)
+        steps = [
+            {
+                "kind": step.kind,
+                "text": step.text,
+                "tool": step.tool,
+                "arguments": dict(step.arguments),
+                "output": step.output,
+                "status": step.status,
+            }
+            for step in evidence.trace.steps
+        ]
+        told_it = {
+            "token": token,
+            "file": self.file,
+            "source": self.source,
+            "function": self.function,
+            "arguments": [evidence.trace.answer, sandbox.workspace, steps],
+        }
+        try:
+            async with working_place(sandbox) as place:
+                python = await place.find(["python3"])
+                if not python:
+                    raise CheckError("there is no python3 in the sandbox; install it for all users")
+                where = await place.put("call.json", json.dumps(told_it))
+                harness = HARNESS.read_text(encoding="utf-8")
+                done = await place.run([python, "-I", "-c", harness, where], self.timeout)
+        except Full as full:
+            return full.finding
+        return self._finding(done, token)
+
+    def _finding(self, done: Done, token: str) -> Finding:
+        if done.killed_why:
+            return Finding(False, f"{self.function} was ended: {told(done)}")
+        # Only the harness knows the token, so nothing else that was written counts.
+        line = next((line for line in done.output.splitlines() if line.startswith(token)), "")
+        said = as_mapping(json.loads(line.removeprefix(token))) if line else None
+        if said is None:
+            raise CheckError(f"{self.file}: {self.function} ended without a word: {told(done)}")
+        if said["error"]:
+            raise CheckError(f"{self.file}: {said['error']}")
+        return Finding(said["passed"], said["reason"] or f"{self.function} says {'yes' if said['passed'] else 'no'}")

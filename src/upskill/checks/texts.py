@@ -1,0 +1,35 @@
+"""Texts: one text or a list of them, as a suite may write it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from upskill.checks import Text
+from upskill.plain import as_list
+
+
+def as_texts(value: object) -> object:
+    return [value] if as_list(value) is None else value
+
+
+def _not_empty(texts: list[str]) -> list[str]:
+    if not texts:
+        raise ValueError("is an empty list, which decides nothing")
+    return texts
+
+
+Texts = Annotated[list[Text], BeforeValidator(as_texts), AfterValidator(_not_empty)]
+
+
+def enumerate_texts(texts: list[str]) -> str:
+    return ", ".join(repr(text) for text in texts)
+
+
+def lacking(texts: list[str], content: str, *, ignore_case: bool) -> list[str]:
+    """Which of these texts the content does not have."""
+    if ignore_case:
+        content = content.casefold()
+        return [text for text in texts if text.casefold() not in content]
+    return [text for text in texts if text not in content]

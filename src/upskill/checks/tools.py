@@ -1,0 +1,82 @@
+"""Checks for what the agent did: which tools it called, and how often the model was asked."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from upskill.checks import Check, Evidence, Finding
+from upskill.checks.patterns import Pattern, find
+from upskill.checks.texts import Texts
+from upskill.traces import Step
+
+
+class _Calls(Check):
+    tool: Texts
+    arguments: Pattern | None = None
+    reads_answer: ClassVar[bool] = False
+
+    async def found(self, evidence: Evidence) -> list[Step]:
+        names = {name.casefold() for name in self.tool}
+        calls = [step for step in evidence.trace.calls if step.tool.casefold() in names]
+        if self.arguments is None:
+            return calls
+        return [step for step in calls if await find(self.arguments, _said(step)) is not None]
+
+    @property
+    def meant(self) -> str:
+        return " or ".join(self.tool) + (f" with {self.arguments!r}" if self.arguments else "")
+
+
+class ToolCalled(_Calls):
+    """Passes when this tool, or one of these, was called, with arguments whose JSON matches this pattern, so often.
+    Agents name their tools differently, and case does not matter: `[bash, shell]`."""
+
+    at_least: int = Field(default=1, ge=1)
+    at_most: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> ToolCalled:
+        if self.at_most is not None and self.at_most < self.at_least:
+            raise ValueError(f"at_most {self.at_most} is less than at_least {self.at_least}")
+        return self
+
+    async def look(self, evidence: Evidence) -> Finding:
+        count = len(await self.found(evidence))
+        most = f" and at most {self.at_most}" if self.at_most is not None else ""
+        passed = count >= self.at_least and (self.at_most is None or count <= self.at_most)
+        return Finding(passed, f"{self.meant} was called {_times(count)}, at least {self.at_least}{most} wanted")
+
+
+class ToolNotCalled(_Calls):
+    """Passes when neither this tool nor one of these was called, or not with arguments whose JSON matches this
+    pattern. Says nothing about an agent that did nothing."""
+
+    async def look(self, evidence: Evidence) -> Finding:
+        calls = await self.found(evidence)
+        if calls:
+            return Finding(
+                False, f"{self.meant} was called {_times(len(calls))}, which it must not: {_said(calls[0])[:200]}"
+            )
+        return Finding(True, f"{self.meant} was not called")
+
+
+class MaxTurns(Check):
+    """Passes when the model was asked at most this often. Says nothing about an agent that did nothing."""
+
+    turns: int = Field(ge=1)
+    reads_answer: ClassVar[bool] = False
+
+    async def look(self, evidence: Evidence) -> Finding:
+        turns = evidence.trace.turns
+        return Finding(turns <= self.turns, f"the model was asked {_times(turns)}, at most {self.turns} wanted")
+
+
+def _said(step: Step) -> str:
+    return json.dumps(dict(step.arguments), ensure_ascii=False)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

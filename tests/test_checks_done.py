@@ -1,0 +1,913 @@
+"""Checks on what was done: files that were left, commands run on them, tools that were called. In a real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Upskill, write_script, write_skill
+from test_checks import OF_THE_ANSWER
+from upskill import Evidence, Finding, Trace, UsageError
+from upskill.checks import CHECKS, harness, read_check
+from upskill.checks.compiles import LANGUAGES
+from upskill.checks.extract import blocks
+from upskill.checks.python import HARNESS
+from upskill.create import KINDS, write_suite
+from upskill.errors import CheckError
+from upskill.evaluate import evaluate, make_plan
+from upskill.gate import summarise, try_case, try_suite
+from upskill.models import Reply, Request
+from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
+from upskill.skill import Skill
+from upskill.store import Store
+from upskill.suite import Suite
+from upskill.traces import Step
+
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+FILES = {
+    "report.md": "# Report\n\nAll 3 tests passed.\n",
+    "data/out.json": '{"count": 3}',
+    "broken.json": "{",
+    "add.c": "int add(int a, int b) { return a + b; }\n",
+    "broken.c": "int add(int a, int b) { return a + }\n",
+    "add.py": "def add(a, b):\n    return a + b\n",
+    "broken.py": "def add(a, b):\n    return a +\n",
+    "empty.txt": "",
+}
+
+
+async def open_sandbox(**setup: Any) -> Sandbox:
+    try:
+        kind = (await choose("bubblewrap")).kind
+    except UsageError as error:
+        pytest.skip(error.message)
+    return await kind.open(Setup(**setup))
+
+
+@pytest.fixture
+async def sandbox(home: Path) -> AsyncGenerator[Sandbox]:
+    async with await open_sandbox(files=FILES) as opened:
+        yield opened
+
+
+def needs(*programs: str) -> None:
+    """Skip where a sandbox would not find one of these either: in a folder of the system."""
+    for program in programs:
+        if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin:/usr/local/cuda/bin"):
+            pytest.skip(f"{program} is not installed for all users")
+
+
+def only_tools(home: Path) -> dict[str, Any]:
+    """A PATH with what every system has, and no language."""
+    (home / "tools").mkdir()
+    for name in ("mktemp", "mkdir", "chmod", "cat", "rm", "bash"):
+        (home / "tools" / name).symlink_to(f"/usr/bin/{name}")
+    return {"shown": {"/opt/tools": home / "tools"}, "environment": {"PATH": "/opt/tools"}}
+
+
+async def look(line: dict[str, Any], sandbox: Sandbox | None, answer: str = "done", **more: Any) -> Finding:
+    trace = Trace((*more.pop("steps", ()), Step("assistant", answer)), turns=more.pop("turns", 0))
+    return await read_check(line, "suite.yaml").check.look(Evidence(trace, sandbox=sandbox, **more))
+
+
+# Files.
+
+LOOKS: list[tuple[dict[str, Any], bool, str]] = [
+    ({"file_exists": "report.md"}, True, "report.md is there"),
+    (
+        {"file_exists": ["report.md", "data/out.json", "empty.txt"]},
+        True,
+        "report.md, data/out.json, empty.txt are there",
+    ),
+    ({"file_exists": ["report.md", "nothing.md"]}, False, "nothing.md: is not there"),
+    ({"file_exists": "report.md/below"}, False, "report.md/below: is not there"),
+    ({"file_exists": "data"}, False, "data: is a folder"),
+    ({"file_exists": "data/"}, True, "data/ is there"),
+    ({"file_exists": "report.md/"}, False, "report.md/: is not a folder"),
+    ({"file_contains": {"path": "report.md", "text": "passed"}}, True, "report.md has 'passed'"),
+    ({"file_contains": {"path": "report.md", "text": ["passed", "PASSED"]}}, False, "report.md lacks 'PASSED'"),
+    ({"file_contains": {"path": "report.md", "text": "PASSED", "ignore_case": True}}, True, "report.md has 'PASSED'"),
+    ({"file_contains": {"path": "nothing.md", "text": "x"}}, False, "nothing.md: is not there"),
+    (
+        {"file_matches": {"path": "report.md", "pattern": r"^All \d+"}},
+        True,
+        r"report.md matches '^All \\d+' with 'All 3'",
+    ),
+    ({"file_matches": {"path": "report.md", "pattern": r"\d{2}"}}, False, r"report.md does not match '\\d{2}'"),
+    ({"file_matches": {"path": "data", "pattern": "x"}}, False, "data: is a folder"),
+    (
+        {"file_json_schema": {"path": "data/out.json", "schema": COUNT}},
+        True,
+        "data/out.json is JSON that fits the schema",
+    ),
+    (
+        {"file_json_schema": {"path": "data/out.json", "schema": {"type": "array"}}},
+        False,
+        """data/out.json's JSON does not fit at $: {'count': 3} is not of type 'array'""",
+    ),
+    ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: is not there"),
+]
+
+
+@pytest.mark.parametrize(("line", "passed", "reason"), LOOKS)
+async def test_a_check_of_files_says_whether_and_why(
+    sandbox: Sandbox, line: dict[str, Any], passed: bool, reason: str
+) -> None:
+    assert await look(line, sandbox) == Finding(passed, reason)
+
+
+async def test_json_that_is_none_fails_with_the_place(sandbox: Sandbox) -> None:
+    finding = await look({"file_json_schema": {"path": "broken.json", "schema": COUNT}}, sandbox)
+    assert not finding.passed
+    assert finding.reason.startswith("broken.json is not JSON: Expecting property name")
+
+
+async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
+    for name in ("file_exists", "command", "compiles"):
+        named = read_check({name: "a.c"}, "suite.yaml")
+        assert named.check.needs_sandbox
+        with pytest.raises(CheckError, match="there is no sandbox to look at"):
+            await named.check.look(Evidence(Trace(())))
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"file_exists": "/etc/passwd"}, "file_exists.path: '/etc/passwd' is not a path inside the workspace"),
+    ({"file_exists": "../x"}, "file_exists.path: '../x' is not a path inside the workspace"),
+    ({"file_exists": []}, "file_exists.path: is an empty list, which decides nothing"),
+    ({"file_contains": "report.md"}, "file_contains: has no text"),
+    ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a regular expression"),
+    ({"extract": "../a.c"}, "extract.to: '../a.c' is not a path inside the workspace"),
+    ({"compiles": "a.zig"}, "compiles: the name 'a.zig' does not say the language: c, cpp, cuda, rust, go,"),
+    ({"compiles": {"file": "a.c", "language": "rst"}}, "compiles: 'rst' is not a language; Did you mean 'rust'?"),
+    ({"command": {"run": "true", "exit_code": None}}, "command: decides nothing: any exit code and any output"),
+    ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a regular expression"),
+    ({"command": {"run": "true", "files": [1]}}, "command: files is a list of files beside the suite"),
+    ({"command": {"run": "true", "files": {"/etc/x": ""}}}, "command.files"),
+    ({"command": {"run": "true", "timeout": 0.0}}, "command.timeout: Input should be greater than 0"),
+    ({"python": "check.py"}, "python: the file 'check.py' is not there"),
+    ({"python": {"file": "c.py", "source": "def"}}, "python.source: is not Python: invalid syntax"),
+    ({"tool_called": {"tool": "bash", "at_least": 3, "at_most": 2}}, "tool_called: at_most 2 is less than at_least 3"),
+    ({"max_turns": 0}, "max_turns.turns: Input should be greater than or equal to 1"),
+    ({"skill_activated": "yes"}, "skill_activated.wanted: Input should be a valid boolean"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED)
+def test_a_check_of_what_was_done_that_could_not_be_meant_is_refused(line: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_check(line, "suite.yaml")
+    assert error.value.message.startswith(f"suite.yaml: {message}")
+
+
+# What a hostile agent leaves where a file is looked for.
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        ("ln -s /etc/passwd wanted", "is a link, and links are not followed"),
+        ("ln -s report.md wanted", "is a link, and links are not followed"),
+        ("mkfifo wanted", "is not a regular file"),
+        ("mkdir wanted", "is a folder"),
+        ("truncate -s 100M wanted", "has 104,857,600 bytes, and 4,194,304 are read at most"),
+    ],
+)
+async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting(
+    sandbox: Sandbox, left: str, why: str
+) -> None:
+    assert (await sandbox.run(left)).code == 0
+    for line in (
+        {"file_contains": {"path": "wanted", "text": "root"}},
+        {"file_matches": {"path": "wanted", "pattern": "."}},
+        {"file_json_schema": {"path": "wanted", "schema": COUNT}},
+        {"compiles": {"file": "wanted", "language": "c"}},
+    ):
+        assert await look(line, sandbox) == Finding(False, f"wanted: {why}")
+    expected = Finding(True, "wanted is there") if "truncate" in left else Finding(False, f"wanted: {why}")
+    assert await look({"file_exists": "wanted"}, sandbox) == expected
+
+
+async def test_a_folder_that_is_a_link_leads_nowhere(sandbox: Sandbox) -> None:
+    await sandbox.run("ln -s /etc out")
+    assert await look({"file_exists": "out/passwd"}, sandbox) == Finding(
+        False, "out/passwd: is a link, and links are not followed"
+    )
+    finding = await look({"extract": "out/a.c"}, sandbox, "```c\nint x;\n```")
+    assert finding == Finding(False, "out/a.c: is a link, and links are not followed")
+
+
+# Code from the answer.
+
+ANSWER = """Two ways:
+
+```python
+print("one")
+```
+
+~~~~ C
+int one(void) { return 1; }
+~~~
+still code
+~~~~
+
+  ```c title="two"
+int two(void) { return 2; }
+```
+
+and a word in ```back ticks```.
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "content"),
+    [
+        ({"extract": "a.c"}, "int two(void) { return 2; }\n"),
+        ({"extract": {"to": "a.c", "which": "first"}}, 'print("one")\n'),
+        (
+            {"extract": {"to": "new/a.c", "language": "C", "which": "first"}},
+            "int one(void) { return 1; }\n~~~\nstill code\n",
+        ),
+        ({"extract": {"to": "a.py", "language": ["py", "python"]}}, 'print("one")\n'),
+    ],
+)
+async def test_a_code_block_of_the_answer_becomes_a_file(sandbox: Sandbox, line: dict[str, Any], content: str) -> None:
+    finding = await look(line, sandbox, ANSWER)
+    written = line["extract"]
+    to = written if isinstance(written, str) else written["to"]
+    assert finding == Finding(True, f"{len(content.splitlines())} lines of the answer are in {to}")
+    assert (await sandbox.read(to)).decode() == content
+
+
+async def test_an_answer_without_such_a_block_fails(sandbox: Sandbox) -> None:
+    assert await look({"extract": "a.c"}, sandbox, "int x;") == Finding(False, "the answer has no fenced code block")
+    finding = await look({"extract": {"to": "a.c", "language": ["go", "rust"]}}, sandbox, ANSWER)
+    assert finding == Finding(False, "the answer has no fenced code block in go or rust")
+    assert await look({"extract": "data"}, sandbox, ANSWER) == Finding(False, "data: Is a directory")
+
+
+def test_a_block_that_was_cut_off_ends_with_the_answer() -> None:
+    assert list(blocks("```cuda\n__global__\n```c")) == [("cuda", "__global__\n```c\n")]
+    assert list(blocks("    ```\nindented by four\n")) == []
+    assert list(blocks("```\n```\n")) == [("", "")]
+
+
+# Compilers.
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "words"),
+    [
+        ("c", "int f(void) { return 1; }", "int f(void) { return x; }", "undeclared"),
+        ("cpp", "#include <vector>\nstd::vector<int> v;", "std::vector<int> v;", "std"),
+        ("python", "x = 1", "x =", "SyntaxError"),
+        ("cuda", "__global__ void k(int *x) { *x = 1; }", "__global__ int k() { return 1; }", "void"),
+        ("rust", "pub fn f() -> i32 { 1 }", 'pub fn f() -> i32 { "" }', "mismatched types"),
+        ("go", "package main\nfunc main() {}", "package main\nfunc main() { x }", "undefined: x"),
+        ("typescript", "let x: number = 1", 'let x: number = "a"', "not assignable"),
+    ],
+)
+async def test_a_file_compiles_or_fails_with_what_the_compiler_said(
+    sandbox: Sandbox, name: str, good: str, bad: str, words: str
+) -> None:
+    needs(LANGUAGES[name].programs[0])
+    suffix = LANGUAGES[name].suffixes[0]
+    await sandbox.write(f"good{suffix}", good)
+    await sandbox.write(f"bad{suffix}", bad)
+    before = await sandbox.list()
+    assert await look({"compiles": f"good{suffix}"}, sandbox) == Finding(True, f"good{suffix} compiles as {name}")
+    finding = await look({"compiles": {"file": f"bad{suffix}", "language": name}}, sandbox)
+    assert not finding.passed
+    assert finding.reason.startswith(f"bad{suffix} does not compile as {name}: exit code ")
+    assert words in finding.reason
+    assert await sandbox.list() == before
+
+
+async def test_rust_of_a_folder_that_is_shown_compiles(home: Path) -> None:
+    """As where it is installed for all users; in a home folder it counts as missing."""
+    found = sorted(Path("/root/.rustup/toolchains").glob("*")) if os.geteuid() == 0 else []
+    if not found:
+        pytest.skip("there is no toolchain of rustup to show")
+    files = {"good.rs": "pub fn f() -> i32 { 1 }", "bad.rs": 'pub fn f() -> i32 { "" }'}
+    setup = {"shown": {"/opt/rust": found[0]}, "environment": {"PATH": "/opt/rust/bin:/usr/bin:/bin"}}
+    async with await open_sandbox(files=files, **setup) as opened:
+        assert (await look({"compiles": "good.rs"}, opened)).passed
+        assert "mismatched types" in (await look({"compiles": "bad.rs"}, opened)).reason
+
+
+async def test_flags_reach_the_compiler(sandbox: Sandbox) -> None:
+    needs("cc")
+    await sandbox.write("warned.c", "int f(void) { int unused; return 1; }")
+    assert (await look({"compiles": "warned.c"}, sandbox)).passed
+    line = {"compiles": {"file": "warned.c", "flags": ["-Wall", "-Werror"]}}
+    assert "unused" in (await look(line, sandbox)).reason
+
+
+async def test_a_compiler_that_is_missing_is_an_error_and_says_what_to_install(home: Path) -> None:
+    files = {f"a{language.suffixes[0]}": "x" for language in LANGUAGES.values()}
+    async with await open_sandbox(files=files, **only_tools(home)) as opened:
+        for name, language in LANGUAGES.items():
+            if any(Path(folder).is_dir() for folder in language.beside):
+                continue
+            with pytest.raises(CheckError) as error:
+                await look({"compiles": f"a{language.suffixes[0]}"}, opened)
+            assert error.value.message.startswith(f"no compiler for {name} in the sandbox (")
+            assert error.value.message.endswith(f"install {language.install}")
+
+
+# Commands.
+
+COMMANDS: list[tuple[dict[str, Any], bool, str]] = [
+    ({"run": "test -f report.md"}, True, "the command did as wanted: exit code 0"),
+    ({"run": "echo no; echo why >&2; exit 3"}, False, "the command failed, 0 wanted: exit code 3: no\nwhy"),
+    ({"run": "exit 3", "exit_code": 3}, True, "the command did as wanted: exit code 3"),
+    ({"run": "cat", "stdin": "hello", "contains": "hello"}, True, "the command did as wanted: exit code 0: hello"),
+    ({"run": "echo one", "contains": ["one", "two"]}, False, "the output lacks 'two': exit code 0: one"),
+    ({"run": "echo one >&2", "contains": "one"}, True, "the command did as wanted: exit code 0: one"),
+    ({"run": "echo one", "not_contains": ["one"]}, False, "the output has 'one', which it must not: exit code 0: one"),
+    ({"run": "echo 12", "regex": r"^\d$"}, False, r"the output does not match '^\\d$': exit code 0: 12"),
+    ({"run": "echo 1; exit 9", "regex": r"^\d$", "exit_code": None}, True, "the command did as wanted: exit code 9: 1"),
+    ({"run": "sleep 60", "timeout": 0.2}, False, "the command was ended: it ran longer than 0.2 s"),
+    ({"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}}, True, "the command did as wanted: exit code 0: mine"),
+]
+
+
+@pytest.mark.parametrize(("line", "passed", "reason"), COMMANDS)
+async def test_a_command_is_judged_by_its_code_and_output(
+    sandbox: Sandbox, line: dict[str, Any], passed: bool, reason: str
+) -> None:
+    assert await look({"command": line}, sandbox) == Finding(passed, reason)
+    # Nothing of the check stays behind.
+    assert (await sandbox.run("ls -A /tmp")).output == ""
+
+
+async def test_a_program_that_a_command_needs_and_lacks_is_an_error(sandbox: Sandbox) -> None:
+    line = {"command": {"run": "true", "needs": ["bash", "no-such-program"]}}
+    with pytest.raises(CheckError, match="the command needs 'no-such-program', which is not in the sandbox"):
+        await look(line, sandbox)
+    assert "command not found" in (await look({"command": "no-such-program"}, sandbox)).reason
+
+
+async def test_long_output_is_told_from_its_end(sandbox: Sandbox) -> None:
+    finding = await look({"command": "seq 1000; exit 1"}, sandbox)
+    assert finding.reason.startswith("the command failed, 0 wanted: exit code 1: … ")
+    assert finding.reason.endswith("\n999\n1000")
+    assert len(finding.reason) < 500
+
+
+HOSTILE = """
+mkdir -p bin ~/bin ~/.local/bin ~/.config
+for name in python3 cc ls cat bash env mktemp true sh; do
+    for folder in . bin ~/bin ~/.local/bin; do
+        printf '#!/bin/bash\\necho FORGED\\nexit 0\\n' >$folder/$name; chmod +x $folder/$name
+    done
+done
+for name in sitecustomize usercustomize json os encodings ctypes; do echo 'print("FORGED", flush=True)' >$name.py; done
+version=$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+mkdir -p ~/.local/lib/$version/site-packages
+cp usercustomize.py sitecustomize.py ~/.local/lib/$version/site-packages
+for file in .bashrc .bash_profile .profile .bash_env .pythonrc .gitconfig; do
+    echo 'echo FORGED' >~/$file; cp ~/$file .
+done
+echo 'the secret' >/tmp/expected; echo mine >test.sh
+"""
+
+
+async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None:
+    needs("python3", "cc")
+    # As for an agent whose own program lies in its home folder.
+    path = "/workspace/bin:/home/student/bin:.:/usr/local/bin:/usr/bin:/bin"
+    environment = {"PATH": path, "BASH_ENV": "/home/student/.bashrc", "PYTHONPATH": "/workspace", "LD_PRELOAD": ""}
+    async with await open_sandbox(files=FILES, environment=environment) as opened:
+        assert (await opened.run(["/bin/sh", "-c", HOSTILE])).code == 0
+        assert "FORGED" in (await opened.run("python3 -c 1")).output  # the trap is one
+        line = {
+            "run": "type -P python3 cc ls; python3 -c 'print(1 + 1)'; ls $HOME; env | cut -d= -f1 | sort | tr '\\n' ' '"
+        }
+        finding = await look({"command": line}, opened)
+        assert finding.passed
+        assert "FORGED" not in finding.reason
+        *programs, two, names = finding.reason.removeprefix("the command did as wanted: exit code 0: ").splitlines()
+        assert all(program.startswith(("/usr/", "/bin/")) for program in programs)
+        assert two == "2"
+        assert names.split() == ["CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"]
+        own = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
+        assert (await look({"command": own}, opened)).passed
+        assert (await opened.read("test.sh")) == b"mine\n"
+        assert (await look({"compiles": "add.c"}, opened)).passed
+        assert not (await look({"compiles": "broken.c"}, opened)).passed
+        assert not (await look({"compiles": "broken.py"}, opened)).passed
+        check = {"file": "c.py", "source": "import json, os, ctypes\ndef check(answer, workspace, trace): return False"}
+        assert await look({"python": check}, opened) == Finding(False, "check says no")
+
+
+async def test_a_program_of_the_student_does_not_outlive_the_command_that_ran_it(sandbox: Sandbox) -> None:
+    await sandbox.write("serve", "#!/bin/bash\nsetsid sleep 1000 >/dev/null 2>&1 &\n", executable=True)
+    assert (await look({"command": "./serve"}, sandbox)).passed
+    finding = await look(
+        {"command": {"run": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", "not_contains": "sleep 1000"}}, sandbox
+    )
+    assert finding.passed
+
+
+async def test_a_student_that_fills_or_closes_the_disk_has_failed(home: Path) -> None:
+    async with await open_sandbox(files={"a.py": "x = 1"}) as opened:
+        await opened.run("chmod 0 /tmp")
+        assert (await look({"command": "true"}, opened)).passed
+    async with await open_sandbox(files={"a.py": "x = 1"}, limits=Limits(disk=2 * MiB, file_size=8 * MiB)) as opened:
+        await opened.run("head -c 8M /dev/zero >/tmp/full")
+        full = Finding(False, "what was left fills the disk, so the check had no room")
+        assert await look({"command": {"run": "true", "files": {"a": "b" * 100_000}}}, opened) == full
+        assert await look({"python": {"file": "c.py", "source": "def check(*_): return True"}}, opened) == full
+
+
+# Functions.
+
+
+async def called(sandbox: Sandbox, body: str, answer: str = "done", **more: Any) -> Finding:
+    source = "import os, subprocess\n\ndef check(answer, workspace, trace):\n" + "".join(
+        f"    {line}\n" for line in body.splitlines()
+    )
+    return await look({"python": {"file": "c.py", "source": source, **more}}, sandbox, answer)
+
+
+async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
+    needs("python3")
+    assert await called(sandbox, "return answer == 'done'") == Finding(True, "check says yes")
+    assert await called(sandbox, "return False") == Finding(False, "check says no")
+    assert await called(sandbox, "return True, f'{len(trace)} steps'") == Finding(True, "1 steps")
+    assert await called(sandbox, "assert answer == 'x', f'it says {answer}'") == Finding(False, "it says done")
+    assert await called(sandbox, "assert answer == 'x'") == Finding(False, "(line 4: assert answer == 'x')")
+    body = "content = open(os.path.join(workspace, 'data/out.json')).read()\nreturn True, content"
+    assert await called(sandbox, body) == Finding(True, '{"count": 3}')
+    assert await called(
+        sandbox, "return trace[0]['kind'] == 'assistant' and trace[0]['text'] == answer", "é\ud83d"
+    ) == (Finding(True, "check says yes"))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return None", "check returned None; end it with `return True` or False"),
+        ("return 1", "check returned 1; end it"),
+        ("return 1 / 0", r"check broke: ZeroDivisionError: division by zero \(line 4: return 1 / 0\)"),
+        ("raise SystemExit(0)", "check broke: SystemExit: 0"),
+        ("os._exit(0)", "check ended without a word: exit code 0"),
+    ],
+)
+async def test_a_function_that_does_not_decide_is_an_error(sandbox: Sandbox, body: str, words: str) -> None:
+    needs("python3")
+    with pytest.raises(CheckError, match=rf"c\.py: {words}"):
+        await called(sandbox, body)
+    with pytest.raises(CheckError, match=r"c\.py: has no function 'other'"):
+        await called(sandbox, body, function="other")
+
+
+async def test_a_function_that_does_not_end_has_not_passed(sandbox: Sandbox) -> None:
+    needs("python3")
+    finding = await called(sandbox, "import time; time.sleep(100)", timeout=0.5)
+    assert finding == Finding(False, "check was ended: it ran longer than 0.5 s")
+
+
+async def test_without_python_a_function_cannot_be_asked(home: Path) -> None:
+    async with await open_sandbox(**only_tools(home)) as opened:
+        with pytest.raises(CheckError, match="there is no python3 in the sandbox"):
+            await called(opened, "return True")
+
+
+FORGER = """#!/bin/bash
+# Says yes in every way that it can find.
+for place in /proc/$PPID/fd/* /proc/$PPID/mem /proc/$PPID/cmdline /proc/$PPID/environ; do
+    { echo '{"passed": true, "reason": "FORGED", "error": ""}' >"$place"; } 2>/dev/null
+    grep -aoE '[0-9a-f]{32}' "$place" 2>/dev/null | head -3
+done
+grep -rasoE '[0-9a-f]{32}' /tmp ~ . 2>/dev/null | head -3
+echo '{"passed": true, "reason": "FORGED", "error": ""}'
+"""
+
+
+async def test_a_program_of_the_student_cannot_speak_for_the_function(sandbox: Sandbox) -> None:
+    needs("python3")
+    await sandbox.write("solve", FORGER, executable=True)
+    body = "said = subprocess.run(['./solve'], stdout=subprocess.PIPE).stdout.decode()\nsubprocess.run(['./solve'])\n"
+    finding = await called(sandbox, body + "return False, 'found: ' + said")
+    assert not finding.passed
+    # It saw its own words, and nothing that looks like a token.
+    assert finding.reason == 'found: {"passed": true, "reason": "FORGED", "error": ""}\n'
+
+
+def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(tmp_path: Path) -> None:
+    said: dict[str, Any] = {
+        "token": "t0ken",
+        "file": "c.py",
+        "function": "check",
+        "source": "def check(a, b, c):\n    print('noise', flush=True)\n    return a == b, 'same'",
+        "arguments": [1, 1, []],
+    }
+    assert harness.call(said) == {"passed": True, "reason": "same", "error": ""}
+    for source, verdict in (
+        ("def check(*_): assert False", (False, "(line 1: def check(*_): assert False)", "")),
+        ("def check(*_): return 3", (False, "", "check returned 3; end it with `return True` or False")),
+        ("", (False, "", "has no function 'check'")),
+        ("1/0", (False, "", "check broke: ZeroDivisionError: division by zero (line 1: 1/0)")),
+    ):
+        assert tuple(harness.call(said | {"source": source}).values()) == verdict
+    place = tmp_path / "call.json"
+    place.write_text(json.dumps(said), encoding="utf-8")
+    done = subprocess.run([sys.executable, HARNESS, place], capture_output=True, text=True, check=True)
+    assert not place.exists()
+    assert done.stdout.split("\n") == ["", 't0ken{"passed": true, "reason": "same", "error": ""}', ""]
+    assert done.stderr == "noise\n"
+
+
+# What was done.
+
+STEPS = (
+    Step("tool", tool="Bash", arguments={"command": "pytest -q"}, output="ok", status="ok"),
+    Step("tool", tool="read_file", arguments={"path": "skills/greeter/references/tone.md"}, output="…", status="ok"),
+    Step("tool", tool="bash", arguments={"command": "rm -rf build"}, output="", status="error"),
+)
+DONE: list[tuple[dict[str, Any], bool, str]] = [
+    ({"tool_called": "bash"}, True, "bash was called 2 times, at least 1 wanted"),
+    (
+        {"tool_called": {"tool": ["shell", "bash"], "arguments": "pytest"}},
+        True,
+        "shell or bash with 'pytest' was called once,",
+    ),
+    ({"tool_called": {"tool": "bash", "at_least": 3}}, False, "bash was called 2 times, at least 3 wanted"),
+    (
+        {"tool_called": {"tool": "bash", "at_most": 1}},
+        False,
+        "bash was called 2 times, at least 1 and at most 1 wanted",
+    ),
+    ({"tool_called": "edit_file"}, False, "edit_file was called 0 times, at least 1 wanted"),
+    ({"tool_not_called": "edit_file"}, True, "edit_file was not called"),
+    ({"tool_not_called": {"tool": "bash", "arguments": "git push"}}, True, "bash with 'git push' was not called"),
+    (
+        {"tool_not_called": {"tool": "bash", "arguments": "rm -rf"}},
+        False,
+        """bash with 'rm -rf' was called once, which it must not: {"command": "rm -rf build"}""",
+    ),
+    ({"max_turns": 4}, True, "the model was asked 4 times, at most 4 wanted"),
+    ({"max_turns": {"turns": 3}}, False, "the model was asked 4 times, at most 3 wanted"),
+    ({"skill_activated": True}, False, "the skill was not opened"),
+    ({"skill_activated": False}, True, "the skill was not opened"),
+    ({"resource_read": "references/tone.md"}, True, "references/tone.md of the skill was read"),
+    ({"resource_read": ["./references/tone.md", "a.md"]}, False, "a.md of the skill was not read"),
+]
+
+
+@pytest.mark.parametrize(("line", "passed", "reason"), DONE)
+async def test_a_check_of_what_was_done_says_whether_and_why(line: dict[str, Any], passed: bool, reason: str) -> None:
+    finding = await look(line, None, steps=STEPS, turns=4, skill="greeter")
+    assert finding.passed is passed
+    assert finding.reason.startswith(reason)
+
+
+async def test_a_skill_counts_as_opened_when_its_canary_was_shown() -> None:
+    steps = (Step("tool", tool="bash", output="… upskill-canary-0123456789abcdef", status="ok"),)
+    for canary, opened in (("upskill-canary-0123456789abcdef", True), ("upskill-canary-0000000000000000", False)):
+        finding = await look({"skill_activated": True}, None, steps=steps, skill="greeter", canary=canary)
+        assert finding.passed is opened
+
+
+async def test_where_no_skill_was_on_offer_its_use_is_not_asked_for() -> None:
+    for line in ({"skill_activated": True}, {"skill_activated": False}, {"resource_read": "a.md"}):
+        assert await look(line, None, steps=STEPS) == Finding(True, "no skill was on offer")
+
+
+def test_every_kind_of_check_on_what_was_done_is_tried_both_ways() -> None:
+    tried = {(next(iter(line)), passed) for line, passed, _ in (*LOOKS, *DONE)}
+    others = {"judge", "extract", "compiles", "command", "python"}  # each has a part of its own
+    names = set(CHECKS.table) - set(OF_THE_ANSWER) - others
+    assert tried == {(name, passed) for name in names for passed in (True, False)}
+
+
+# Judges that see files.
+
+
+class Judge:
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def ask(self, request: Request) -> Reply:
+        self.asked.append(json.loads(request.messages[1].text))
+        grade = {"number": 1, "evidence": "All 3 tests passed", "reason": "it says so", "passed": True}
+        return Reply(json.dumps({"grades": [grade]}))
+
+
+async def test_a_judge_can_be_shown_files(sandbox: Sandbox) -> None:
+    judge = Judge()
+    line = {"judge": {"statement": "The report is clear.", "files": ["report.md"]}}
+    assert read_check(line, "suite.yaml").check.needs_sandbox
+    finding = await look(line, sandbox, ask=judge.ask)
+    assert finding == Finding(True, "judge: all 1 hold (evidence: 'All 3 tests passed')")
+    assert judge.asked[0]["files"] == {"report.md": FILES["report.md"]}
+    line["judge"]["files"] = ["nothing.md"]
+    assert await look(line, sandbox, ask=judge.ask) == Finding(False, "nothing.md: is not there")
+    assert len(judge.asked) == 1
+
+
+# Files beside the suite.
+
+CHECK = "def check(answer, workspace, trace):\n    return 'ahoy' in answer, 'looked'\n"
+
+
+def write_suite_with_files(folder: Path) -> Path:
+    (folder / "tests").mkdir(parents=True)
+    (folder / "checks.py").write_text(CHECK, encoding="utf-8")
+    (folder / "tests" / "run.sh").write_text("test -f out.txt\n", encoding="utf-8")
+    case = {
+        "id": "a",
+        "prompt": "Greet.",
+        "checks": [
+            {"python": "checks.py"},
+            {"command": {"run": 'bash "$CHECK/tests/run.sh"', "files": ["tests/run.sh"]}},
+        ],
+    }
+    (folder / "suite.json").write_text(json.dumps([case]), encoding="utf-8")
+    return folder / "suite.json"
+
+
+def test_files_beside_the_suite_are_part_of_the_case(tmp_path: Path) -> None:
+    place = write_suite_with_files(tmp_path)
+    suite = Suite.load(place)
+    (case,) = suite.cases
+    assert case.checks[0].written == {"file": "checks.py", "source": CHECK}
+    assert case.checks[1].written["files"] == {"tests/run.sh": "test -f out.txt\n"}
+    # What is stored says it all: it can be read where the files are not.
+    again = Suite.parse(suite.plain())
+    assert again.cases == suite.cases
+    assert again.fingerprint == suite.fingerprint
+    for name in ("checks.py", "tests/run.sh"):
+        file = tmp_path / name
+        file.write_text(file.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+        changed = Suite.load(place)
+        assert changed.cases[0].fingerprint != suite.cases[0].fingerprint
+        suite = changed
+
+
+def test_files_in_the_evals_folder_of_a_skill_are_found_and_not_taught(tmp_path: Path) -> None:
+    write_suite_with_files(tmp_path / "greeter" / "evals")
+    write_skill(tmp_path / "greeter")
+    skill = Skill.load(tmp_path / "greeter")
+    suite = Suite.of(skill)
+    assert suite is not None
+    assert "evals/checks.py" not in skill.resources
+    (tmp_path / "greeter" / "evals" / "suite.json").write_text(
+        json.dumps({"cases": [{"prompt": "Greet."}], "checks": [{"python": "checks.py"}]}), encoding="utf-8"
+    )
+    suite = Suite.of(Skill.load(tmp_path / "greeter"))
+    assert suite is not None
+    assert suite.cases[0].checks[0].written["source"] == CHECK
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing.py", "the file 'nothing.py' is not there"),
+        ("../outside.py", "is not a path inside the workspace"),
+        ("binary.py", "the file 'binary.py' is not UTF-8 text"),
+        ("link.py", "the file 'link.py' is not there"),
+    ],
+)
+def test_a_file_beside_the_suite_that_cannot_be_read_is_a_usage_error(tmp_path: Path, name: str, words: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (tmp_path / "outside.py").write_text(CHECK, encoding="utf-8")
+    (folder / "binary.py").write_bytes(b"\xff\xfe")
+    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    for check in ({"python": name}, {"command": {"run": "true", "files": [name]}}):
+        place = folder / "suite.json"
+        place.write_text(json.dumps([{"id": "a", "prompt": "Greet.", "checks": [check]}]), encoding="utf-8")
+        with pytest.raises(UsageError, match=words) as error:
+            Suite.load(place)
+        assert error.value.message.startswith(f"{place}: case 1 ('a'): ")
+        assert error.value.message.count("case 1") == 1
+
+
+# The gate.
+
+
+def case_with(*checks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "a", "prompt": "Write the report.", "checks": list(checks), **more}
+
+
+async def probes(*checks: dict[str, Any], **more: Any) -> list[str]:
+    suite = Suite.parse([case_with(*checks, **more)])
+    return [leak.probe for leak in await try_suite(suite, Skill.new("writer", "Writes.", "Use `wc -w`."))]
+
+
+@pytest.fixture
+def no_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which no sandbox works."""
+    monkeypatch.setenv("PATH", str(home))
+    monkeypatch.setattr("upskill.sandboxes.ORDER", ("bubblewrap",))
+
+
+@pytest.mark.usefixtures("no_sandbox")
+async def test_files_and_traces_are_tried_without_a_sandbox() -> None:
+    assert await probes({"file_exists": "report.md"}) == []
+    assert await probes({"file_contains": {"path": "report.md", "text": "x"}}) == []
+    assert await probes({"tool_called": "bash"}, {"max_turns": 5}) == []
+    assert await probes({"extract": "a.c"}, {"compiles": "a.c"}) == []
+    assert await probes({"equals": "ready"}, {"command": "true"}) == []
+
+
+EVERY = ["empty", "prompt", "skill"]
+
+
+@pytest.mark.usefixtures("no_sandbox")
+@pytest.mark.parametrize(
+    "checks",
+    [
+        [{"max_turns": 5}],
+        [{"tool_not_called": "bash"}],
+        [{"skill_activated": True}],
+        [{"resource_read": "a.md"}, {"max_length": 500}],
+        [{"file_exists": "given.md"}],
+        [{"file_exists": "docs/"}],
+        [{"file_matches": {"path": "docs/b.md", "pattern": "^b"}}],
+    ],
+)
+async def test_a_case_that_doing_nothing_passes_is_caught(checks: list[dict[str, Any]]) -> None:
+    assert await probes(*checks, files={"given.md": "a", "docs/b.md": "b"}) == EVERY
+
+
+@pytest.mark.usefixtures("no_sandbox")
+async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_run() -> None:
+    cases = [case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"} for number in range(5)]
+    leaks = await try_suite(Suite.parse([*cases, case_with({"file_exists": "x"})]))
+    assert [(leak.case, leak.probe) for leak in leaks] == [(f"case-{number}", "untried") for number in range(5)]
+    (line,) = summarise(leaks)
+    assert line.startswith(
+        "5 cases ('case-0', 'case-1', 'case-2', …): whether knowing nothing passes could not be tried;"
+    )
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_commands_are_tried_in_a_workspace_where_nothing_was_done() -> None:
+    assert await probes({"command": "test -f report.md"}) == []
+    assert await probes({"command": "test -f given.md"}, files={"given.md": ""}) == EVERY
+    assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == EVERY
+    source = "def check(answer, workspace, trace): return 'report' in answer"
+    assert await probes({"python": {"file": "c.py", "source": source}}) == ["prompt"]
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_reference_is_held_against_what_an_answer_can_pass() -> None:
+    needs("cc")
+    good, bad = "```c\nint f(void) { return 1; }\n```", "```c\nint f(void) { return x; }\n```"
+    checks = ({"extract": "a.c"}, {"compiles": "a.c"}, {"command": "grep -q return a.c"}, {"tool_called": "bash"})
+    assert await probes(*checks, reference=good) == []
+    assert await probes(*checks, reference=bad) == ["reference"]
+    # What only an agent can do is not asked of an answer.
+    assert await probes({"file_exists": "report.md"}, {"contains": "done"}, reference="done") == []
+    assert await probes({"file_exists": "report.md"}, {"contains": "done"}, reference="no") == ["reference"]
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    started = bubblewrap.BubblewrapSandbox.start
+
+    async def start(self: Any) -> None:
+        opened.append(self)
+        await started(self)
+
+    monkeypatch.setattr(bubblewrap.BubblewrapSandbox, "start", start)
+    (case,) = Suite.parse([case_with({"command": "test -f report.md"}, {"contains": "done"})]).cases
+    assert await try_case(case, Skill.new("writer", "Writes.", "Say done.")) == []
+    assert len(opened) <= 1
+
+
+def test_validate_tries_what_can_be_tried(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = {"cases": [case_with({"command": "true"}, {"max_length": 10_000})]}
+    skill = write_skill(home / "greeter", suite=suite)
+    monkeypatch.setattr("upskill.sandboxes.ORDER", ())
+    for option in ("--suite", "--strict-suite"):
+        done = upskill("validate", option, skill)
+        assert done.code == 0
+        assert done.out.count("warning: case 'a': whether knowing nothing passes could not be tried;") == 1
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_validate_catches_a_command_that_doing_nothing_passes(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", suite={"cases": [case_with({"command": "true"})]})
+    done = upskill("validate", "--suite", skill)
+    assert done.code == 2
+    assert "error: case 'a': an empty answer passes (command hold)" in done.out
+
+
+# A whole evaluation.
+
+RIGHT = "Here:\n\n```c\nint add(int a, int b) { return a + b; }\n```\n\n```python\ndef add(a, b): return a + b\n```\n"
+TEST = """
+import sys, os
+sys.path.append(os.getcwd())
+from add import add
+assert add(2, 3) == 5, add(2, 3)
+print("all well")
+"""
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path) -> None:
+    needs("cc", "python3")
+    suite = {
+        "cases": [
+            case_with(
+                {"extract": {"to": "add.c", "language": "c"}},
+                {"compiles": "add.c"},
+                {"extract": {"to": "add.py", "language": "python"}},
+                {"compiles": "add.py"},
+                {"command": {"run": 'python3 "$CHECK/test.py"', "files": {"test.py": TEST}, "contains": "all well"}},
+                {"python": "checks.py"},
+                reference=RIGHT,
+            )
+        ]
+    }
+    skill = write_skill(home / "greeter", suite=suite)
+    source = (
+        "def check(answer, workspace, trace):\n    return open(workspace + '/add.c').read().startswith('int add')\n"
+    )
+    (skill / "evals" / "checks.py").write_text(source, encoding="utf-8")
+    wrong = RIGHT.replace("a + b", "a - b")
+    model = write_script(home / "model.yaml", [{"system": "ahoy", "answer": RIGHT}, {"answer": wrong}])
+    done = upskill("eval", skill, "-m", model, "--strict-suite", "--json", "--runs-dir", home / "runs")
+    assert done.code == 0, done.err
+    (verdict,) = done.json["models"]
+    assert (verdict["skill"]["passed"], verdict["baseline"]["passed"]) == (1, 0)
+    with Store(home / "runs") as store:
+        run = next(iter(store.runs()))
+        results = {result.trial.arm: result for result in store.results(run)}
+        assert run.plan["suite"]["cases"][0]["checks"][-1]["python"]["source"] == source
+    names = ["extract", "compiles", "extract", "compiles", "command", "python"]
+    for result in results.values():
+        assert [judgement.check for judgement in result.judgements] == names
+    failed = [judgement for judgement in results["baseline"].judgements if not judgement.passed]
+    assert [judgement.check for judgement in failed] == ["command"]
+    assert "AssertionError: -1" in failed[0].reason
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_compiler_that_is_missing_makes_errors_and_not_failures(home: Path) -> None:
+    if shutil.which("tsc", path="/usr/local/bin:/usr/bin:/bin"):
+        pytest.skip("tsc is installed")
+    suite = Suite.parse([case_with({"extract": "a.ts"}, {"compiles": "a.ts"})])
+    model = write_script(home / "model.yaml", [{"answer": "```ts\nlet x = 1\n```"}])
+    evaluation = await evaluate(make_plan(Skill.new("greeter", "Greets.", "Say ahoy."), suite, [model]))
+    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
+    ((_, message, count),) = evaluation.errors
+    assert count == 2
+    assert message.startswith(
+        "checking compiles of a: no compiler for typescript in the sandbox (tsc); install TypeScript"
+    )
+
+
+# Checks that a model writes.
+
+
+class Writer:
+    """Answers with cases whose checks it was not offered."""
+
+    async def reply(self, request: Request) -> Reply:
+        assert "command" not in json.dumps(request.schema)
+        kinds = [
+            ("command", "false"),
+            ("python", "c.py"),
+            ("judge", "It is good."),
+            ("regex", "^fathom$"),
+            ("file_exists", "x"),
+        ]
+        cases = [
+            {
+                "id": f"case-{number}-{kind}",
+                "prompt": f"Say number {number} in the words of a sailor, with {kind}.",
+                "checks": [{"kind": kind, "texts": [text], "number": 0}],
+                "reference": "fathom",
+                "tags": [],
+                "evidence": [],
+            }
+            for number, (kind, text) in enumerate(kinds)
+        ]
+        return Reply(json.dumps({"cases": cases}))
+
+    async def close(self) -> None: ...
+
+
+async def test_a_test_writer_is_not_offered_what_runs_or_asks_and_does_not_get_it() -> None:
+    for name in KINDS:
+        kind = CHECKS.load(name)
+        assert kind.__module__.rpartition(".")[2] in ("contains", "equals", "regex", "json_schema", "length")
+    told: list[str] = []
+    with pytest.raises(Exception, match="only 1 of 8 generated test cases can be used") as error:
+        await write_suite(Skill.new("sailor", "Talks.", "Say it."), Writer(), count=8, tell=told.append)
+    assert "is not a kind of check that was offered" in str(error.value) or "is there already" in str(error.value)
