@@ -18,7 +18,7 @@ from upskill.diagnosis import diagnose
 from upskill.errors import UsageError
 from upskill.requirements import judge, parse_requirement
 from upskill.trial import Outcome
-from upskill.verdict import Verdict, weigh, weigh_models
+from upskill.verdict import Verdict, weigh
 
 SCORES = {"P": True, "F": False, "E": None}
 
@@ -333,6 +333,29 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
     assert found.recommendation.startswith(f"More evidence: about {found.further_pairs} further pairs")
 
 
+def test_one_of_anything_is_told_in_the_singular() -> None:
+    found = weigh(both({"a": ("E", "P")}))
+    assert found.recommendation.startswith("Repair the errors and run again: 1 of 2 trials errored")
+    more = weigh(both(alike(5, "F", "P")), margin=0.0)
+    assert more.further is not None
+    assert (more.further.cases, more.further.pairs) == (1, 1)
+    assert more.recommendation == "More evidence: about 1 further pair (1 more case) would settle it."
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (both(alike(10, "F", "P")), "Use it in place of the older one: +100 points (+47 to +100) over 10 pairs."),
+        (both(alike(10, "P", "F")), "Keep the older one: -100 points (-100 to -47) over 10 pairs."),
+        (both(alike(60, "P", "P")), "Keep the older one: it changes nothing by more than 5 points."),
+        (cheaper_by(10, alike(60, "P", "P")), "Use it: as good as the older one, with 10% fewer tokens."),
+    ],
+    ids=["helps", "hurts", "no effect", "saves"],
+)
+def test_against_an_older_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
+    assert weigh(rows, against=True).recommendation == said
+
+
 def test_a_lower_level_decides_sooner() -> None:
     rows = both(alike(5, "F", "P"))
     assert weigh(rows).decision == "undecided"
@@ -420,6 +443,134 @@ def test_without_control_arms_there_are_no_controls() -> None:
     assert only.noise is not None
 
 
+# ---------------------------------------------------------------------------------------------------- acting
+
+
+def acting(rows: list[Outcome], opened: Mapping[str, str], **more: Any) -> list[Outcome]:
+    """The same outcomes of an agent that acts: of each case a letter a seed, O opened the skill, a dot did not."""
+    return [
+        replace(row, activated=opened[row.case][row.seed] == "O" if row.arm == "skill" else None, turns=2, **more)
+        for row in rows
+    ]
+
+
+def test_where_nothing_could_be_opened_there_is_no_activation() -> None:
+    found = weigh(both(alike(4, "F", "P")))
+    assert found.activation is found.baseline.opened is found.skill.opened is None
+    assert found.skill.turns is None
+
+
+def test_the_lift_is_split_by_whether_the_skill_was_opened() -> None:
+    cases = {"a": ("FF", "PP"), "b": ("FF", "PF"), "c": ("FP", "FP"), "d": ("PF", "FF")}
+    found = weigh(acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})).activation
+    assert found is not None
+    assert (found.trials, found.opened, found.rate) == (8, 3, 0.375)
+    assert found.interval[0] < 0.375 < found.interval[1]
+    assert (found.activated.pairs, found.activated.lift) == (3, 1.0)
+    # Of b its second run, of c and d both: the cases weigh the same.
+    assert (found.not_activated.pairs, found.not_activated.lift) == (5, pytest.approx((0 + 0 - 0.5) / 3))
+    assert found.not_activated.interval is not None
+    assert found.not_activated.interval[0] < -1 / 6 < found.not_activated.interval[1]
+
+
+def test_a_part_has_the_interval_that_a_run_of_its_pairs_would_have() -> None:
+    won = alike(9, "F", "P") | {"x": ("F", "F")}
+    rest = {f"rest-{number}": ("P", "P") for number in range(6)}
+    opened = dict.fromkeys(won, "O") | dict.fromkeys(rest, ".")
+    whole, alone = weigh(acting(both(won | rest), opened)), weigh(both(won))
+    assert whole.activation is not None
+    assert (whole.activation.activated.lift, whole.activation.activated.interval) == (alone.lift, alone.interval)
+    assert whole.activation.activated.pairs == alone.pairs == 10
+
+
+def test_the_share_that_opened_has_the_interval_of_a_pass_rate() -> None:
+    cases = {"a": ("FFF", "PPP"), "b": ("FFF", "FFF"), "c": ("FFF", "PPF"), "d": ("FFF", "FPF")}
+    letters = {case: after.replace("P", "O") for case, (_, after) in cases.items()}
+    found = weigh(acting(both(cases), letters))
+    assert found.activation is not None
+    assert (found.activation.rate, found.activation.interval) == (found.skill.pass_rate, found.skill.interval)
+
+
+@settings(deadline=None, max_examples=30)
+@given(SUITES, st.randoms(use_true_random=False))
+def test_what_was_opened_changes_nothing_about_the_lift_that_was_offered(
+    cases: dict[str, tuple[str, str]], random: Any
+) -> None:
+    rows = both(cases)
+    found = weigh(acting(rows, {case: "".join(random.choices("O.", k=3)) for case in cases}))
+    plain = weigh(rows)
+    assert (found.lift, found.interval, found.decision, found.p_value) == (
+        plain.lift,
+        plain.interval,
+        plain.decision,
+        plain.p_value,
+    )
+    scored = [row for row in rows if row.arm == "skill" and row.passed is not None]
+    if found.activation is None:
+        assert not scored
+    else:
+        assert found.activation.trials == len(scored)
+        assert found.activation.activated.pairs + found.activation.not_activated.pairs == found.pairs
+
+
+def test_all_opened_leaves_the_other_part_empty() -> None:
+    found = weigh(acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))).activation
+    assert found is not None
+    assert (found.not_activated.pairs, found.not_activated.lift, found.not_activated.interval) == (0, None, None)
+    assert found.activated.lift == 1
+
+
+def test_turns_and_tool_calls_are_means_and_tool_errors_a_share_of_the_calls() -> None:
+    rows = [
+        replace(row, turns=2 + row.seed, calls=4, tool_errors=1) if row.arm == "skill" else replace(row, turns=1)
+        for row in both({"a": ("PPP", "PPE"), "b": ("P", "P")})
+    ]
+    found = weigh(rows)
+    assert (found.skill.turns, found.skill.tool_calls, found.skill.tool_errors) == (pytest.approx(7 / 3), 4, 0.25)
+    assert (found.baseline.turns, found.baseline.tool_calls, found.baseline.tool_errors) == (1, 0, None)
+
+
+def test_a_skill_that_is_rarely_opened_wants_a_better_description() -> None:
+    said = "Improve its description: the skill was opened in 3 of 20 trials (`upskill trigger SKILL --improve`)."
+    names = [f"case-{number:02d}" for number in range(20)]
+    rarely = {name: "O" if number < 3 else "." for number, name in enumerate(names)}
+    undecided = weigh(acting(both(alike(20, "F", "F")), rarely))
+    assert undecided.decision == "undecided"
+    assert undecided.recommendation.startswith(f"{said} More evidence: about ")
+    nothing = weigh(acting(both(alike(20, "F", "F")), rarely), margin=0.2)
+    assert nothing.decision == "no effect"
+    assert nothing.recommendation.endswith(f"nothing by more than 20 points. {said}")
+    often = {name: "O" if number < 10 else "." for number, name in enumerate(names)}
+    assert "description" not in weigh(acting(both(alike(20, "F", "F")), often)).recommendation
+    helps = weigh(acting(both(alike(20, "F", "P")), rarely))
+    assert (helps.decision, "description" in helps.recommendation) == ("helps", False)
+    errors = weigh(
+        acting(
+            both(alike(18, "F", "F") | {"x": ("E", "E"), "y": ("E", "E"), "z": ("E", "E")}),
+            dict.fromkeys([*names, "x", "y", "z"], "."),
+        )
+    )
+    assert (errors.reason, "description" in errors.recommendation) == ("errors", False)
+
+
+@pytest.mark.parametrize("letters", ["P", "E"])
+@pytest.mark.parametrize("place", ["baseline", "skill", "placebo"])
+def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: str, letters: str) -> None:
+    rows = both(alike(10, "F", letters)) + arm("placebo", {"case-00": "F"})
+    leak = next(number for number, row in enumerate(rows) if row.arm == place)
+    rows[leak] = replace(rows[leak], leaked=True)
+    found = weigh(rows)
+    assert (found.decision, found.reason, found.further, found.is_beneficial) == ("undecided", "isolation", None, False)
+    assert "the arms were not apart" in found.recommendation
+    for text in ("decision=undecided", "decision!=hurts", "point:lift>=-1", "pass_rate>=0"):
+        ruling = judge(parse_requirement(text), found)
+        assert (ruling.held, ruling.reason) == (False, "the run is invalid: its arms were not apart")
+
+
+def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
+    assert weigh(both(alike(10, "F", "P")), leaked=True).reason == "isolation"
+
+
 # ---------------------------------------------------------------------------------------------------- cases
 
 
@@ -460,12 +611,6 @@ def several() -> list[Outcome]:
     large += arm("skill", dict.fromkeys(names, "P"), model="large", cost=0.6)
     free = arm("baseline", dict.fromkeys(names, "P"), model="unpriced", cost=None)
     return small + large + free
-
-
-def test_every_model_gets_its_own_verdict() -> None:
-    found = weigh_models(several())
-    assert [verdict.model for verdict in found] == ["small", "large", "unpriced"]
-    assert [verdict.decision for verdict in found] == ["helps", "undecided", "undecided"]
 
 
 def test_the_pareto_front_leaves_out_what_is_dearer_and_no_better() -> None:

@@ -19,6 +19,11 @@ _ADVICE: dict[Kind, str] = {
     "flaky": "passes now and then in the same arm: tighten the task or run it more often",
     "unscored": "never scored in both arms: repair what errors",
 }
+_AGAINST: dict[Kind, str] = {  # where the baseline is an older skill
+    "saturated": "passes with either skill: make it harder or drop it, it can show no lift",
+    "baseline passes": "passes with the older skill every time: it can only show harm",
+    "hurt": "passes less often than with the older skill: read both answers, this one may mislead here",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,12 @@ class CaseDiagnosis:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        return tuple(_ADVICE[kind] for kind in self.kinds)
+        return tuple(advice_for(kind) for kind in self.kinds)
+
+
+def advice_for(kind: Kind, *, against: bool = False) -> str:
+    """What to do about such a case; `against`: the baseline is an older skill."""
+    return _AGAINST.get(kind, _ADVICE[kind]) if against else _ADVICE[kind]
 
 
 def diagnose(

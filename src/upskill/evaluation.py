@@ -7,7 +7,7 @@ from functools import cached_property
 
 from upskill.records import Run
 from upskill.statistics import Scope
-from upskill.trial import Outcome, Plan
+from upskill.trial import Outcome, Plan, Trial
 from upskill.verdict import Look, Verdict, weigh
 
 
@@ -20,7 +20,6 @@ class Evaluation:
     outcomes: list[Outcome]
     errors: list[tuple[str, str, int]]  # model, message, how many trials
     spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
-    reused: int = 0  # trials whose results were there before
     stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
     margin: float = 0.05  # a lift within it counts as none
     making_cost: float | None = None  # dollars that the skill cost to make
@@ -28,18 +27,21 @@ class Evaluation:
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
+    # What shows that the arms were not apart: then no number of the run means anything.
+    invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """One verdict per model, in the order of the plan."""
         return [
-            replace(
-                weigh_so_far(self.plan, self.rows_of(address.name), self.scope, self.margin, self.making_cost),
-                model=address.name,
-            )
+            replace(self._weigh(self.rows_of(address.name), self.making_cost), model=address.name)
             for address in self.plan.models
         ]
+
+    def _weigh(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
+        # A wall that did not stand for one model stood for none.
+        return weigh_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
 
     # As upstream's users read a result: of the only model, or of the first.
 
@@ -63,11 +65,14 @@ class Evaluation:
         ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
-            address.name: weigh_so_far(
-                self.plan, [row for row in rows if row.model == address.name], self.scope, self.margin
-            )
+            address.name: self._weigh([row for row in rows if row.model == address.name])
             for address in self.plan.models
         }
+
+    @property
+    def leaked(self) -> bool:
+        """Some trial saw a skill that was kept from it."""
+        return bool(self.invalid) or any(outcome.leaked for outcome in self.outcomes)
 
     @property
     def too_many_errors(self) -> bool:
@@ -76,12 +81,27 @@ class Evaluation:
 
 
 def weigh_so_far(
-    plan: Plan, rows: list[Outcome], scope: Scope | None, margin: float, making_cost: float | None = None
+    plan: Plan,
+    rows: list[Outcome],
+    scope: Scope | None,
+    margin: float,
+    making_cost: float | None = None,
+    *,
+    leaked: bool = False,
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
     look = look_of(rows, scope, plan.runs)
     tags = {case.id: case.tags for case in plan.suite.cases}
-    return weigh(rows, margin=margin, anytime=scope, look=look, making_cost=making_cost, tags=tags)
+    return weigh(
+        rows,
+        margin=margin,
+        anytime=scope,
+        look=look,
+        making_cost=making_cost,
+        tags=tags,
+        against=plan.against is not None,
+        leaked=leaked,
+    )
 
 
 def look_of(rows: list[Outcome], scope: Scope | None, runs: int) -> Look:
@@ -98,6 +118,13 @@ def weigh_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
     for row in rows:
         by_model.setdefault(row.model, []).append(row)
     return [
-        weigh(found, margin=run.plan.get("margin", 0.05), anytime=scope, look=look_of(found, scope, run.plan["runs"]))
+        weigh(
+            found,
+            margin=run.plan.get("margin", 0.05),
+            anytime=scope,
+            look=look_of(found, scope, run.plan["runs"]),
+            against=bool(run.plan.get("against")),
+            leaked=any(row.leaked for row in rows),
+        )
         for found in by_model.values()
     ]

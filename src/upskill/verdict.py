@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from upskill import statistics
+from upskill.plain import counted
 from upskill.statistics import Estimate, Further, Scope, Sequential
 from upskill.trial import Outcome
 
@@ -25,11 +26,13 @@ Look = Literal["open", "early", "last"]
 MAX_ERRORS = 0.10  # share of the two arms' trials that may error before nothing can be said
 LOOKING = 0.4  # share of the error that looks before a planned end may use; the last look has the rest
 GOOD_ENOUGH = 0.8  # a pass rate below which a skill that helps still wants work
+RARELY_OPENED = 0.5  # a share of trials below which a skill that does nothing may only want a better description
+SELECTED = "Decide by the lift offered: which trials open the skill is not drawn by lot."
 
 
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
-    """What one arm came to. Tokens, cost and time are those of scored trials; cost is None where a price is missing."""
+    """What one arm came to. Everything but `errored` is of scored trials; cost is None where a price is missing."""
 
     arm: str
     passed: int
@@ -43,6 +46,10 @@ class ArmSummary:
     cost_usd: float | None
     cost_per_pass: float | None  # None: unknown, or nothing passed
     seconds: float
+    turns: float | None  # of the model, a trial; None: not known
+    tool_calls: float | None  # a trial
+    tool_errors: float | None  # share of the tool calls; None where there was none
+    opened: int | None  # trials that opened the skill they were offered; None where none was on offer to open
 
     @property
     def scored(self) -> int:
@@ -73,6 +80,34 @@ class Controls:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The lift over some of the pairs."""
+
+    pairs: int
+    lift: float | None
+    interval: Interval | None  # for one look, also where the verdict's own is valid under peeking
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Whether an agent that was offered the skill opened it, and the lift where it did and where it did not.
+
+    The arms are compared by what was offered: that is the verdict's own lift. The student decided which trials opened
+    the skill, and no lot did, so the lift over those is of a selected group: it explains, and does not prove.
+    """
+
+    trials: int  # scored, with the skill on offer
+    opened: int
+    interval: Interval  # of the share that opened it: Wilson's, on the effective number of trials
+    activated: Part
+    not_activated: Part
+
+    @property
+    def rate(self) -> float:
+        return self.opened / self.trials
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """One model's decision card. Numbers that do not exist (no pairs, no price) are None."""
 
@@ -99,6 +134,7 @@ class Verdict:
     break_even: float | None  # passed tasks after which making the skill has paid for itself
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
+    activation: Activation | None  # None: no skill was on offer that an agent could open
 
     @property
     def is_beneficial(self) -> bool:
@@ -163,6 +199,16 @@ class _Pairs:
     def differences(self) -> statistics.Floats:
         return self.column(_passed, after=True) - self.column(_passed, after=False)
 
+    def where(self, *, opened: bool) -> _Pairs:
+        """Those whose trial with the skill opened it, or did not."""
+        kept = [place for place, trial in enumerate(self.after) if trial.activated is opened]
+        return _Pairs(
+            [self.labels[place] for place in kept],
+            [self.rounds[place] for place in kept],
+            [self.before[place] for place in kept],
+            [self.after[place] for place in kept],
+        )
+
 
 def _passed(outcome: Outcome) -> float:
     return float(bool(outcome.passed))
@@ -213,23 +259,38 @@ def summarise(arm: Arm, level: float) -> ArmSummary:
     scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
     passed = sum(1 for trial in scored if trial.passed)
     rate = passed / len(scored) if scored else None
-    worth = statistics.effective_trials([bool(t.passed) for t in scored], [t.case for t in scored]) if scored else 0.0
     cost = math.fsum(_cost(trial) for trial in scored)
     known = None if math.isnan(cost) else cost
+    calls = sum(trial.calls for trial in scored)
+    offered = [trial for trial in scored if trial.activated is not None]
     return ArmSummary(
         arm=arm.name,
         passed=passed,
         failed=len(scored) - passed,
         errored=len(arm.trials) - len(scored),
         pass_rate=rate,
-        interval=statistics.wilson((rate or 0.0) * worth, worth, level=level),
+        interval=_share([bool(trial.passed) for trial in scored], scored, level),
         input_tokens=sum(trial.input_tokens for trial in scored),
         output_tokens=sum(trial.output_tokens for trial in scored),
         cached_tokens=sum(trial.cached_tokens for trial in scored),
         cost_usd=known,
         cost_per_pass=known / passed if known is not None and passed else None,
         seconds=math.fsum(trial.seconds for trial in scored),
+        turns=_mean([trial.turns for trial in scored]) or None,
+        tool_calls=_mean([trial.calls for trial in scored]),
+        tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
+        opened=sum(trial.activated is True for trial in offered) if offered else None,
     )
+
+
+def _share(held: list[bool], trials: list[Outcome], level: float) -> Interval:
+    """Wilson's interval of a share, on what the trials are worth together: runs of one case resemble each other."""
+    worth = statistics.effective_trials(held, [trial.case for trial in trials]) if trials else 0.0
+    return statistics.wilson(sum(held) / len(held) * worth if held else 0.0, worth, level=level)
+
+
+def _mean(numbers: list[int]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _change(pairs: _Pairs, read: Callable[[Outcome], float], level: float) -> Change | None:
@@ -257,6 +318,8 @@ def weigh(
     look: Look = "open",
     making_cost: float | None = None,
     tags: Mapping[str, Sequence[str]] | None = None,
+    against: bool = False,
+    leaked: bool = False,
 ) -> Verdict:
     """Weigh the outcomes of one model: arm `skill` against arm `baseline`.
 
@@ -264,6 +327,8 @@ def weigh(
     or over these very cases ("suite"). A run without a planned end has `look="open"`. One that will stop after a number
     of rounds fixed beforehand looks "early" until then and "last" at the end: it gives away a little of the early looks
     to have nearly the power of a fixed plan at the end. `tags` (of each case) lets the recommendation name what fails.
+    `against` says that the baseline is an older skill. One trial that saw a skill that was kept from it, here or
+    (`leaked`) elsewhere in the run, leaves nothing to decide by.
     """
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
@@ -310,45 +375,33 @@ def weigh(
         break_even=_break_even(first, second, making_cost),
         controls=_controls(arms, baseline, skill, level),
         anytime=anytime,
+        activation=_activation(two, pairs, level),
     )
-    decision, reason = _decide(verdict, _cheaper(pairs, verdict, look))
+    leaked = leaked or any(row.leaked for row in rows)
+    decision, reason = ("undecided", "isolation") if leaked else _decide(verdict, _cheaper(pairs, verdict, look))
     verdict = replace(verdict, decision=decision, reason=reason)
-    if decision == "undecided" and pairs.labels and reason != "errors":
+    if decision == "undecided" and pairs.labels and reason not in ("isolation", "errors"):
         more = statistics.further(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
         verdict = replace(verdict, further=more)
-    return replace(verdict, recommendation=_recommend(verdict, _failing_tags(two, tags or {})))
+    return replace(verdict, recommendation=_recommend(verdict, _failing_tags(two, tags or {}), against))
 
 
-def weigh_models(
-    outcomes: Iterable[Outcome],
-    *,
-    baseline: str = "baseline",
-    skill: str = "skill",
-    level: float = 0.95,
-    margin: float = 0.05,
-    anytime: Scope | None = None,
-    look: Look = "open",
-    making_cost: float | None = None,
-    tags: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[Verdict, ...]:
-    """A verdict for each model, in the order in which the models first appear."""
-    by_model: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_model.setdefault(outcome.model, []).append(outcome)
-    return tuple(
-        weigh(
-            rows,
-            baseline=baseline,
-            skill=skill,
-            level=level,
-            margin=margin,
-            anytime=anytime,
-            look=look,
-            making_cost=making_cost,
-            tags=tags,
-        )
-        for rows in by_model.values()
+def _activation(skill: Arm, pairs: _Pairs, level: float) -> Activation | None:
+    offered = sorted(
+        (trial for trial in skill.scored if trial.activated is not None), key=lambda trial: (trial.case, trial.seed)
     )
+    if not offered:
+        return None
+    opened = [trial.activated is True for trial in offered]
+    parts = (_part(pairs.where(opened=True), level), _part(pairs.where(opened=False), level))
+    return Activation(len(offered), sum(opened), _share(opened, offered, level), *parts)
+
+
+def _part(pairs: _Pairs, level: float) -> Part:
+    if not pairs.labels:
+        return Part(0, None, None)
+    found = statistics.paired_lift(pairs.differences, pairs.labels, level=level)
+    return Part(len(pairs.labels), found.value, found.interval)
 
 
 def _replay(pairs: _Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
@@ -474,41 +527,58 @@ def _failing_tags(skill: Arm, tags: Mapping[str, Sequence[str]], most: int = 3) 
     return [tag for rate, tag in rates if rate < 0.5][:most]
 
 
-def _recommend(verdict: Verdict, failing: list[str]) -> str:
+def _recommend(verdict: Verdict, failing: list[str], against: bool) -> str:
     iterate = f" Iterate: cases tagged {', '.join(failing)} still fail." if failing else ""
     lift = ""
     if verdict.lift is not None and verdict.interval is not None:
         low, high = verdict.interval
-        lift = f"{points(verdict.lift)} points ({points(low)} to {points(high)}) over {verdict.pairs} pairs"
+        over = counted(verdict.pairs, "pair")
+        lift = f"{points(verdict.lift)} points ({points(low)} to {points(high)}) over {over}"
+    leave = "Keep the older one" if against else "Do not use it with this model"
     if verdict.decision == "helps":
         rate = verdict.skill.pass_rate or 0.0
         more = iterate or (" Iterate: many cases still fail." if rate < 0.5 else "")
-        return f"Use it: {lift}.{more if rate < GOOD_ENOUGH else ''}"
+        use = "Use it in place of the older one" if against else "Use it"
+        return f"{use}: {lift}.{more if rate < GOOD_ENOUGH else ''}"
     if verdict.decision == "saves":
+        as_good = f"Use it: as good as {'the older one' if against else 'without it'}"
         if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
-            return f"Use it: as good as without it, with {verdict.token_savings:.0%} fewer tokens."
-        return "Use it: as good as without it, and a passed task costs less."
+            return f"{as_good}, with {verdict.token_savings:.0%} fewer tokens."
+        return f"{as_good}, and a passed task costs less."
     if verdict.decision == "hurts":
-        return f"Do not use it with this model: {lift}."
+        return f"{leave}: {lift}."
+    unopened = _rarely_opened(verdict)
     if verdict.decision == "no effect":
         extra = verdict.token_savings
         cost = f" and it takes {-extra:.0%} more tokens" if extra is not None and extra < -0.005 else ""
-        margin = f"{100 * verdict.margin:g}"
-        return f"Do not use it with this model: it changes nothing by more than {margin} points{cost}.{iterate}"
-    return _recommend_more(verdict)
+        nothing = f"{leave}: it changes nothing by more than {100 * verdict.margin:g} points{cost}."
+        return f"{nothing} {unopened}" if unopened else f"{nothing}{iterate}"
+    more = _recommend_more(verdict)
+    return f"{unopened} {more}" if unopened and verdict.further is not None else more
+
+
+def _rarely_opened(verdict: Verdict) -> str:
+    """What to do about a skill that had little chance to do anything."""
+    found = verdict.activation
+    if found is None or found.rate >= RARELY_OPENED:
+        return ""
+    opened = f"the skill was opened in {found.opened} of {counted(found.trials, 'trial')}"
+    return f"Improve its description: {opened} (`upskill trigger SKILL --improve`)."
 
 
 def _recommend_more(verdict: Verdict) -> str:
+    if verdict.reason == "isolation":
+        return "Use none of these numbers: the arms were not apart, so none of them means anything."
     if verdict.reason == "errors":
         errored = verdict.baseline.errored + verdict.skill.errored
-        trials = verdict.baseline.scored + verdict.skill.scored + errored
-        return f"Repair the errors and run again: {errored} of {trials} trials errored, too many to say anything."
+        trials = counted(verdict.baseline.scored + verdict.skill.scored + errored, "trial")
+        return f"Repair the errors and run again: {errored} of {trials} errored, too many to say anything."
     if verdict.reason == "no baseline":
         return "Run the baseline too: without it there is no lift."
     if verdict.reason == "no pairs" or verdict.further is None:
         return "More evidence: no case was scored in both arms."
     further = verdict.further
-    more = f"{further.cases} more cases"
+    more = counted(further.cases, "more case")
     if further.runs is not None:
-        more = f"{further.runs} more runs of each case, or {more}"
-    return f"More evidence: about {further.pairs} further pairs ({more}) would settle it."
+        more = f"{counted(further.runs, 'more run')} of each case, or {more}"
+    return f"More evidence: about {counted(further.pairs, 'further pair')} ({more}) would settle it."

@@ -13,6 +13,7 @@ from rich.text import Text
 from upskill.cli.around import json_option, open_stored
 from upskill.cli.screen import note, show, show_json
 from upskill.errors import UsageError
+from upskill.plain import counted
 from upskill.records import Run
 from upskill.settings import Settings
 from upskill.store import Store
@@ -63,7 +64,7 @@ def command(
             Path(csv_file).write_text(of_runs(rows), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{csv_file}: cannot be written: {error.strerror or error}") from error
-        note(f"Wrote {len(rows)} rows to {csv_file}")
+        note(f"Wrote {counted(len(rows), 'row')} to {csv_file}")
     elif as_json:
         show_json([_plain(run, verdict) for run, verdict in rows])
     elif not rows:
@@ -106,14 +107,19 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
                 f"[bold]{escape(run.id)}[/bold]  {escape(verdict.model)}  [dim]{run.created}[/dim]{open_end}"
             )
         )
-        for name, arm in (("baseline", verdict.baseline), ("with skill", verdict.skill)):
+        names = ("older skill", "this skill") if run.plan.get("against") else ("baseline", "with skill")
+        width = 1 + max(map(len, names))
+        for name, arm in zip(names, (verdict.baseline, verdict.skill), strict=True):
             if not arm.scored:
                 continue
             if metric == "success":
-                shown.append(Text(f"  {name:<11}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}"))
+                shown.append(Text(f"  {name:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}"))
             else:
                 mean = arm.total_tokens / arm.scored
-                shown.append(Text(f"  {name:<11}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
+                shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
+        if verdict.reason == "isolation":
+            shown.append(Text("  INVALID: the arms were not apart, so none of this means anything\n", style="bold red"))
+            continue
         lift = f"lift {percent(verdict.lift, signed=True)}, " if verdict.lift is not None else ""
         shown.append(Text(f"  {lift}{verdict.decision}\n"))
     return shown
@@ -134,6 +140,8 @@ def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
             verdict = latest.get((skill, model))
             if verdict is None:
                 cells.append("–")
+            elif verdict.reason == "isolation":
+                cells.append("[bold red]INVALID[/bold red]")
             elif metric == "success":
                 lift = f" ({percent(verdict.lift, signed=True)})" if verdict.lift is not None else ""
                 cells.append(f"{percent(verdict.baseline.pass_rate)} → {percent(verdict.skill.pass_rate)}{lift}")

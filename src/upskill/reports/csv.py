@@ -26,6 +26,14 @@ COLUMNS = (
     "token_savings",
     "cost_usd",
     "errored",
+    "activated",
+    "baseline_turns",
+    "skill_turns",
+    "baseline_calls",
+    "skill_calls",
+    "baseline_tool_errors",
+    "skill_tool_errors",
+    "reason",
 )
 
 
@@ -54,6 +62,14 @@ def of_runs(rows: Iterable[tuple[Run, Verdict]]) -> str:
                 verdict.token_savings,
                 None if None in costs else sum(cost or 0.0 for cost in costs),
                 verdict.baseline.errored + verdict.skill.errored,
+                verdict.activation.rate if verdict.activation else None,
+                verdict.baseline.turns,
+                verdict.skill.turns,
+                verdict.baseline.tool_calls,
+                verdict.skill.tool_calls,
+                verdict.baseline.tool_errors,
+                verdict.skill.tool_errors,
+                verdict.reason,
             ]
         )
     return text.getvalue()

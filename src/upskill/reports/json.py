@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from upskill.choices import Choice, cheapest, choices, pareto
@@ -11,7 +11,7 @@ from upskill.diagnosis import diagnose
 from upskill.evaluation import Evaluation
 from upskill.requirements import Ruling
 from upskill.statistics import Estimate
-from upskill.verdict import ArmSummary, Change, Verdict
+from upskill.verdict import ArmSummary, Change, Part, Verdict
 
 
 def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:
@@ -45,6 +45,10 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
         "halted": evaluation.halted,
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "warnings": evaluation.warnings,
+        "invalid": [
+            {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
+            for trial, reason in evaluation.invalid
+        ],
     }
 
 
@@ -82,7 +86,38 @@ def _model(verdict: Verdict) -> dict[str, Any]:
             "noise": _estimate(verdict.controls.noise),
         },
         "anytime": verdict.anytime,
+        "activation": _activation(verdict),
+        "turns": _both(verdict, lambda arm: arm.turns),
+        "tool_calls": _both(verdict, lambda arm: arm.tool_calls),
+        "tool_errors": _both(verdict, lambda arm: arm.tool_errors),
     }
+
+
+def _activation(verdict: Verdict) -> dict[str, Any] | None:
+    found = verdict.activation
+    if found is None:
+        return None
+    offered = Part(verdict.pairs, verdict.lift, verdict.interval)
+    return {
+        "trials": found.trials,
+        "activated": found.opened,
+        "rate": _rounded(found.rate),
+        "interval": [_rounded(bound) for bound in found.interval],
+        "lift": {
+            "offered": _part(offered),
+            "activated": _part(found.activated),
+            "not_activated": _part(found.not_activated),
+        },
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    interval = [_rounded(bound) for bound in part.interval] if part.interval else None
+    return {"pairs": part.pairs, "lift": _rounded(part.lift), "interval": interval}
+
+
+def _both(verdict: Verdict, read: Callable[[ArmSummary], float | None]) -> dict[str, Any]:
+    return {"baseline": _rounded(read(verdict.baseline)), "skill": _rounded(read(verdict.skill))}
 
 
 def _arm(arm: ArmSummary) -> dict[str, Any]:
@@ -134,7 +169,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    found = choices(evaluation.outcomes)
+    found = () if evaluation.leaked else choices(evaluation.outcomes)  # nothing can be chosen by such numbers
 
     def plain(choice: Choice) -> dict[str, Any]:
         return {

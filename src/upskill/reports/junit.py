@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from upskill.evaluation import Evaluation
+from upskill.plain import counted
 from upskill.requirements import Ruling
 from upskill.trial import Outcome
 
@@ -20,6 +21,11 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
     for verdict in evaluation.verdicts:
         suite = ET.SubElement(root, "testsuite", name=verdict.model)
         failures = errors = tests = 0
+        for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
+            tests, errors = tests + 1, errors + 1
+            where = f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}"
+            message = f"INVALID: the arms were not apart, so no number of this run means anything ({where}: {reason})"
+            _say(_test(suite, "isolation", "the arms are apart"), "error", message)
         for model, ruling in rulings:
             if model != verdict.model:
                 continue
@@ -39,7 +45,7 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
             elif not all(row.passed for row in rows):
                 failures += 1
                 passed = sum(bool(row.passed) for row in rows)
-                _say(test, "failure", f"{passed} of {len(rows)} runs passed with the skill")
+                _say(test, "failure", f"{passed} of {counted(len(rows), 'run')} passed with the skill")
         suite.set("tests", str(tests))
         suite.set("failures", str(failures))
         suite.set("errors", str(errors))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from upskill.evaluation import Evaluation
+from upskill.plain import counted
 from upskill.requirements import Ruling
-from upskill.verdict import Verdict
+from upskill.verdict import SELECTED, Interval, Verdict, points
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
 
@@ -19,14 +20,19 @@ def _lines(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]]) -> Ite
     plan = evaluation.plan
     yield f"### upskill: `{plan.skill.name}`"
     yield ""
+    if evaluation.leaked:
+        yield from _invalid(evaluation)
     runs = "one run each" if plan.runs == 1 else f"up to {plan.runs} runs each"
-    yield f"{len(plan.suite.cases)} cases ({len(plan.suite.held_out)} held out), {runs}."
+    yield f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}."
     yield ""
-    yield "| model | baseline | with skill | lift | 95 % interval | tokens | decision |"
+    arms = "older skill | this skill" if plan.against else "baseline | with skill"
+    yield f"| model | {arms} | lift | 95 % interval | tokens | decision |"
     yield "|---|---:|---:|---:|---:|---:|---|"
     for verdict in evaluation.verdicts:
         yield _row(verdict)
     yield ""
+    if not evaluation.leaked and any(verdict.activation for verdict in evaluation.verdicts):
+        yield from _acted(evaluation.verdicts)
     for verdict in evaluation.verdicts:
         yield f"- **{_plain(verdict.model)}**: {_plain(verdict.recommendation)}"
     if rulings:
@@ -38,9 +44,52 @@ def _lines(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]]) -> Ite
             yield f"| `{ruling.requirement.text}` | {_plain(model)} | {held} | {_plain(ruling.reason)} |"
     for model, message, trials in evaluation.errors[:5]:
         yield ""
-        yield f"> {trials} trials of {_plain(model)} errored: {_plain(message)}"
+        yield f"> {counted(trials, 'trial')} of {_plain(model)} errored: {_plain(message)}"
     yield ""
     yield f"<sub>run `{evaluation.run.id}` · skill `{plan.skill.fingerprint}` · suite `{plan.suite.fingerprint}`</sub>"
+
+
+def _invalid(evaluation: Evaluation, most: int = 3) -> Iterator[str]:
+    yield "> [!CAUTION]"
+    yield "> **INVALID: the arms were not apart, so no number of this run means anything.**"
+    for trial, reason in evaluation.invalid[:most]:
+        where = f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}"
+        yield f"> - {_plain(where)}: {_plain(reason)}"
+    if len(evaluation.invalid) > most:
+        yield f"> - … and {len(evaluation.invalid) - most} more"
+    yield ""
+
+
+def _acted(verdicts: list[Verdict]) -> Iterator[str]:
+    """What agents that act did with the skill."""
+    yield "| model | opened in | lift offered | lift opened | lift not opened | turns | tool calls | tool errors |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for verdict in verdicts:
+        found = verdict.activation
+        if found is None:
+            continue
+        opened = f"{found.opened}/{found.trials} ({100 * found.rate:.0f} %)"
+        lifts = [
+            _lift(verdict.lift, verdict.interval, verdict.pairs),
+            *(_lift(part.lift, part.interval, part.pairs) for part in (found.activated, found.not_activated)),
+        ]
+        arms = (verdict.baseline, verdict.skill)
+        did = [
+            " → ".join("–" if number is None else f"{number:.1f}" for number in numbers)
+            for numbers in ([arm.turns for arm in arms], [arm.tool_calls for arm in arms])
+        ]
+        failed = " → ".join("–" if arm.tool_errors is None else f"{100 * arm.tool_errors:.0f} %" for arm in arms)
+        yield f"| {' | '.join([_plain(verdict.model), opened, *lifts, *did, failed])} |"
+    yield ""
+    yield SELECTED
+    yield ""
+
+
+def _lift(lift: float | None, interval: Interval | None, pairs: int) -> str:
+    if lift is None or interval is None:
+        return "–"
+    low, high = interval
+    return f"{points(lift)} ({points(low)} to {points(high)}, {counted(pairs, 'pair')})"
 
 
 def _row(verdict: Verdict) -> str:
@@ -55,6 +104,8 @@ def _row(verdict: Verdict) -> str:
         for arm in (verdict.baseline, verdict.skill)
     ]
     decision = f"{MARKS[verdict.decision]} {verdict.decision}"
+    if verdict.reason == "isolation":
+        decision = "❌ INVALID"
     return f"| {_plain(verdict.model)} | {rates[0]} | {rates[1]} | {lift} | {interval} | {change} | {decision} |"
 
 

@@ -1,0 +1,321 @@
+"""What is shown of agents that act: whether they opened the skill, what they did, and that the arms were apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from conftest import REPOSITORY, Done, Upskill, write_script, write_skill
+from upskill import Store, Suite
+from upskill.evaluate import evaluate_now, make_plan
+from upskill.reports import terminal
+from upskill.skill import Skill
+
+SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
+OPEN = {"name": "activate_skill", "arguments": {"name": "greeter"}}
+# With the skill on offer, guests 1 to 4 have it opened and are greeted as it says; guests 5 and 6 do not.
+ACTING: list[dict[str, Any]] = [
+    {
+        "match": r"guest [1-4]\.",
+        "system": "greeter",
+        "turns": [
+            {"calls": [OPEN]},
+            {
+                "text": "I write it down.",
+                "calls": [
+                    {"name": "write_file", "arguments": {"path": "hello.txt", "content": "one\ntwo\nthree\n"}},
+                    {"name": "bash", "arguments": {"command": "printf '\\033[31mahoy\\033[0m'; ls /nowhere"}},
+                ],
+            },
+            "ahoy, friend",
+        ],
+    },
+    {"turns": [{"calls": [{"name": "bash", "arguments": {"command": "seq 100"}}]}, "hello, friend"]},
+]
+# In the baseline arm, guest 2 is greeted by one who looks for the skill where it would be.
+LEAKY: list[dict[str, Any]] = [
+    {
+        "when": "guest 2.",
+        "not_system": "greeter",
+        "turns": [
+            {"calls": [{"name": "bash", "arguments": {"command": "cat ~/.agents/skills/greeter/SKILL.md"}}]},
+            "hello, friend",
+        ],
+    },
+    *ACTING,
+]
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    write_script(home / "acting.json", ACTING)
+    write_script(home / "leaky.json", LEAKY)
+    return write_skill(home / "greeter", cases=6)
+
+
+def run(upskill: Upskill, skill: Path, *more: object, model: str = "acting") -> Done:
+    return upskill("eval", skill, "-m", f"scripted:{model}.json", "--agent", "tools", *more)
+
+
+def unwrapped(text: str) -> str:
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+# What was opened.
+
+
+def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, skill: Path) -> None:
+    done = run(upskill, skill)
+    said = unwrapped(done.out)
+    assert done.code == 0
+    assert "opened in 4 of 6 trials (67%, 30% to 90%)" in said
+    assert re.search(
+        r"lift offered \+67 \(.{5,15}, 6 pairs\) · opened \+100 \(.{5,15}, 4 pairs\) · not opened 0 \(.{5,15}, 2 pairs",
+        said,
+    )
+    assert "Decide by the lift offered: which trials open the skill is not drawn by lot." in said
+    # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
+    assert "turns 2.0 → 2.7 a task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
+
+
+def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
+    write_script(skill.parent / "idle.json", [{"answer": "hello"}])
+    said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json").out)
+    assert "scripted:acting.json opened in 4 of 6 trials" in said
+    assert re.search(r"scripted:idle\.json opened in 0 of 6 trials .* not opened 0 .* turns 1\.0 → 1\.0", said)
+    assert "scripted:idle.json: Improve its description: the skill was opened in 0 of 6 trials" in said
+
+
+def test_the_json_has_activation_turns_and_tools(upskill: Upskill, skill: Path) -> None:
+    said = run(upskill, skill, "--json").json
+    assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(said)] == []
+    (model,) = said["models"]
+    found = model["activation"]
+    assert (found["trials"], found["activated"], found["rate"]) == (6, 4, pytest.approx(4 / 6, abs=1e-6))
+    assert found["lift"]["offered"] == {"pairs": 6, "lift": model["lift"], "interval": model["interval"]}
+    assert (found["lift"]["activated"]["pairs"], found["lift"]["activated"]["lift"]) == (4, 1.0)
+    assert (found["lift"]["not_activated"]["pairs"], found["lift"]["not_activated"]["lift"]) == (2, 0.0)
+    assert model["turns"] == {"baseline": 2.0, "skill": pytest.approx(16 / 6, abs=1e-6)}
+    assert model["tool_calls"] == {"baseline": 1.0, "skill": pytest.approx(14 / 6, abs=1e-6)}
+    assert model["tool_errors"] == {"baseline": 0.0, "skill": pytest.approx(4 / 14, abs=1e-6)}
+    assert said["invalid"] == []
+
+
+def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
+    write_script(skill.parent / "chat.json", [{"answer": "hello"}])
+    (model,) = upskill("eval", skill, "-m", "scripted:chat.json", "--json").json["models"]
+    assert (model["activation"], model["tool_errors"]) == (None, {"baseline": None, "skill": None})
+    assert model["turns"] == {"baseline": 1.0, "skill": 1.0}
+    assert "opened" not in upskill("eval", skill, "-m", "scripted:chat.json").out
+
+
+def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skill: Path) -> None:
+    done = run(upskill, skill, "--no-baseline")
+    assert "opened  in 4 of 6 trials" in done.out
+    assert "offered" not in done.out
+    assert "turns   2.7 a task · tool calls 2.3 · tool errors 29%" in done.out
+
+
+def test_markdown_and_csv_tell_what_was_opened(upskill: Upskill, skill: Path, home: Path) -> None:
+    run(upskill, skill, "--markdown", "report.md")
+    text = (home / "report.md").read_text(encoding="utf-8")
+    assert re.search(
+        r"\| scripted:acting\.json \| 4/6 \(67 %\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0 % → 29 % \|", text
+    )
+    assert "not drawn by lot" in text
+    (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
+    assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
+    assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
+
+
+# The arms were not apart.
+
+
+def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so_loudly(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    done = run(
+        upskill,
+        skill,
+        *("-m", "scripted:leaky.json", "--require", "decision!=hurts"),
+        *("--markdown", "report.md", "--junit", "report.xml"),
+    )
+    assert done.code == 3
+    said = unwrapped(done.out)
+    assert "INVALID The arms were not apart, so no number of this run means anything." in said
+    assert "1 trial saw or reached for a skill that was kept from it: greet-2 · baseline · scripted:leaky.json" in said
+    assert "reaches for the folder of the skill" in said
+    assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
+    # Of both models: the wall that did not stand for one stood for none.
+    assert len(re.findall(r"scripted:\w+\.json .* INVALID\n", done.out)) == 2
+    assert not re.search(r"helps|Use it:|opened|undecided|More evidence", said)
+    assert done.err.count("INVALID") == 1
+    assert done.err.count("but the run is invalid: its arms were not apart.") == 2
+    text = (home / "report.md").read_text(encoding="utf-8")
+    assert text.index("**INVALID: the arms were not apart") < text.index("| model |")
+    assert text.count("❌ INVALID") == 2
+    assert "lift opened" not in text
+    root = ET.parse(home / "report.xml").getroot()
+    for suite in root:
+        first = suite[0]
+        assert (first.get("classname"), first[0].tag, suite.get("errors")) == ("isolation", "error", "1")
+        assert "greet-2, baseline" in (first[0].get("message") or "")
+
+
+def test_the_json_of_an_invalid_run_decides_nothing(upskill: Upskill, skill: Path) -> None:
+    done = run(upskill, skill, "-m", "scripted:leaky.json", "--json", "--target", 50, "--require", "decision=undecided")
+    assert done.code == 3
+    assert done.err.startswith("INVALID: ")
+    said = done.json
+    assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(said)] == []
+    (leak,) = said["invalid"]
+    reason = leak.pop("reason")
+    assert leak == {"model": "scripted:leaky.json", "case": "greet-2", "arm": "baseline", "seed": 0}
+    assert "step 1 reaches for the folder of the skill" in reason
+    assert {(model["decision"], model["reason"]) for model in said["models"]} == {("undecided", "isolation")}
+    assert [row["held"] for row in said["requirements"]] == [False, False]
+    assert said["choices"] == {"pareto": [], "target": 0.5, "cheapest": None}
+
+
+def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, home: Path) -> None:
+    assert run(upskill, skill, model="leaky").code == 3
+    assert "INVALID: the arms were not apart" in upskill("runs").out
+    done = upskill("show", "last", "--case", "greet-2")
+    assert done.code == 0
+    said = unwrapped(done.out)
+    assert "INVALID The arms were not apart" in said
+    assert "INVALID: step 1 reaches for the folder of the skill" in said
+    shown = upskill("show", "last", "--json", "--case", "greet-1").json
+    assert [(row["case"], row["arm"]) for row in shown["invalid"]] == [("greet-2", "baseline")]
+    (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
+    assert (row["decision"], row["reason"]) == ("undecided", "isolation")
+    write_script(home / "other.json", [{"answer": "hello"}])
+    upskill("eval", write_skill(home / "sailor"), "-m", "scripted:other.json")
+    assert re.search(r"greeter +INVALID", upskill("runs").out)
+
+
+def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path) -> None:
+    done = run(upskill, skill, "-m", "scripted:acting.json", "--until-decided", "--runs", 4, model="leaky")
+    assert done.code == 3
+    assert "72 of the 96 trials were not needed" in done.out
+
+
+def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "leaky.json", [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING])
+    said = unwrapped(run(upskill, skill, model="leaky").out)
+    assert "6 trials saw or reached for a skill that was kept from them:" in said
+    assert "greet-3 · baseline" in said
+    assert "greet-4" not in said
+    assert "… and 3 more" in said
+
+
+# Where it was run, and what was done there.
+
+
+def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
+    done = run(upskill, skill, "--sandbox", "none", "--max-calls", 0)
+    assert "Warning: --sandbox none: what the student runs can read, change and send away" in done.err
+    assert done.err.index("Warning: --sandbox none") < done.err.index("the ceiling of 0 calls is reached")
+    assert "Note: --sandbox none" in done.out
+    done = run(upskill, skill, "--sandbox", "none", "--json")
+    assert done.err.startswith("Warning: --sandbox none: ")
+    assert any(said.startswith("--sandbox none: ") for said in done.json["warnings"])
+    assert "sandbox none (no protection): NOTHING was held back" in upskill("show", "last").out
+
+
+def test_show_tells_where_agents_acted_and_every_step_of_a_case(upskill: Upskill, skill: Path) -> None:
+    run(upskill, skill)
+    done = upskill("show", "last", "--case", "greet-1")
+    assert done.code == 0
+    said = unwrapped(done.out)
+    assert "agent tools sandbox " in said
+    assert "its self-test held: system is read-only, home is hidden" in said
+    assert "opened the skill · 3 turns · 3 tool calls, 1 error" in said
+    assert re.search(r"1 ✓ activate_skill greeter .*→ <skill_content", said)
+    assert "2 I write it down." in said
+    assert "3 ✓ write_file path: hello.txt content: one two three → " in said
+    assert "4 ✗ bash printf '\\033[31mahoy\\033[0m'; ls /nowhere" in said
+    assert "5 ahoy, friend" in said
+    assert done.out.count("ahoy, friend") == 1
+    # What a student wrote must not speak to the terminal.
+    assert "\x1b" not in done.out
+    assert r"→ \x1b[31mahoy\x1b[0m" in said
+    # A long output is cut, and says so.
+    assert "20 … 80 more lines; --json has them all" in said
+
+
+def test_show_of_a_whole_run_has_a_line_for_each_tool_call(upskill: Upskill, skill: Path) -> None:
+    run(upskill, skill)
+    said = upskill("show", "last").out
+    assert "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗ contains" in unwrapped(said)
+    assert re.search(r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n", said)
+
+
+def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> None:
+    run(upskill, skill, "--max-turns", 1)
+    assert "stopped at its bound on turns" in unwrapped(upskill("show", "last", "--case", "greet-1").out)
+
+
+# Room, and the older skill.
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int) -> None:
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "acting.json", ACTING)])
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    for part in terminal.of_evaluation(evaluate_now(plan)):
+        console.print(part)
+    head, *rows = out.getvalue().rpartition("\n\n")[2].splitlines()
+    columns = head.split()
+    assert (columns[0], columns[-1]) == ("Model", "Decision")
+    assert ("Assertions" in columns, "Cost" in columns) == (width >= 120, width >= 120)
+    assert "…" not in head + "".join(rows)
+    assert rows[0].rstrip().endswith("undecided")
+    assert "".join(row.split()[0] for row in rows) == "scripted:acting.json"
+
+
+def test_against_an_older_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
+    older = write_skill(home / "older" / "greeter", body="Greet with ahoy.\n")
+    done = run(upskill, skill, "--against", older, "--target", 50, "--markdown", "report.md")
+    assert "  older skill █████████████░░░░░░░   67%\n  this skill  █████████████░░░░░░░   67%" in done.out
+    said = unwrapped(done.out)
+    assert "Older skill This skill Lift" in said
+    assert "opened in 4 of 6 trials (67%, 30% to 90%); the older skill in 4 of 6" in said
+    assert "4 saturated (greet-1, greet-2, greet-3, …): passes with either skill" in said
+    assert "Cheapest that reaches 50%: scripted:acting.json with the older skill" in said
+    assert "| model | older skill | this skill |" in (home / "report.md").read_text(encoding="utf-8")
+    assert "  older skill ████" in upskill("runs").out
+    assert "older skill · scripted:acting.json · seed 0" in upskill("show", "last").out
+    assert not re.search(r"baseline|without it", done.out)
+
+
+def test_one_pair_is_not_told_as_several(upskill: Upskill, home: Path) -> None:
+    write_script(home / "acting.json", ACTING)
+    said = unwrapped(run(upskill, write_skill(home / "greeter", cases=2)).out)
+    assert re.search(
+        r"fit cases \+100% \(-100 to \+100, 1 pair\) · held-out cases \+100% \(-100 to \+100, 1 pair\)", said
+    )
+
+
+def test_an_evaluation_lists_what_shows_that_the_arms_were_not_apart(home: Path) -> None:
+    skill = Skill.load(write_skill(home / "greeter", cases=2))
+    plan = make_plan(skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], agent="tools")
+    with Store(home / "runs") as store:
+        found = evaluate_now(plan, store=store)
+        ((trial, reason),) = found.invalid
+        assert (trial.case, trial.arm) == ("greet-2", "baseline")
+        assert store.leaks(found.run) == [(trial, reason)]
+    assert found.leaked
+    assert {part.reason for held_out in (True, False) for part in found.part(held_out=held_out).values()} == {
+        "isolation"
+    }
