@@ -1,0 +1,670 @@
+"""How trigger carries out an inquiry: find or write the queries, run them, improve the description, and report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upskill.agents import Bounds
+from upskill.cli.around import found_keys, student, surroundings
+from upskill.cli.evaluating import load_beside
+from upskill.cli.screen import Watch, note, show, show_json, write_file
+from upskill.create import as_name
+from upskill.errors import UsageError
+from upskill.estimate import Estimate
+from upskill.evaluate import evaluate
+from upskill.evaluation import Evaluation
+from upskill.executors.local import Local
+from upskill.firing import QUANTITIES, Firing, Rate, plain_estimate
+from upskill.models import Address, CacheMode, Models, Surroundings
+from upskill.models.addresses import resolve
+from upskill.models.cache import note_keys
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.prices import price_of
+from upskill.plain import digest
+from upskill.queries import PARTS, PLACES_IN_A_SKILL, Queries
+from upskill.question import Unanswered
+from upskill.records import Run
+from upskill.requirements import Requirement, Ruling, judge_number, parse_requirement
+from upskill.settings import Settings
+from upskill.skill import Skill
+from upskill.statistics import Estimate as Measured
+from upskill.store import Store
+from upskill.trial import Plan, Result, Trial
+from upskill.trigger import (
+    TURNS,
+    Improvement,
+    Tried,
+    check_parts,
+    estimate_improvement,
+    estimate_runs,
+    firings,
+    improve,
+    make_trigger_plan,
+    write_queries,
+)
+
+WORDS = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
+
+
+@dataclass
+class Inquiry:
+    """What the person asked for."""
+
+    skill: str
+    models: tuple[str, ...] = ()
+    base_url: str | None = None
+    queries: str | None = None
+    query_model: str | None = None
+    count: int = 20
+    runs: int = 3
+    with_skills: tuple[str, ...] = ()
+    agent: str = "tools"
+    sandbox: str = ""
+    max_turns: int | None = None
+    trial_tokens: int | None = None
+    trial_timeout: float | None = None
+    improve: bool = False
+    teacher: str | None = None
+    attempts: int = 5
+    write: bool = False
+    output: str | None = None
+    force: bool = False
+    requirements: tuple[str, ...] = ()
+    seed: int = 0
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    concurrency: int | None = None
+    timeout: float | None = None
+    fresh: bool = False
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    no_cache: bool = False
+    replay: bool = False
+    offline: bool = False
+    runs_dir: str | None = None
+    log_runs: bool = True
+    as_json: bool = False
+    quiet: bool = False
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json
+
+    def tell(self, line: str) -> None:
+        if not self.silent:
+            note(line)
+
+
+def carry_out(inquiry: Inquiry) -> None:
+    """Run and print. Exits with 3 when too many runs errored, with 1 when a requirement does not hold."""
+    asked = _Asked(inquiry)
+    with Store(Path(inquiry.runs_dir or inquiry.settings.runs_dir) if inquiry.log_runs else None) as store:
+        try:
+            code = asked.answer(store)
+        except KeyboardInterrupt:
+            asked.progress.end()
+            if store.path is not None:
+                note("Interrupted. Every finished run is stored; the same command goes on from there.")
+            raise
+        finally:
+            asked.progress.end()
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+class _Asked:
+    """One inquiry: everything is looked up and checked when it is made, before anything is paid for."""
+
+    def __init__(self, inquiry: Inquiry) -> None:
+        self.inquiry = inquiry
+        self._check_options()
+        self.requirements = [parse_requirement(text, QUANTITIES) for text in inquiry.requirements]
+        self.skill = Skill.load(inquiry.skill)
+        beside = load_beside(inquiry.with_skills)
+        self.beside = [other for other in beside if other.folder != self.skill.folder]  # `--with-skills ./skills`
+        self.keys = found_keys()
+        self.models = student(inquiry.models, inquiry.settings, quiet=inquiry.silent)
+        self.queries = Queries.load(inquiry.queries) if inquiry.queries else Queries.of(self.skill)
+        self.teacher = self._teacher()
+        self.writer = self._writer()
+        self.around: Surroundings = surroundings(
+            inquiry.settings,
+            quiet=inquiry.silent,
+            offline=inquiry.offline,
+            timeout=inquiry.timeout,
+            connections=inquiry.concurrency or inquiry.settings.concurrency,
+        )
+        self.ledger = Ledger(Ceilings(inquiry.max_cost, inquiry.max_tokens, inquiry.max_calls))
+        self.executor = Local(inquiry.concurrency or inquiry.settings.concurrency)
+        self.progress = _Progress(inquiry)
+        if self.queries is not None:
+            self._check_queries(self.queries)
+        if not self.beside:
+            inquiry.tell("Only this skill is on offer. Among others it has a harder time: add some with --with-skills.")
+
+    def _check_options(self) -> None:
+        inquiry = self.inquiry
+        if not inquiry.improve:
+            wants = {"--teacher": inquiry.teacher, "--write": inquiry.write, "--output": inquiry.output}
+            if option := next((option for option, given in wants.items() if given), ""):
+                raise UsageError(f"{option} says what to do with a better description", "Look for one with --improve.")
+            return
+        if inquiry.requirements:
+            raise UsageError("--require and --improve contradict each other", "Hold the result to it in a second run.")
+        if inquiry.write and inquiry.output:
+            raise UsageError("--write and --output contradict each other")
+        if len(inquiry.models) > 1:
+            raise UsageError("a description is improved for one student at a time", "Give one -m.")
+        if inquiry.output:
+            folder = Path(inquiry.output)
+            if folder.name != (better := as_name(folder.name)):
+                raise UsageError(
+                    f"{folder}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
+                    f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
+                )
+            if folder.exists() and not inquiry.force:
+                raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+
+    def _teacher(self) -> Address | None:
+        inquiry = self.inquiry
+        name = inquiry.teacher or inquiry.settings.skill_generation_model
+        if not inquiry.improve:
+            return None
+        if not name:
+            raise UsageError("nobody is named who could rewrite the description", "Name a model with --teacher.")
+        return resolve(name, keys=self.keys)
+
+    def _writer(self) -> Address | None:
+        if self.queries is not None:
+            return None
+        settings = self.inquiry.settings
+        name = self.inquiry.query_model or settings.test_gen_model or (self.teacher.name if self.teacher else None)
+        if not name:
+            raise UsageError(
+                f"{self.skill.folder}: has no queries",
+                f"Give a file with --queries, put one into the skill's folder as {PLACES_IN_A_SKILL[0]}, or have some"
+                " written with --query-model MODEL.",
+            )
+        return resolve(name, keys=self.keys)
+
+    def _check_queries(self, queries: Queries) -> None:
+        self.plan(self.skill, queries)
+        if self.inquiry.improve:
+            check_parts(queries)
+        elif not queries.should_trigger or not queries.should_not:
+            lacking = "should trigger" if not queries.should_trigger else "should not trigger"
+            self.inquiry.tell(f"No query {lacking}, so precision is not known.")
+
+    def plan(self, skill: Skill, queries: Queries) -> Plan:
+        inquiry = self.inquiry
+        usual = Bounds(TURNS)
+        return make_trigger_plan(
+            skill,
+            queries,
+            self.models,
+            base_url=inquiry.base_url or "",
+            runs=inquiry.runs,
+            seed=inquiry.seed,
+            temperature=inquiry.temperature,
+            max_output_tokens=inquiry.max_output_tokens,
+            agent=inquiry.agent,
+            beside=self.beside,
+            bounds=Bounds(inquiry.max_turns or TURNS, inquiry.trial_tokens, inquiry.trial_timeout or usual.seconds),
+            sandbox=inquiry.sandbox,
+            keys=self.keys,
+        )
+
+    def answer(self, store: Store) -> int:
+        """Carry it out and say what came of it; the exit code."""
+        self._check_prices()
+        models = Models(self.around, shelf=store, cache=self._cache_mode(), ledger=self.ledger)
+        return asyncio.run(self._improve(store, models) if self.inquiry.improve else self._measure(store, models))
+
+    def _cache_mode(self) -> CacheMode:
+        if self.inquiry.replay:
+            return "replay"
+        if self.inquiry.no_cache:
+            return "off"
+        return "refresh" if self.inquiry.fresh else "use"
+
+    async def _measure(self, store: Store, models: Models) -> int:
+        async with models:
+            queries = await self._queries(models)
+            plan = self.plan(self.skill, queries)
+
+            def begin(run: Run, missing: list[Trial]) -> None:
+                if len(missing) < len(plan):
+                    done = len(plan) - len(missing)
+                    self.inquiry.tell(f"Going on with run {run.id}: {done} of {len(plan)} runs are stored.")
+                self._say_what_it_costs(estimate_runs(plan, missing, self.around.prices))
+                self.progress.start(plan, missing)
+
+            evaluation = await evaluate(
+                plan,
+                store=store,
+                models=models,
+                executor=self.executor,
+                fresh=self.inquiry.fresh,
+                begin=begin,
+                watch=self.progress.watch,
+            )
+        self.progress.end()
+        found = firings(evaluation, queries)
+        rulings = [
+            (firing.model, _rule(requirement, firing, evaluation))
+            for firing in found
+            for requirement in self.requirements
+        ]
+        self._report(evaluation, queries, found, rulings, stored=store.path is not None)
+        if evaluation.leaked or evaluation.stopped or any(one.too_many_errors for one in found):
+            return 3 if not evaluation.halted or evaluation.leaked or evaluation.stopped else 0
+        return 0 if all(ruling.held for _, ruling in rulings) else 1
+
+    async def _queries(self, models: Models) -> Queries:
+        """The queries, which are written and kept with the skill where it has none."""
+        if self.queries is not None:
+            return self.queries
+        assert self.writer is not None
+        assert self.skill.folder is not None
+        self.inquiry.tell(f"Generating queries with {self.writer.name}...")
+        model = await models.get(self.writer, "test writer")
+        with note_keys() as asked:
+            try:
+                queries = await write_queries(self.skill, model, count=self.inquiry.count, beside=self.beside)
+            except Unanswered:
+                await models.forget(asked)  # or the same command would only get the same answers again
+                raise
+        place = self.skill.folder / PLACES_IN_A_SKILL[0]
+        write_file(str(place), json.dumps(queries.plain(), indent=2, ensure_ascii=False) + "\n")
+        self.inquiry.tell(f"Wrote {len(queries)} queries to {place}")
+        self.skill, self.queries = Skill.load(self.skill.folder), Queries.load(place)
+        self._check_queries(self.queries)
+        return self.queries
+
+    async def _improve(self, store: Store, models: Models) -> int:
+        inquiry = self.inquiry
+        assert self.teacher is not None
+        async with models:
+            for name in self.models:
+                await models.get(resolve(name, inquiry.base_url or "", self.keys))
+            teacher = await models.get(self.teacher, "teacher")
+            queries = await self._queries(models)
+            expected = estimate_improvement(
+                self.plan, self.skill, queries, self.teacher, inquiry.attempts, self.around.prices
+            )
+            self._say_what_it_costs(expected)
+            plan = self.plan(self.skill, queries)
+            found = await improve(
+                self.skill,
+                queries,
+                self.plan,
+                teacher,
+                models=models,
+                store=store,
+                attempts=inquiry.attempts,
+                search=digest(["description", self.skill.taught, self.teacher.name, plan.fingerprint]),
+                fresh=inquiry.fresh,
+                executor=self.executor,
+                begin=self.progress.begin,
+                watch=self.progress.watch,
+                done=self.progress.done,
+            )
+        self.progress.end()
+        place = self._save(found)
+        if inquiry.as_json:
+            show_json(self._improvement(found, queries, place))
+        else:
+            show(*_shown_improvement(found, self.ledger))
+            self._say_where(found, place)
+        troubled = any(one.leaked for one in found.evaluations)
+        tested = [found.tested.before, found.tested.after] if found.tested else []
+        return 3 if troubled or any(one.too_many_errors for one in tested) else 0
+
+    def _save(self, found: Improvement) -> Path | None:
+        """Write the better skill where it was asked for; None where it was not, or there is no better one."""
+        if not found.improved or not (self.inquiry.write or self.inquiry.output) or found.halted:
+            return None
+        if self.inquiry.output:
+            place = Path(self.inquiry.output)
+            skill = found.skill if found.skill.name == place.name else found.skill.with_name(place.name)
+            return skill.save(place, overwrite=self.inquiry.force)
+        assert self.skill.folder is not None
+        return _replace_manifest(self.skill.folder, found.skill)
+
+    def _say_where(self, found: Improvement, place: Path | None) -> None:
+        if place is not None:
+            show(Text(f"\nSaved to {place}"))
+        elif found.improved and not found.halted:
+            show(Text("\nNothing was written: --write puts it into the skill, -o DIR into a copy."))
+
+    def _check_prices(self) -> None:
+        """A ceiling in dollars can only be kept where every price is known."""
+        if self.inquiry.max_cost is None or self.inquiry.replay:
+            return
+        students = [resolve(name, self.inquiry.base_url or "", self.keys) for name in self.models]
+        for address in (*students, self.teacher, self.writer):
+            if address is not None and price_of(address, self.around.prices).of(1000, 1000) is None:
+                raise UsageError(
+                    f"--max-cost cannot be kept: nobody knows the price of {address.name}",
+                    "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+                )
+
+    def _say_what_it_costs(self, expected: Estimate) -> None:
+        """Say what it will cost before the first paid call, and ask when it may be much and a person is there."""
+        inquiry = self.inquiry
+        if inquiry.replay:
+            return
+        high = expected.cost_usd[1]
+        if not expected.calls or (high == 0 and not expected.unknown):
+            return
+        inquiry.tell(f"Estimate: up to {expected.words}.")
+        most = high if inquiry.max_cost is None else min(high, inquiry.max_cost)
+        if most > inquiry.settings.confirm_above and not inquiry.yes and sys.stdin.isatty() and sys.stderr.isatty():
+            click.confirm("Go ahead?", abort=True, err=True)
+
+    # What is shown.
+
+    def _report(
+        self,
+        evaluation: Evaluation,
+        queries: Queries,
+        found: list[Firing],
+        rulings: list[tuple[str, Ruling]],
+        *,
+        stored: bool,
+    ) -> None:
+        if evaluation.leaked:
+            note("INVALID: a run saw a skill that was kept from it. No number means anything.")
+        if self.inquiry.as_json:
+            said = self._head(queries) | {"run": evaluation.run.id, "models": [firing.plain() for firing in found]}
+            show_json(said | _troubles(evaluation, rulings) | {"spent": _spent(self.ledger), "improvement": None})
+            return
+        shown: list[RenderableType] = [_heading(self.skill, evaluation.plan, queries)]
+        for firing in found:
+            if len(found) > 1:
+                shown.append(Text(f"  {firing.model}", style="bold"))
+            shown += [
+                _indented(_table(firing)),
+                Text(""),
+                *(_indented(Text(line)) for line in _lines(firing)),
+                Text(""),
+            ]
+        notes = [f"Note: {warning}" for warning in evaluation.warnings]
+        notes += [f"{model} was given up: {message}" for model, message in evaluation.stopped.items()]
+        notes += [f"{trials} runs of {model} errored: {message}" for model, message, trials in evaluation.errors[:10]]
+        if stored:
+            notes.append(f"Every run: upskill show {evaluation.run.id}")
+        show(*shown, *(_indented(Text(line, style="dim")) for line in notes))
+        if evaluation.halted:
+            note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
+        for model, ruling in rulings:
+            if not ruling.held:
+                note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+
+    def _head(self, queries: Queries) -> dict[str, Any]:
+        return {
+            "skill": {
+                "name": self.skill.name,
+                "description": self.skill.description,
+                "fingerprint": self.skill.fingerprint,
+            },
+            "agent": self.inquiry.agent,
+            "with_skills": [skill.name for skill in self.beside],
+            "queries": {
+                "source": queries.source,
+                "should_trigger": len(queries.should_trigger),
+                "should_not_trigger": len(queries.should_not),
+                **{part: len(queries.part(part)) for part in PARTS},
+            },
+            "runs": self.inquiry.runs,
+        }
+
+    def _improvement(self, found: Improvement, queries: Queries, place: Path | None) -> dict[str, Any]:
+        tested = found.tested
+        improvement: dict[str, Any] = {
+            "improved": found.improved,
+            "description": found.skill.description,
+            "attempts": [_plain_tried(one) for one in found.tried],
+            "test": None
+            if tested is None
+            else {
+                "before": tested.before.plain(),
+                "after": tested.after.plain(),
+                "change": plain_estimate(tested.change),
+                "p_value": None if tested.p_value is None else round(tested.p_value, 6),
+            },
+            "ended": found.ended,
+            "saved_to": str(place) if place else None,
+        }
+        errors = [
+            {"model": model, "message": message, "trials": trials}
+            for one in found.evaluations
+            for model, message, trials in one.errors
+        ]
+        return self._head(queries) | {
+            "run": found.chosen.run,
+            "models": [],
+            "requirements": [],
+            "errors": errors,
+            "stopped": [],
+            "halted": found.halted,
+            "warnings": list(dict.fromkeys(line for one in found.evaluations for line in one.warnings)),
+            "spent": _spent(self.ledger),
+            "improvement": improvement,
+        }
+
+
+class _Progress:
+    """Says what is being run, and how each description fared."""
+
+    def __init__(self, inquiry: Inquiry) -> None:
+        self.inquiry = inquiry
+        self.watching: Watch | None = None
+
+    def start(self, plan: Plan, missing: list[Trial]) -> None:
+        self.end()
+        self.watching = Watch(plan, quiet=self.inquiry.silent)
+        self.watching.begin(len(plan) - len(missing))
+
+    def begin(self, what: str, plan: Plan, missing: list[Trial]) -> None:
+        self.inquiry.tell(f"Running {what}: {len(plan.suite.cases)} queries...")
+        self.start(plan, missing)
+
+    def watch(self, result: Result) -> None:
+        if self.watching:
+            self.watching(result)
+
+    def done(self, tried: Tried) -> None:
+        self.end()
+        if tried.train is None or tried.validation is None:
+            self.inquiry.tell(f"  not kept: {tried.note}")
+            return
+        said = f"  train {_percent(tried.train.score)}, validation {_percent(tried.validation.score)}"
+        if tried.attempt:
+            word = {True: "kept", False: "not kept", None: "not decided"}[tried.accepted]
+            said += f": {word}" + (f" ({tried.note})" if tried.note else "")
+        self.inquiry.tell(said)
+
+    def end(self) -> None:
+        if self.watching:
+            self.watching.end()
+            self.watching = None
+
+
+def _rule(requirement: Requirement, firing: Firing, evaluation: Evaluation) -> Ruling:
+    if evaluation.halted:
+        return Ruling(requirement, held=False, reason="the run was stopped before its end")
+    measured = firing.measured(requirement.quantity)
+    return judge_number(requirement, (measured.value, measured.interval) if measured else None)
+
+
+def _replace_manifest(folder: Path, skill: Skill) -> Path:
+    """Only SKILL.md changes, all of it or nothing."""
+    name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
+    target = (folder / name).resolve()
+    data = skill.read(name) or b""
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".SKILL.", delete=False) as fresh:
+            fresh.write(data)
+        Path(fresh.name).chmod(target.stat().st_mode & 0o777)
+        Path(fresh.name).replace(target)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return folder
+
+
+def _troubles(evaluation: Evaluation, rulings: list[tuple[str, Ruling]]) -> dict[str, Any]:
+    return {
+        "requirements": [
+            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
+            for model, ruling in rulings
+        ],
+        "errors": [
+            {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
+        ],
+        "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
+        "halted": evaluation.halted,
+        "warnings": evaluation.warnings,
+    }
+
+
+def _spent(ledger: Ledger) -> dict[str, Any]:
+    return {role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in ledger.spent.items()}
+
+
+def _plain_tried(one: Tried) -> dict[str, Any]:
+    return {
+        "attempt": one.attempt,
+        "description": one.skill.description,
+        "accepted": one.accepted,
+        "note": one.note,
+        "run": one.run or None,
+        "train": one.train.plain() if one.train else None,
+        "validation": one.validation.plain() if one.validation else None,
+    }
+
+
+def _heading(skill: Skill, plan: Plan, queries: Queries) -> RenderableType:
+    runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
+    beside = ", ".join(other.name for other in plan.beside) or "nothing"
+    lines = [
+        "",
+        f"  [bold]{escape(skill.name)}[/bold]",
+        f"  {escape(' '.join(skill.description.split()))}",
+        "",
+        f"  queries    {len(queries.should_trigger)} should trigger, {len(queries.should_not)} should not, {runs}",
+        f"  agent      {plan.agent}; beside it: {escape(beside)}",
+        "",
+    ]
+    return Text.from_markup("\n".join(lines))
+
+
+def _table(firing: Firing) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Query", overflow="ellipsis", no_wrap=True, max_width=64)
+    for column in ("Should", "Fired", "Rate", "95% interval", ""):
+        table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
+    for rate in firing.rates:
+        table.add_row(*_row(rate))
+    return table
+
+
+def _row(rate: Rate) -> tuple[RenderableType, ...]:
+    low, high = rate.interval
+    mark = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
+    errored = f" ({rate.errored} errored)" if rate.errored else ""
+    return (
+        Text(" ".join(rate.query.text.split())),
+        "yes" if rate.query.should_trigger else "no",
+        f"{rate.triggered}/{rate.scored}{errored}",
+        _percent(rate.value),
+        f"{_percent(low)} to {_percent(high)}",
+        mark[rate.right],
+    )
+
+
+def _lines(firing: Firing) -> Iterator[str]:
+    for quantity in QUANTITIES:
+        yield f"{WORDS[quantity]:<14}{_measured(firing.measured(quantity))}"
+    scored = sum(rate.right is not None for rate in firing.rates)
+    yield f"{'right':<14}{firing.right} of {scored} queries are on the right side of a half"
+    if firing.errored:
+        yield f"{'errored':<14}{firing.errored} of {firing.errored + firing.scored} runs, which count for nothing"
+
+
+def _measured(estimate: Measured | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{_percent(estimate.value):>4}  (95% interval {_percent(estimate.low)} to {_percent(estimate.high)})"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{round(100 * share)}%"
+
+
+def _indented(part: RenderableType) -> RenderableType:
+    return Padding(part, (0, 0, 0, 2))
+
+
+def _shown_improvement(found: Improvement, ledger: Ledger) -> Iterator[RenderableType]:
+    first, chosen, tested = found.tried[0], found.chosen, found.tested
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "Queries", "Recall", "Fires wrongly", "Precision", "Score"):
+        table.add_column(column, no_wrap=True, justify="left" if not column else "right")
+    parts = [("train", first.train, chosen.train), ("validation", first.validation, chosen.validation)]
+    if tested:
+        parts.append(("test", tested.before, tested.after))
+    for name, before, after in parts:
+        for word, firing in (("before", before), ("after", after if found.improved else None)):
+            if firing is not None:
+                values = [_percent(value.value if value else None) for value in _three(firing)]
+                table.add_row(f"{name}, {word}", str(len(firing.rates)), *values, _percent(firing.score))
+    yield Text(f"\n  {found.skill.name}", style="bold")
+    yield Text("")
+    yield _indented(table)
+    yield Text("")
+    tries = len(found.tried) - 1
+    descriptions = "1 description was" if tries == 1 else f"{tries} descriptions were"
+    yield _indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
+    if not found.improved:
+        yield _indented(Text("None was better on validation queries. The test queries are unused."))
+    else:
+        yield _indented(
+            Text("Train taught it and validation chose it, so both flatter it. The test queries were run once:")
+        )
+        yield _indented(Text(_said_of_test(found)))
+        yield _indented(Text(f"\n{found.skill.description}"))
+    if ledger.spent:
+        spent = [f"{role} {usage.total_tokens:,} tokens" for role, usage in ledger.spent.items()]
+        yield _indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
+
+
+def _three(firing: Firing) -> tuple[Measured | None, ...]:
+    return firing.recall, firing.false_triggers, firing.precision
+
+
+def _said_of_test(found: Improvement) -> str:
+    tested = found.tested
+    if tested is None or tested.change is None or tested.p_value is None:
+        return "they say nothing: they were not run to the end."
+    change = tested.change
+    said = f"{100 * change.value:+.0f} points (95% interval {100 * change.low:+.0f} to {100 * change.high:+.0f}"
+    word = "they do not bear it out" if change.value <= 0 else "they are too few to be sure"
+    return f"{said}, p = {tested.p_value:.3f}): {'they bear it out' if change.low > 0 else word}."

@@ -1,0 +1,793 @@
+"""`upskill trigger`: which queries a skill fires on, what that comes to, and a description that fires better."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY, Done, Upskill, serving, write_script
+from loopback import Call, Loopback, Say, Spoken
+from upskill import Skill, Store
+from upskill.agents import Bounds
+from upskill.cli.evaluating import load_beside
+from upskill.errors import UsageError
+from upskill.firing import compare, weigh_firing
+from upskill.models.addresses import resolve
+from upskill.queries import PARTS, Queries, Query, part_of
+from upskill.trial import Outcome
+from upskill.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
+
+GREETER, SAILOR = "house-greeter", "house-sailor"
+ACTIVATE = {"name": "activate_skill", "arguments": {"name": GREETER}}
+NARROW = "Greets people the way this house does. Use when a greeting is asked for."
+WIDE = "Greets people the way this house does. Use when a greeting or any other kind of welcome is wanted."
+GREEDY = "Does everything. Use when a greeting, a welcome or goods are spoken of."
+WRITES, REWRITES = "You write queries", "You rewrite the description"
+
+
+# A world in which the words of a description decide: who reads of a welcome in it opens the skill for a welcome.
+
+
+def query(kind: str, number: int) -> str:
+    return f"Please prepare the {kind} of guest {number} for tonight."
+
+
+def of_part(kind: str, part: str, count: int) -> list[str]:
+    return [text for text in (query(kind, number) for number in range(1000)) if part_of(text) == part][:count]
+
+
+# The skill as it is knows the greetings. It should also know a welcome, and should not take goods for one.
+DUE = [*of_part("greeting", "train", 2), *of_part("welcome", "train", 2)]
+DUE_VALIDATION = [*of_part("greeting", "validation", 1), *of_part("welcome", "validation", 3)]
+DUE_TEST = [*of_part("greeting", "test", 1), *of_part("welcome", "test", 3)]
+NOT_DUE = of_part("goods", "train", 3)
+NOT_DUE_VALIDATION, NOT_DUE_TEST = of_part("goods", "validation", 3), of_part("goods", "test", 3)
+TRAIN, VALIDATION, TEST = (
+    [*DUE, *NOT_DUE],
+    [*DUE_VALIDATION, *NOT_DUE_VALIDATION],
+    [*DUE_TEST, *NOT_DUE_TEST],
+)
+WORLD: list[dict[str, Any]] = [
+    *({"query": text, "should_trigger": True} for text in (*DUE, *DUE_VALIDATION, *DUE_TEST)),
+    *({"query": text, "should_trigger": False} for text in (*NOT_DUE, *NOT_DUE_VALIDATION, *NOT_DUE_TEST)),
+]
+
+
+def student(call: Call) -> Spoken:
+    """Opens the skill when its description has the word for what is asked."""
+    assert "<available_skills>" in call.system
+    described = call.system.split(f"<name>{GREETER}</name>")[1].split("</description>")[0]
+    wanted = next((word for word in ("greeting", "welcome", "goods") if f"the {word} of" in call.prompt), None)
+    if wanted and wanted in described:
+        return Say(calls=(("activate_skill", {"name": GREETER}),))
+    return "It is prepared."
+
+
+def description(text: str, note: str = "It forgot a word.") -> str:
+    return json.dumps({"note": note, "description": text})
+
+
+def write_teacher(home: Path, *texts: str) -> str:
+    rules = [
+        {"system": REWRITES, "seed": number, "answer": description(text)} for number, text in enumerate(texts, start=1)
+    ]
+    return write_script(home / "teacher.json", rules)
+
+
+@pytest.fixture
+def house(home: Path) -> Path:
+    """The skill, and another beside it."""
+    for name, said in ((GREETER, NARROW), (SAILOR, "Sails. Use it at sea.")):
+        (home / "skills" / name).mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: {said}\n---\n\n# {name}\n\nSay ahoy.\n"
+        (home / "skills" / name / "SKILL.md").write_text(text, encoding="utf-8")
+    return home
+
+
+def put_queries(house: Path, queries: Sequence[Mapping[str, Any]] = WORLD) -> None:
+    (house / "skills" / GREETER / "evals").mkdir(exist_ok=True)
+    (house / "skills" / GREETER / "evals" / "eval_queries.json").write_text(json.dumps(queries), encoding="utf-8")
+
+
+def trigger(upskill: Upskill, *more: object) -> Done:
+    return upskill("trigger", f"skills/{GREETER}", "--with-skills", "skills", *more)
+
+
+# Queries.
+
+ONE = Query("Say hello", should_trigger=True)
+SPELLINGS: dict[str, object] = {
+    "the ecosystem's": [{"query": "Say hello", "should_trigger": True}],
+    "a camel's": [{"query": " Say hello ", "shouldTrigger": True}],
+    "a prompt": [{"prompt": "Say hello", "should-trigger": True, "note": "plain", "id": 3}],
+    "below a key": {"skill_name": "greeter", "queries": [{"text": "Say hello", "should_activate": True}]},
+    "two lists": {"should_trigger": ["Say hello"], "should_not_trigger": []},
+}
+
+
+@pytest.mark.parametrize("said", SPELLINGS.values(), ids=SPELLINGS)
+def test_every_spelling_of_the_ecosystem_is_read(said: object) -> None:
+    assert Queries.parse(said).all == (ONE,)
+
+
+def test_what_is_written_is_what_the_ecosystem_reads() -> None:
+    assert Queries((ONE,)).plain() == [{"query": "Say hello", "should_trigger": True}]
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"[]", "has no queries"),
+    "not JSON": (b"[\n{]", "line 2: not valid JSON"),
+    "not UTF-8": (b'["\xff"]', "is not UTF-8 text"),
+    "a number": (b"3", "is not a list of queries but 3"),
+    "a mapping": (b'{"a": 1}', "is not a list of queries"),
+    "no list": (b'{"queries": 1}', "is not a list of queries"),
+    "a strange key": (b'{"queries": [], "quiries": []}', "no field is called 'quiries'"),
+    "a text": (b'["hello"]', "query 1: is not an object but 'hello'"),
+    "no query": (b'[{"should_trigger": true}]', "query 1: has no query"),
+    "no answer": (b'[{"query": "a"}]', "query 1: has no should_trigger"),
+    "two texts": (b'[{"query": "a", "prompt": "b", "should_trigger": true}]', "query and prompt say the same thing"),
+    "an empty one": (b'[{"query": " ", "should_trigger": true}]', "the query is a text, not ' '"),
+    "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger is true or false, not 'yes'"),
+    "misspelt": (b'[{"query": "a", "should_triger": true}]', "no field is called 'should_triger'"),
+    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "holds half a character"),
+    "twice": (
+        b'[{"query": "Say hello", "should_trigger": true}, {"query": "say  HELLO", "should_trigger": false}]',
+        "query 2 is query 1 again",
+    ),
+    "deep": (b"[" * 100_000, "is nested too deeply"),
+    "long": (b" " * 5_000_001, "is larger than 5 MB"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), WRONG.values(), ids=WRONG)
+def test_a_file_that_cannot_be_used_says_what_is_wrong_and_where(tmp_path: Path, data: bytes, message: str) -> None:
+    file = tmp_path / "eval_queries.json"
+    file.write_bytes(data)
+    with pytest.raises(UsageError) as error:
+        Queries.load(file)
+    assert error.value.message.startswith(str(file))
+    assert message in error.value.message
+    assert error.value.hint
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        Queries.load(tmp_path / "none.json")
+    with pytest.raises(UsageError, match="null byte"):
+        Queries.load("a\0b")
+
+
+def test_the_words_of_a_query_decide_its_part() -> None:
+    assert {part_of(query("welcome", number)) for number in range(40)} == set(PARTS)
+    for number in range(40):
+        text = query("welcome", number)
+        assert part_of(text) == part_of(f"  {text.upper()}\n")
+
+
+def some_queries(rng: random.Random, count: int) -> list[Query]:
+    words = ["ship", "sail", "port", "crew", "anchor", "rope", "deck", "mast", "storm", "wind", "map", "bell"]
+    texts = {" ".join(rng.choices(words, k=6)) for _ in range(count)}
+    return [Query(text, should_trigger=rng.random() < 0.5) for text in sorted(texts)]
+
+
+def test_adding_a_query_never_moves_another_on_towards_the_test() -> None:
+    """Usually it moves none at all; where a part had borrowed, the borrowed one may go back."""
+    moved = added = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        *some, more = some_queries(rng, rng.randint(6, 24))
+        before, after = Queries(tuple(some)).parts, Queries((*some, more)).parts
+        try:
+            check_parts(Queries(tuple(some)))
+        except UsageError:
+            continue  # no search has ever run on these
+        added += 1
+        for text, part in before.items():
+            moved += part != after[text]
+            assert PARTS.index(after[text]) <= PARTS.index(part), (seed, text)
+    assert added > 100
+    assert moved < added / 4
+
+
+def test_twenty_queries_of_each_kind_fill_every_part() -> None:
+    for seed in range(200):
+        rng = random.Random(f"parts {seed}")
+        some = some_queries(rng, 60)
+        kinds = [[one for one in some if one.should_trigger is kind][:20] for kind in (True, False)]
+        queries = Queries((*kinds[0], *kinds[1]))
+        for part in PARTS:
+            assert queries.part(part).should_trigger, (seed, part)
+            assert queries.part(part).should_not, (seed, part)
+        assert sum(len(queries.part(part)) for part in PARTS) == len(queries)
+
+
+def test_a_part_borrows_from_train_what_it_would_lack_and_keeps_its_name() -> None:
+    texts = [*of_part("welcome", "train", 5), *of_part("welcome", "validation", 2)]
+    queries = Queries(tuple(Query(text, should_trigger=True) for text in texts))
+    (borrowed,) = queries.part("test")
+    assert part_of(borrowed.text) == "train"
+    assert len(queries.part("train")) == 4
+    assert queries.part("test").parts[borrowed.text] == "test"
+    assert not queries.part("test").part("train")
+
+
+# Numbers.
+
+
+def outcome(text: str, seed: int, fired: bool | None, *, due: bool) -> Outcome:
+    passed = None if fired is None else fired is due
+    return Outcome("m", Query(text, due).id, "skill", seed, passed, 10, 1, 0.0, activated=fired)
+
+
+def outcomes(fired: Mapping[str, Sequence[bool | None]], queries: Queries) -> list[Outcome]:
+    due = {one.text: one.should_trigger for one in queries}
+    return [outcome(text, seed, one, due=due[text]) for text, row in fired.items() for seed, one in enumerate(row)]
+
+
+EIGHT = Queries(tuple(Query(text, should_trigger=text < "e") for text in "abcdefgh"))
+YES, NO = True, False
+
+
+def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
+    fired: dict[str, Sequence[bool | None]] = {
+        "a": (YES, YES, YES),
+        "b": (YES, YES, YES),
+        "c": (YES, NO, YES),
+        "d": (NO, NO, NO),
+        "e": (YES, NO, NO),
+        "f": (NO, NO, NO),
+        "g": (NO, NO, NO),
+        "h": (NO, NO, NO),
+    }
+    firing = weigh_firing("m", EIGHT, outcomes(fired, EIGHT))
+    assert firing.recall is not None
+    assert firing.precision is not None
+    assert firing.accuracy is not None
+    assert firing.false_triggers is not None
+    assert firing.recall.value == pytest.approx(8 / 12)
+    assert firing.false_triggers.value == pytest.approx(1 / 12)
+    assert firing.precision.value == pytest.approx(8 / 9)
+    assert firing.accuracy.value == pytest.approx(19 / 24)
+    assert firing.score == pytest.approx(0.5 * (8 / 12 + 11 / 12))
+    assert [rate.right for rate in firing.rates] == [True, True, True, False, True, True, True, True]
+    assert firing.right == 7
+    # Wilson's interval for two of three, from the textbook formula with z = 1.96.
+    assert firing.rates[2].interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
+    assert firing.rates[0].interval == pytest.approx((0.4385, 1.0), abs=1e-4)
+    for estimate in (firing.recall, firing.precision, firing.accuracy):
+        assert 0.0 <= estimate.low < estimate.value < estimate.high <= 1.0
+
+
+def test_runs_of_one_query_are_not_taken_for_as_many_queries() -> None:
+    def width(runs: int, queries: int) -> float:
+        due = Queries(tuple(Query(f"q{number}", should_trigger=True) for number in range(queries)))
+        fired = {one.text: [number % 2 == 0] * runs for number, one in enumerate(due)}
+        recall = weigh_firing("m", due, outcomes(fired, due)).recall
+        assert recall is not None
+        return recall.high - recall.low
+
+    assert width(9, 4) == pytest.approx(width(1, 4))
+    assert width(1, 36) < 0.6 * width(1, 4)
+
+
+def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> None:
+    fired: dict[str, Sequence[bool | None]] = {
+        "a": (YES, None, None),
+        "b": (None, None, None),
+        "c": (YES, NO, None),
+        "e": (YES, NO),
+        "f": (NO, NO),
+    }
+    firing = weigh_firing("m", EIGHT, outcomes(fired, EIGHT))
+    rates = {rate.query.text: rate for rate in firing.rates}
+    assert (rates["a"].value, rates["a"].right, rates["a"].errored) == (1.0, True, 2)
+    assert (rates["b"].value, rates["b"].right) == (None, None)
+    assert (rates["c"].right, rates["e"].right) == (False, False)
+    assert rates["d"].scored == rates["d"].errored == 0
+    assert firing.recall is not None
+    assert firing.recall.value == 0.75
+    assert firing.precision is not None
+    assert firing.precision.value == pytest.approx(1.5 / 2.0)
+    assert (firing.scored, firing.errored, firing.too_many_errors) == (7, 6, True)
+
+
+def test_what_was_not_seen_is_not_known() -> None:
+    silent = weigh_firing("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
+    assert silent.precision is None  # it never fired
+    assert silent.recall is not None
+    assert (silent.recall.value, silent.recall.low) == (0.0, 0.0)
+    assert silent.recall.high > 0.2
+    perfect = weigh_firing("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
+    assert perfect.precision is not None
+    assert (perfect.precision.value, perfect.precision.high) == (1.0, 1.0)
+    assert perfect.precision.low < 0.8  # four queries prove little
+    one_kind = Queries(EIGHT.should_trigger)
+    due = weigh_firing("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
+    assert due.precision is None
+    assert due.score is None
+    assert due.accuracy == due.recall
+    other_kind = Queries(EIGHT.should_not)
+    not_due = weigh_firing("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
+    assert not_due.accuracy is not None
+    assert not_due.accuracy.value == 0.5
+    nothing = weigh_firing("m", EIGHT, [])
+    assert nothing.accuracy is None
+    assert nothing.too_many_errors
+
+
+def test_the_intervals_hold_what_they_should_about_as_often_as_they_say() -> None:
+    """Queries with trigger rates of their own, drawn anew each time; a simulation with a fixed seed."""
+    rng = random.Random(7)
+    held = {"recall": 0, "precision": 0, "accuracy": 0}
+    times = 400
+    for _ in range(times):
+        queries = Queries(tuple(Query(f"q{number}", should_trigger=number < 10) for number in range(20)))
+        fired: dict[str, Sequence[bool | None]] = {}
+        for one in queries:
+            rate = rng.betavariate(3, 1) if one.should_trigger else rng.betavariate(1, 4)
+            fired[one.text] = [rng.random() < rate for _ in range(3)]
+        firing = weigh_firing("m", queries, outcomes(fired, queries))
+        truth = {"recall": 0.75, "precision": 0.75 / (0.75 + 0.2), "accuracy": 0.5 * (0.75 + 0.8)}
+        for name, value in truth.items():
+            estimate = firing.measured(name)
+            held[name] += estimate is not None and estimate.low <= value <= estimate.high
+    assert all(0.90 <= count / times <= 0.99 for count in held.values()), held
+
+
+def test_two_descriptions_are_compared_query_by_query() -> None:
+    before = outcomes({"a": (NO, NO), "b": (NO, YES), "e": (YES, YES), "f": (NO, None)}, EIGHT)
+    after = outcomes({"a": (YES, YES), "b": (NO, YES), "e": (NO, NO), "f": (NO, NO)}, EIGHT)
+    found = compare(before, after)
+    assert found is not None
+    change, p_value = found
+    assert change.value == pytest.approx((1.0 + 0.0 + 1.0 + 0.0) / 4)
+    assert change.low < change.value < change.high
+    assert p_value == pytest.approx(0.5)  # two queries changed, both for the better: two of four flips are as far
+    assert compare(before, []) is None
+
+
+# Running them.
+
+
+def by_seed(fires: Mapping[str, Sequence[int]], queries: Iterable[str]) -> list[dict[str, Any]]:
+    """A student that opens the skill on these seeds of these queries, and only answers otherwise."""
+    opening = [{"when": text, "seed": seed, "turns": [{"calls": [ACTIVATE]}]} for text in fires for seed in fires[text]]
+    return [*opening, *({"when": text, "answer": "Done."} for text in queries)]
+
+
+SIX: list[dict[str, Any]] = [
+    {"query": "Greet the first guest.", "should_trigger": True},
+    {"query": "Say something nice at the door.", "should_trigger": True},
+    {"query": "A guest has come.", "should_trigger": True},
+    {"query": "Sail to the next port.", "should_trigger": False},
+    {"query": "Write down the names of guests.", "should_trigger": False},
+    {"query": "What does ahoy mean?", "should_trigger": False},
+]
+TEXTS: list[str] = [one["query"] for one in SIX]
+FIRED: dict[str, Sequence[int]] = {TEXTS[0]: (0, 1, 2), TEXTS[1]: (0, 2), TEXTS[4]: (1,)}
+
+
+@pytest.fixture
+def six(house: Path) -> Path:
+    put_queries(house, SIX)
+    (house / "few.json").write_text(json.dumps(SIX[2:4]))
+    write_script(house / "student.json", by_seed(FIRED, TEXTS))
+    return house
+
+
+STUDENT = ("-m", "scripted:student.json")
+
+
+def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upskill: Upskill, six: Path) -> None:
+    done = trigger(upskill, *STUDENT, "--json")
+    assert done.code == 0, done.err
+    said = done.json
+    (model,) = said["models"]
+    assert [(row["triggered"], row["runs"], row["right"]) for row in model["queries"]] == [
+        (3, 3, True),
+        (2, 3, True),
+        (0, 3, False),
+        (0, 3, True),
+        (1, 3, True),
+        (0, 3, True),
+    ]
+    assert model["recall"]["value"] == pytest.approx(5 / 9, abs=1e-6)
+    assert model["precision"]["value"] == pytest.approx(5 / 6, abs=1e-6)
+    assert model["accuracy"]["value"] == pytest.approx(13 / 18, abs=1e-6)
+    assert model["false_triggers"]["value"] == pytest.approx(1 / 9, abs=1e-6)
+    assert (model["right"], model["scored"], model["errored"]) == (5, 18, 0)
+    assert said["with_skills"] == [SAILOR]  # the skill under test is in that folder too
+    assert said["queries"]["should_trigger"] == said["queries"]["should_not_trigger"] == 3
+    assert done.err == ""
+    with Store(six / "runs") as store:
+        results = list(store.results(store.run("last")))
+    # The script has one turn for those that fire: a second question would be an error.
+    assert {result.trace.stop for result in results if result.trace and result.activated} == {"activated"}
+    assert {result.trace.turns for result in results if result.trace} == {1}
+
+
+def test_the_terminal_shows_every_query_and_the_intervals(upskill: Upskill, six: Path) -> None:
+    done = trigger(upskill, *STUDENT)
+    assert done.code == 0
+    lines = {line.split("  ")[1].strip(): line for line in done.out.splitlines() if line.startswith("  ")}
+    assert lines[TEXTS[0]].split()[-6:] == ["3/3", "100%", "44%", "to", "100%", "ok"]
+    assert lines[TEXTS[2]].split()[-6:] == ["0/3", "0%", "0%", "to", "56%", "wrong"]
+    assert "precision      83%  (95% interval" in done.out
+    assert "recall         56%  (95% interval" in done.out
+    assert "5 of 6 queries are on the right side" in done.out
+    assert SAILOR in done.out
+
+
+def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:
+    first = trigger(upskill, *STUDENT, "--max-calls", 7, "--concurrency", 1, "--require", "recall>=0")
+    assert first.code == 1
+    assert "ceiling of 7 calls" in first.err
+    assert "the run was stopped before its end" in first.err
+    second = trigger(upskill, *STUDENT, "--max-calls", 11)
+    assert second.code == 0, second.err
+    assert "7 of 18 runs are stored" in second.err
+    assert "ceiling" not in second.err
+    third = trigger(upskill, *STUDENT, "--max-calls", 0, "--json")
+    assert third.json["models"][0]["scored"] == 18
+
+
+def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(upskill: Upskill, six: Path) -> None:
+    broken = [{"when": TEXTS[0], "seed": 1, "error": "the line is dead"}]
+    write_script(six / "student.json", [*broken, *by_seed(FIRED, TEXTS)])
+    done = trigger(upskill, *STUDENT, "--json")
+    assert done.code == 0
+    row = done.json["models"][0]["queries"][0]
+    assert (row["triggered"], row["runs"], row["errored"], row["rate"]) == (2, 2, 1, 1.0)
+    assert "the line is dead" in done.json["errors"][0]["message"]
+    worse = [{"when": TEXTS[0], "error": "the line is dead"}]
+    write_script(six / "worse.json", [*worse, *by_seed(FIRED, TEXTS)])
+    done = trigger(upskill, "-m", "scripted:worse.json")
+    assert done.code == 3
+    assert "no run" in done.out
+    assert "3 of 18 runs, which count for nothing" in done.out
+    assert "the line is dead" in done.out
+
+
+def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, six: Path) -> None:
+    held = trigger(upskill, *STUDENT, "--require", "point:precision>=0.8", "--require", "recall>=0.1")
+    assert held.code == 0, held.err
+    failed = trigger(upskill, *STUDENT, "--require", "precision>=0.8")
+    assert failed.code == 1
+    assert "Required 'precision>=0.8' of scripted:student.json, but precision is 0.833, its lower bound" in failed.err
+    for wrong in ("lift>=0.1", "recall>=2x", "recall", "recall=0.5", "decision=helps", "recall>=much"):
+        assert trigger(upskill, *STUDENT, "--require", wrong).code == 2, wrong
+    assert "Did you mean" in trigger(upskill, *STUDENT, "--require", "recal>=0.5").err
+
+
+def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
+    write_script(six / "silent.json", by_seed({}, TEXTS))
+    done = trigger(upskill, *STUDENT, "-m", "scripted:silent.json", "--runs", 1)
+    assert done.code == 0
+    assert "scripted:silent.json" in done.out
+    assert "precision     –" in done.out
+
+
+REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
+    "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no catalog"),
+    "no such agent": (("--agent", "tool"), "no agent is called 'tool'"),
+    "no teacher": (("--improve",), "nobody is named who could rewrite the description"),
+    "no search": (("--write",), "--write says what to do with a better description"),
+    "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "contradict each other"),
+    "two students": (("--improve", "--teacher", "x", "-m", "local"), "one student at a time"),
+    "a requirement": (("--improve", "--teacher", "x", "--require", "recall>=1"), "contradict each other"),
+    "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "cannot be a skill's name"),
+    "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "exists already"),
+    "no such file": (("--queries", "none.json"), "none.json: No such file"),
+    "no such skill": (("--with-skills", "none"), "none: cannot be read"),
+    "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "nobody knows the price"),
+    "too few": (("--improve", "--teacher", "scripted:student.json", "--queries", "few.json"), "queries should"),
+}
+
+
+@pytest.mark.parametrize(("more", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_done_is_said_before_anything_is_run(
+    upskill: Upskill, six: Path, more: tuple[object, ...], message: str
+) -> None:
+    done = trigger(upskill, *STUDENT, *more)
+    assert done.code == 2, done.err
+    assert message in done.err
+    if (six / "runs").exists():
+        with Store(six / "runs") as store:
+            assert not list(store.runs())
+
+
+def test_notes_say_what_a_number_does_not(upskill: Upskill, six: Path) -> None:
+    alone = upskill("trigger", f"skills/{GREETER}", *STUDENT, "--runs", 1)
+    assert "Only this skill is on offer" in alone.err
+    (six / "due.json").write_text(json.dumps(SIX[:3]))
+    done = trigger(upskill, *STUDENT, "--runs", 1, "--queries", "due.json")
+    assert "No query should not trigger, so precision is not known." in done.err
+    assert done.code == 0
+
+
+def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
+    skill = Skill.load(house / "skills" / GREETER)
+    queries = Queries.parse(WORLD)
+
+    def plan_for(skill: Skill, some: Queries) -> Any:
+        return make_trigger_plan(skill, some, ("scripted:x",), runs=2, bounds=Bounds(3))
+
+    plan = plan_for(skill, queries)
+    assert plan.bounds.until_activated
+    assert plan.temperature == 0.7
+    prices = {"scripted:x": {"input": 1.0, "output": 2.0}, "scripted:t": {"input": 1.0, "output": 2.0}}
+    expected = estimate_runs(plan, plan.trials(), prices)
+    assert expected.calls == len(queries) * 2 * 3
+    assert 0 < expected.cost_usd[0] < expected.cost_usd[1]
+    whole = estimate_improvement(plan_for, skill, queries, resolve("scripted:t"), 4, prices)
+    seen, last = len(TRAIN) + len(VALIDATION), len(TEST)
+    assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
+    assert make_trigger_plan(skill, queries, ("local",)).max_output_tokens < 100
+    assert make_trigger_plan(skill, queries, ("scripted:x",), runs=1).temperature == 0.0
+
+
+# Writing queries.
+
+
+def written(due: int = 3, not_due: int = 3, *, name: str = "guest") -> str:
+    return json.dumps(
+        {
+            "should_trigger": [f"Welcome {name} number {number}." for number in range(due)],
+            "should_not_trigger": [f"List the goods of {name} number {number}." for number in range(not_due)],
+        }
+    )
+
+
+def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Upskill, house: Path) -> None:
+    twice = json.dumps({"should_trigger": ["Hello.", "hello."], "should_not_trigger": ["", "a house-greeter"]})
+    rules = [{"system": WRITES, "turn": 0, "answer": twice}, {"system": WRITES, "turn": 1, "answer": written()}]
+    writer = write_script(house / "writer.json", rules)
+    write_script(house / "student.json", [{"when": "Welcome", "calls": [ACTIVATE]}, {"answer": "Done."}])
+    done = trigger(upskill, *STUDENT, "--query-model", writer, "--count", 6, "--runs", 1)
+    assert done.code == 0, done.err
+    file = house / "skills" / GREETER / "evals" / "eval_queries.json"
+    assert f"Wrote 6 queries to {file}" in done.err
+    assert len(json.loads(file.read_text())) == 6
+    with Store(house / "runs") as store:
+        asked = [request for role, request, _ in store.requests() if role == "test writer"]
+    assert len(asked) == 2
+    for words in ("is there twice", "has an empty request", "names the skill", "has 1 requests that can be used"):
+        assert words in max(asked, key=len)
+    assert all(SAILOR in request for request in asked)
+    again = trigger(upskill, *STUDENT, "--runs", 1, "--json")
+    assert again.json["models"][0]["precision"]["value"] == 1.0
+
+
+def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Upskill, house: Path) -> None:
+    writer = write_script(house / "writer.json", [{"system": WRITES, "answer": written(3, 1)}])
+    write_script(house / "student.json", [{"answer": "Done."}])
+    done = trigger(upskill, *STUDENT, "--query-model", writer, "--count", 6)
+    assert done.code == 3
+    assert "no answer could be used after 3 attempts" in done.err
+    assert not (house / "skills" / GREETER / "evals").exists()
+    with Store(house / "runs") as store:
+        assert not store.requests()  # the next attempt asks again
+
+
+def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: Upskill, house: Path) -> None:
+    write_script(house / "student.json", [{"answer": "Done."}])
+    done = trigger(upskill, *STUDENT)
+    assert done.code == 2
+    assert "has no queries" in done.err
+    assert "--query-model" in done.err
+
+
+# A better description.
+
+
+def improving(upskill: Upskill, server: Loopback, *more: object) -> Done:
+    return trigger(
+        upskill,
+        *("-m", "student", "--base-url", server.url, "--runs", 1),
+        *("--improve", "--teacher", "scripted:teacher.json"),
+        *more,
+    )
+
+
+def asked_in(server: Loopback) -> list[str]:
+    """The query of each request that the student got, in order."""
+    known: list[str] = [one["query"] for one in WORLD]
+    found: list[str] = []
+    for logged in server.requests:
+        text = json.dumps(logged.body)
+        found += [text_of for text_of in known if text_of in text]
+    return found
+
+
+def test_the_world_has_a_gap_that_train_queries_show() -> None:
+    queries = Queries.parse(WORLD)
+    assert [len(queries.part(part)) for part in PARTS] == [len(TRAIN), len(VALIDATION), len(TEST)]
+    assert {one.text for one in queries.part("test")} == set(TEST)
+
+
+def test_a_better_description_raises_recall_on_validation_and_the_test_part_is_read_once_at_the_end(
+    upskill: Upskill, house: Path
+) -> None:
+    put_queries(house)
+    write_teacher(house, GREEDY, WIDE)
+    folder = house / "skills" / GREETER
+    body = Skill.load(folder).body
+    with serving(student) as server:
+        done = improving(upskill, server, "--json", "--write")
+        asked = asked_in(server)
+    assert done.code == 0, done.err
+    found = done.json["improvement"]
+    assert found["improved"]
+    assert found["description"] == WIDE
+    first, greedy, wide = found["attempts"]
+    # One of four welcomes on validation is a greeting; no goods are taken for one until the greedy description.
+    assert (first["validation"]["recall"]["value"], first["validation"]["score"]) == (0.25, 0.625)
+    assert (greedy["validation"]["recall"]["value"], greedy["validation"]["score"]) == (1.0, 0.5)
+    assert (wide["validation"]["recall"]["value"], wide["validation"]["score"]) == (1.0, 1.0)
+    assert [one["accepted"] for one in found["attempts"]] == [None, False, True]
+    test = found["test"]
+    assert (test["before"]["recall"]["value"], test["after"]["recall"]["value"]) == (0.25, 1.0)
+    assert test["change"]["value"] == pytest.approx(3 / 7, abs=1e-6)
+    assert found["saved_to"] == str(folder)
+    saved = Skill.load(folder)
+    assert (saved.description, saved.body) == (WIDE, body)
+    # The third part: in no request of the student before the end, there once for each description, in no prompt ever.
+    seen = 3 * (len(TRAIN) + len(VALIDATION))
+    assert not set(asked[:seen]) & set(TEST)
+    assert set(asked[:seen]) == {*TRAIN, *VALIDATION}
+    assert sorted(asked[seen:]) == sorted([*TEST, *TEST])
+    with Store(house / "runs") as store:
+        prompts = [request for role, request, _ in store.requests() if role == "teacher"]
+        runs = [{result.trial.case for result in store.results(run)} for run in store.runs()]
+        candidates = store.candidates(GREETER)
+    assert len(prompts) == 2
+    for prompt in prompts:
+        assert not [text for text in (*VALIDATION, *TEST) if text in prompt]
+        assert all(text in prompt for text in of_part("welcome", "train", 2))
+        assert not [text for text in (*of_part("greeting", "train", 2), *NOT_DUE) if text in prompt]  # these went well
+    assert sorted(GREEDY in prompt for prompt in prompts) == [False, True]  # what was tried before
+    assert SAILOR in prompts[0]
+    hidden = {Query(text, should_trigger=True).id for text in TEST}
+    assert [bool(cases & hidden) for cases in runs] == [False, False, False, True, True]
+    assert [one.accepted for one in candidates] == [True, False, True]
+    assert done.json["spent"].keys() == {"teacher", "student"}
+
+
+def test_the_same_search_again_asks_nobody(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, WIDE)
+    with serving(student) as server:
+        first = improving(upskill, server, "--json")
+        calls = len(server.requests)
+        second = improving(upskill, server, "--json")
+        assert len(server.requests) == calls
+    assert first.json["improvement"] == second.json["improvement"]
+    assert second.json["spent"] == {}
+    assert Skill.load(house / "skills" / GREETER).description == NARROW  # without --write nothing is written
+
+
+def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, WIDE)
+    with serving(student) as server:
+        stopped = improving(upskill, server, "--max-calls", len(TRAIN) + len(VALIDATION), "--write", "--json")
+        assert stopped.code == 0, stopped.err
+        assert "ceiling" in stopped.json["halted"]
+        assert stopped.json["improvement"]["test"] is None
+        assert Skill.load(house / "skills" / GREETER).description == NARROW
+        assert not set(asked_in(server)) & set(TEST)
+        midway = improving(upskill, server, "--max-calls", 6, "--write", "--json")
+        assert "ceiling" in midway.json["halted"]
+        done = improving(upskill, server, "--write", "--json")
+        assert len(asked_in(server)) == 2 * len(WORLD)  # each query once for each description
+    assert done.json["improvement"]["improved"]
+    assert Skill.load(house / "skills" / GREETER).description == WIDE
+
+
+def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    other = "Greets whoever comes. Use when a greeting is asked for."
+    write_teacher(house, other, GREEDY, other)
+    with serving(student) as server:
+        done = improving(upskill, server, "--attempts", 3, "--write")
+        asked = asked_in(server)
+    assert done.code == 0, done.err
+    assert "None was better on validation queries. The test queries are unused." in done.out
+    assert "3 descriptions were tried; the search ended: all attempts are used." in done.out
+    assert "not kept: the same as one that was tried before" in done.err
+    assert not set(asked) & set(TEST)
+    assert len(asked) == 3 * (len(TRAIN) + len(VALIDATION))  # the third is the first again, and was not run
+    assert Skill.load(house / "skills" / GREETER).description == NARROW
+
+
+def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    repeated = f"Greets. Use when someone says: {of_part('welcome', 'train', 1)[0]}"
+    rules = [
+        {"system": REWRITES, "seed": 1, "turn": 0, "answer": description("I greet people.")},
+        {"system": REWRITES, "seed": 1, "turn": 1, "answer": description("Greets. " * 200)},
+        {"system": REWRITES, "seed": 1, "turn": 2, "answer": description(repeated)},
+        {"system": REWRITES, "seed": 2, "turn": 0, "answer": description(" ")},
+        {"system": REWRITES, "seed": 2, "turn": 1, "answer": description("Greets <everyone>.")},
+        {"system": REWRITES, "seed": 2, "turn": 2, "answer": description(WIDE)},
+    ]
+    write_script(house / "teacher.json", rules)
+    with serving(student) as server:
+        done = improving(upskill, server, "-o", "better/house-welcomer")
+    assert done.code == 0, done.err
+    assert "not kept: no description was proposed that can be used" in done.err
+    assert f"Saved to {Path('better/house-welcomer')}" in done.out
+    saved = Skill.load(house / "better" / "house-welcomer")
+    assert (saved.name, saved.description) == ("house-welcomer", WIDE)
+    assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
+    assert Skill.load(house / "skills" / GREETER).description == NARROW
+    for words in (
+        "before",
+        "after",
+        "test, after",
+        "+43 points (95% interval",
+        "too few to be sure",
+        WIDE[:40],
+        "Spent: ",
+    ):
+        assert words in done.out
+    with Store(house / "runs") as store:
+        everything = "\n".join(request for role, request, _ in store.requests() if role == "teacher")
+    for words in ("not in the third person", "may have 1024", "is empty", "angle brackets"):
+        assert words in everything
+
+
+def test_a_student_that_cannot_be_asked_ends_the_search(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, WIDE)
+    write_script(house / "student.json", [{"error": "nobody is there"}])
+    done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
+    assert done.code == 3
+    assert "the description that is there cannot be measured" in done.err
+    assert "nobody is there" in done.err
+
+
+def test_a_candidate_whose_runs_error_is_not_chosen(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, WIDE)
+    rules = [
+        {"system": WIDE, "error": "too long"},
+        {"when": "the greeting of", "turns": [{"calls": [ACTIVATE]}]},
+        {"answer": "Done."},
+    ]
+    write_script(house / "student.json", rules)
+    done = trigger(
+        upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json", "--attempts", 1, "--json"
+    )
+    assert done.code == 0
+    assert not done.json["improvement"]["improved"]
+    assert done.json["improvement"]["attempts"][1]["accepted"] is None
+    assert "too long" in done.json["errors"][0]["message"]
+
+
+def test_a_description_without_a_fault_is_left_alone(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, WIDE)
+    everything = [{"when": f"the {kind} of", "turns": [{"calls": [ACTIVATE]}]} for kind in ("greeting", "welcome")]
+    write_script(house / "student.json", [*everything, {"answer": "Done."}])
+    done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
+    assert done.code == 0
+    assert "0 descriptions were tried; the search ended: nothing is left to gain." in done.out
+
+
+# The example we ship.
+
+
+def test_the_first_example_has_queries_for_a_search_and_a_skill_to_stand_beside() -> None:
+    examples = REPOSITORY / "examples"
+    queries = Queries.of(Skill.load(examples / "kernel-builder-cuda-kernels"))
+    assert queries is not None
+    assert (len(queries.should_trigger), len(queries.should_not)) == (10, 10)
+    check_parts(queries)
+    (beside,) = load_beside([str(examples / "distractors")])
+    assert beside.problems("strict") == []
