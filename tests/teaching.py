@@ -20,6 +20,7 @@ THINGS = (
 NUMBERS = range(1, len(WORDS) + 1)
 TRAIN = [number for number in NUMBERS if not held_out_by_id(f"word-{number}")]
 HELD_OUT = [number for number in NUMBERS if held_out_by_id(f"word-{number}")]
+FIRST_WORDS = TRAIN[:2]  # what a first draft states
 # What the prompts of the three who are asked begin with.
 WRITES, TESTS, REVISES = "You write an Agent Skill", "You write test cases", "You improve an Agent Skill"
 
@@ -40,6 +41,7 @@ def case(number: int) -> dict[str, Any]:
     checks: list[dict[str, Any]] = [
         {"kind": "regex", "texts": [rf"\b{WORDS[number - 1]}\b"], "number": 0},
         {"kind": "max_length", "texts": [], "number": 60},
+        *([{"kind": "not_contains", "texts": ["do not know"], "number": 0}] if number % 3 == 0 else []),
     ]
     return {
         "id": f"word-{number}",

@@ -29,7 +29,7 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 KINDS = ("traces", "models", "sandboxes", "agents", "checks", "executors", "refiners", "reports")
-VERBS = ("create", "evaluate", "refine", "install")
+VERBS = ("create", "teach", "evaluate", "refine", "install", "trigger")
 # Later ones lean on earlier ones.
 NOUNS = ("traces", "models", "sandboxes", "agents", "checks", "suite", "trial", "verdict")
 LEAN_ON_NOTHING = ("errors", "registry", "plain", "frontmatter", "skill", "targets", "settings")

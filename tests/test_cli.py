@@ -345,6 +345,7 @@ def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path
     assert (done.code, "--test-gen-model" in done.err) == (2, True)
     checks: list[Any] = [
         {"kind": "regex", "texts": ["^ahoy, "], "number": 0},
+        {"kind": "starts_with", "texts": ["ahoy"], "number": 0},
         {"kind": "max_length", "texts": [], "number": 60},
     ]
     cases = [

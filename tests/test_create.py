@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from teaching import WORDS, case, draft, fact
 from upskill import Skill, Trace, UpskillError
-from upskill.create import as_name, condense, write_skill, write_suite
+from upskill.create import PLAIN, as_name, condense, write_skill, write_suite
 from upskill.material import Material, Piece, gather
 from upskill.meta import Meta, with_suite
 from upskill.models import Reply, Request
@@ -171,6 +175,72 @@ async def test_a_very_long_trace_is_noted_in_several_rounds() -> None:
     assert {name for piece in condensed.pieces for name in piece.behind} <= {piece.id for piece in pieces}
 
 
+LONG = """
+import asyncio, json, resource, sys
+from upskill.create import write_skill
+from upskill.extract import extract
+from upskill.material import gather
+from upskill.models import Reply
+
+material = gather("task", sources=[sys.argv[1]])
+asked = []
+
+
+class Teacher:
+    async def reply(self, request):
+        text = request.messages[1].text
+        asked.append(text)
+        named = [json.loads(line)["id"] for line in text.splitlines() if line.startswith('{"id"')]
+        if "note what is worth teaching" in request.messages[0].text:
+            return Reply(json.dumps({"notes": [{"text": "a fact", "evidence": [name]} for name in named[:5]]}))
+        block = {"text": "- A fact.", "evidence": [named[0]]}
+        return Reply(json.dumps({"name": "a", "description": "A. Use when a.", "blocks": [block], "files": []}))
+
+
+async def main():
+    await write_skill(material, Teacher())
+    made = await extract(material.traces)
+    everything = "".join(asked)
+    texts = [(f"--size {number}", f"{number} {'x' * 1500}") for number in range(3000)]
+    lost = [size for size, output in texts if size not in everything or output not in everything]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+    print(json.dumps({"peak": peak, "lost": lost, "cases": len(made.suite.cases), "prompts": len(asked)}))
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_trace_of_5_mb_and_3000_calls_is_compiled_whole_with_little_memory(tmp_path: Path) -> None:
+    """By a teacher in parts, and by rules: no call and no output is missing from what the teacher was shown."""
+    path = tmp_path / "long.jsonl"
+    with path.open("w", encoding="utf-8") as stream:
+        for row in _long_session(3000):
+            stream.write(json.dumps({"sessionId": "s", **row}) + "\n")
+    assert path.stat().st_size > 5_000_000
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    done = subprocess.run(
+        [sys.executable, "-c", LONG, str(path)], env=environment, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["lost"] == []
+    assert said["peak"] < 300_000  # kilobytes
+    assert said["cases"] > 20
+    assert said["prompts"] > 15
+
+
+def _long_session(calls: int) -> Iterator[dict[str, Any]]:
+    """As Claude Code writes it."""
+    yield {"type": "user", "message": {"role": "user", "content": "Go."}}
+    for number in range(calls):
+        ran = {"command": f"tool{number % 7} verb{number % 50} --size {number}"}
+        call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": ran}
+        yield {"type": "assistant", "message": {"id": f"m{number}", "content": [call]}}
+        output = {"tool_use_id": f"t{number}", "content": f"{number} {'x' * 1500}", "is_error": number % 5 == 0}
+        yield {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", **output}]}}
+
+
 # Suites.
 
 
@@ -209,6 +279,64 @@ async def test_cases_have_several_kinds_of_checks_and_the_evidence_behind_them()
     )
     assert [named.name for named in suite.cases[0].checks] == ["regex", "max_length", "json_schema"]
     assert suite.cases[0].evidence == ("e1",)
+
+
+def plain(number: int) -> dict[str, Any]:
+    """A case that `contains` alone decides, with so little room that a refusal breaks it."""
+    checks: list[dict[str, Any]] = [
+        {"kind": "contains", "texts": [WORDS[number - 1]], "number": 0},
+        {"kind": "max_length", "texts": [], "number": 15},
+    ]
+    return case(number) | {"checks": checks}
+
+
+def kinds(suite: Suite) -> set[str]:
+    return {named.name for one in suite.cases for named in one.checks}
+
+
+async def test_many_cases_that_contains_alone_decides_are_replaced() -> None:
+    told: list[str] = []
+    others = [case(number) for number in range(13, 17)]  # with regex and not_contains
+    teacher = says({"cases": [plain(number) for number in range(1, 13)]}, {"cases": others})
+    suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
+    assert "must have a check of another kind" not in user(teacher.asked[0])
+    assert "At least 3 of them must have a check of another kind than contains and max_length" in user(teacher.asked[1])
+    assert len(teacher.asked) == 2
+    assert len(suite.cases) == 12
+    assert sum(bool(kinds(Suite((one,))) - PLAIN) for one in suite.cases) == 3
+    assert kinds(suite) == {"contains", "max_length", "regex", "not_contains"}
+    assert told == []
+
+
+async def test_one_other_kind_is_not_enough() -> None:
+    regex = [number for number in range(1, 20) if number % 3][:12]
+    teacher = says({"cases": [case(number) for number in regex]}, {"cases": [case(3), case(20)]})
+    suite = await write_suite(skill_of(1), teacher, count=12)
+    assert "At least 1 of them" in user(teacher.asked[1])
+    assert "not used so far: contains_any, not_contains" in user(teacher.asked[1])
+    assert kinds(suite) == {"regex", "max_length", "not_contains"}
+    assert "word-3" in suite.by_id
+    assert len(suite.cases) == 12
+
+
+async def test_kinds_that_cannot_be_had_are_said_and_the_cases_are_kept() -> None:
+    told: list[str] = []
+    teacher = says({"cases": [plain(number) for number in range(1, 13)]})
+    suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
+    assert len(teacher.asked) == 3
+    assert len(suite.cases) == 12
+    assert "The generated cases have few kinds of checks beside contains: none." in told
+    few = says({"cases": [plain(number) for number in range(1, 10)]})
+    assert len((await write_suite(skill_of(1), few, count=9)).cases) == 9
+    assert len(few.asked) == 1
+
+
+async def test_a_small_model_is_not_asked_for_kinds_that_it_cannot_write() -> None:
+    told: list[str] = []
+    teacher = says({"cases": [plain(number) for number in range(1, 13)]})
+    suite = await write_suite(skill_of(1), teacher, count=12, room=2000, tell=told.append)
+    assert (len(teacher.asked), len(suite.cases)) == (1, 12)
+    assert "The generated cases have few kinds of checks beside contains: none." in told
 
 
 def test_a_suite_with_files_keeps_their_names() -> None:

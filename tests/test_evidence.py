@@ -8,6 +8,7 @@ import pytest
 
 from conftest import REPOSITORY
 from upskill.evidence import (
+    VERIFY,
     Fix,
     Helper,
     TraceEvidence,
@@ -217,3 +218,11 @@ def test_an_empty_trace_has_nothing_to_teach() -> None:
     found = evidence_of(Trace(()))
     assert (found.goal.text, found.goal.step) == ("", 0)
     assert (found.fixes, found.corrections, found.worked, found.files, found.helpers) == ((), (), (), (), ())
+
+
+def test_the_check_of_a_recording_is_what_verified_success_whatever_it_looks_like() -> None:
+    def verify(status: Status) -> Step:
+        return Step("tool", tool=VERIFY, arguments={"command": "grep -q done\\n out.txt"}, status=status)
+
+    assert [item.command for item in evidence_of(Trace((verify("ok"),))).confirmed] == ["grep -q done\\n out.txt"]
+    assert evidence_of(Trace((verify("error"),))).confirmed == ()

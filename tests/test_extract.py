@@ -163,16 +163,16 @@ async def test_short_traces_give_what_little_they_have(name: str) -> None:
     assert await try_suite(made.suite, made.skill) == []
 
 
-async def test_the_embedded_student_learns_from_it_by_a_margin() -> None:
-    """The real model, on some held-out cases: none of these facts can be known without the skill."""
+async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
+    """The real model, on every held-out case: none of these facts can be known without the skill."""
     await pull(find(""), Surroundings())
     made = await extracted()
-    chosen = [case for case in made.suite.held_out if set(case.tags) & {"command", "option"}][:8]
-    assert len(chosen) == 8
+    held_out = made.suite.held_out
+    assert len(held_out) >= 20
     async with Models() as models:
         evaluation = await evaluate(
-            make_plan(made.skill, replace(made.suite, cases=tuple(chosen), max_output_tokens=32)), models=models
+            make_plan(made.skill, replace(made.suite, cases=held_out, max_output_tokens=32)), models=models
         )
     verdict = evaluation.part(held_out=True)["local"]
     assert verdict.baseline.passed <= 1
-    assert verdict.skill.passed >= verdict.baseline.passed + 3
+    assert verdict.decision == "helps"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from skills_ref import validate
 
 from conftest import REPOSITORY, Done, Upskill, serving, spawn, start
 from loopback import Call, Loopback
@@ -32,7 +34,9 @@ from teaching import (
     teacher_rules,
     write_rules,
 )
+from test_redact import PLANTED
 from upskill import Skill, Store, Suite
+from upskill.gate import try_suite
 from upskill.meta import Meta
 from upskill.models.weights import cache_folder
 
@@ -78,7 +82,7 @@ def test_the_whole_loop_keeps_the_good_edit_and_nothing_else(upskill: Upskill, h
     assert all(fact(number) in saved.body for number in NUMBERS)
     assert "Never answer" not in saved.body
     assert "nice" not in saved.body
-    assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
+    assert validate(house / "skills" / "house-words") == []
 
 
 def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: Upskill, house: Path) -> None:
@@ -401,6 +405,42 @@ def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path
         assert all("Sails to a port." in request for _, request, _ in store.requests())
 
 
+def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upskill: Upskill, house: Path) -> None:
+    """Every kind that we know, in what was asked, said, run and printed, as a command sees it from end to end."""
+    planted = [(line.format(secret), secret) for _, line, secret in PLANTED.values()]
+    assert len({kind for kind, _, _ in PLANTED.values()}) >= 20
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "set it up. " + " ; ".join(line for line, _ in planted)}]
+    for number, (line, _) in enumerate(planted):
+        function = {"name": "bash", "arguments": json.dumps({"command": line})}
+        rows += [
+            {"role": "assistant", "content": line, "tool_calls": [{"id": str(number), "function": function}]},
+            {"role": "tool", "tool_call_id": str(number), "content": f"{line}\n"},
+        ]
+    (house / "session.json").write_text(json.dumps(rows))
+    (house / "notes.md").write_text("# Notes\n\n" + "\n\n".join(line for line, _ in planted))
+    given = ("--from", "session.json", "--from", "notes.md", "-e", f"in -> {planted[0][0]}")
+    done = generate(upskill, *given, "--candidates", 2)
+    assert done.code == 0, done.err
+    assert "Before anything was sent or kept: redacted" in done.err
+    extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--runs-dir", "runs")
+    assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
+    with Store(house / "runs") as store:
+        requests = store.requests()
+    assert len(requests) >= 5
+    kept = [
+        path.read_bytes() for folder in ("runs", "skills") for path in (house / folder).rglob("*") if path.is_file()
+    ]
+    everything = "\n".join(
+        [done.out, done.err, extracted.out, extracted.err, repr(requests), *(data.decode("latin-1") for data in kept)]
+    )
+    leaked = [
+        name
+        for name, (_, _, secret) in PLANTED.items()
+        if any(part in everything for part in (secret, json.dumps(secret)[1:-1]))
+    ]
+    assert leaked == []
+
+
 # Interruption.
 
 
@@ -512,7 +552,31 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     assert verdict["skill"]["pass_rate"] > verdict["baseline"]["pass_rate"]
     with Store(home / "runs") as store:
         everything = "\n".join(request for _, request, _ in store.requests())
+        asked = [{result.trial.case for result in store.results(run)} for run in store.runs()]
+    assert all(prompt(number) in everything for number in missing if number in TRAIN)
     assert not [number for number in HELD_OUT if prompt(number) in everything]
+    hidden = {f"word-{number}" for number in HELD_OUT}
+    assert [cases & hidden for cases in asked] == [set(), set(), set(), set(), hidden]  # once, at the very end
+
+
+def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of that size mostly writes no tests that hold up; then nothing is left but the message."""
+    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
+    task = "know that the captain of the ship is Krane and that its port is Lisbon"
+    limits = ("--cases", 3, "--tokens", 60, "--no-eval", "-o", "out/ship-facts")
+    done = upskill("generate", task, "-m", "local", *limits)
+    if done.code == 0:
+        assert validate(home / "out" / "ship-facts") == []
+        saved = Skill.load(home / "out" / "ship-facts")
+        suite = Suite.of(saved)
+        assert suite is not None
+        assert asyncio.run(try_suite(suite, saved)) == []
+    else:
+        assert done.code == 3
+        assert ("upskill: writing the skill: " in done.err) is not ("its test cases were not: " in done.err)
+        assert not (home / "out").exists()
 
 
 def _delete(line: int) -> dict[str, Any]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp.server.mcpserver import MCPServer
 
-from upskill import Skill, Trace, UsageError
+from upskill import Skill, Trace, UsageError, mcp
 from upskill.material import Material, Piece, chunks, gather, quote, read_source, read_tools
 from upskill.traces import Step
 
@@ -133,60 +137,135 @@ def test_notes_are_cited_by_what_stands_behind_them() -> None:
 
 
 SERVER = """
-import json, sys
-for line in sys.stdin:
-    said = json.loads(line)
-    if said["method"] == "initialize":
-        print("hello from a chatty server", flush=True)
-        result = {"protocolVersion": said["params"]["protocolVersion"], "capabilities": {}, "serverInfo": {}}
-    elif said["method"] == "tools/list":
-        page = said["params"].get("cursor")
-        tool = {"name": "second" if page else "send_word", "inputSchema": {}}
-        result = {"tools": [tool]} if page else {"tools": [tool], "nextCursor": "2"}
-    else:
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": result}), flush=True)
+import sys
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("harbour")
+
+
+@server.tool()
+def send_word(word: str, loud: bool = False) -> str:
+    \"\"\"Sends a word.\"\"\"
+    open("called", "w").close()
+    return word
+
+
+@server.tool()
+def second() -> str:
+    \"\"\"Comes second.\"\"\"
+    open("called", "w").close()
+    return ""
+
+
+if sys.argv[1:] == ["chatty"]:
+    print("hello from a chatty server", flush=True)
+server.run()
+"""
+PAGES = """
+import asyncio, os, sys
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+
+last = int(sys.argv[1])
+
+
+async def list_tools(context, params):
+    page = int((params.cursor if params else None) or 1)
+    tool = types.Tool(name=f"tool-{page}", description=os.environ["HARBOUR"], input_schema={"type": "object"})
+    return types.ListToolsResult(tools=[tool], next_cursor=str(page + 1) if page != last else None)
+
+
+async def main():
+    server = Server("pages", on_list_tools=list_tools)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+asyncio.run(main())
 """
 
 
-def test_a_running_server_is_asked_for_its_tools(home: Path) -> None:
+def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) -> None:
     (home / "server.py").write_text(SERVER)
     command = f"mcp:{sys.executable} server.py"
-    assert [tool["name"] for tool, _ in read_tools(command)] == ["send_word", "second"]
-    assert [tool["name"] for tool, _ in read_tools(f"{command}#second")] == ["second"]
-    (home / "broken.py").write_text("")
-    with pytest.raises(UsageError, match="ended, or said nothing"):
-        read_tools(f"mcp:{sys.executable} broken.py")
+    (first, source), (second, _) = read_tools(command)
+    assert (first["name"], first["description"]) == ("send_word", "Sends a word.")
+    assert set(first["inputSchema"]["properties"]) == {"word", "loud"}
+    assert first["inputSchema"]["required"] == ["word"]
+    assert source.endswith("server.py#send_word")
+    assert second["name"] == "second"
+    assert [tool["name"] for tool, _ in read_tools(f"{command} chatty#second")] == ["second"]
+    assert not (home / "called").exists()
+    material = gather("send words", tools=[f"{command}#send_word"])
+    assert json.loads(material.by_id["t1"].text) == first
+
+
+def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "pages.py").write_text(PAGES)
+    monkeypatch.setenv("HARBOUR", "south")
+    found = [tool for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3")]
+    assert [(tool["name"], tool["description"]) for tool in found] == [(f"tool-{page}", "south") for page in (1, 2, 3)]
+    with pytest.raises(UsageError, match="lists tools without an end"):
+        read_tools(f"mcp:{sys.executable} pages.py 0")
+
+
+def test_what_is_no_server_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"-c '': Connection closed"):
+        read_tools(f"mcp:{sys.executable} -c ''")
     with pytest.raises(UsageError, match="No such file"):
         read_tools("mcp:no-such-program")
+    with pytest.raises(UsageError, match="says no command"):
+        read_tools("mcp:")
+    monkeypatch.setattr(mcp, "SECONDS", 0.3)
+    with pytest.raises(UsageError, match="said nothing for"):
+        read_tools(f"mcp:{sys.executable} -c 'import time; time.sleep(60)'")
+
+
+async def test_servers_are_asked_from_within_an_event_loop_too(home: Path) -> None:
+    (home / "server.py").write_text(SERVER)
+    assert len(read_tools(f"mcp:{sys.executable} server.py")) == 2
+
+
+@contextmanager
+def harbour() -> Generator[str]:
+    """An MCP server on the loopback, by streamable HTTP."""
+    server = MCPServer("harbour")
+
+    def send_word(word: str) -> str:
+        """Sends a word."""
+        raise AssertionError("no tool is called")
+
+    server.add_tool(send_word)
+    listening = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), port=0, log_level="error"))
+    thread = threading.Thread(target=listening.run)
+    thread.start()
+    try:
+        while not listening.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        listening.should_exit = True
+        thread.join()
 
 
 def test_a_server_on_the_web_is_asked_the_same_way() -> None:
-    sessions: list[str | None] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            sessions.append(self.headers["Mcp-Session-Id"])
-            answer = json.dumps({"jsonrpc": "2.0", "id": said.get("id"), "result": {"tools": [TOOL]}})
-            streams = said["method"] == "tools/list"
-            data = (f"event: message\ndata: {answer}\n\n" if streams else answer).encode()
-            self.send_response(200)
-            self.send_header("Mcp-Session-Id", "abc")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/mcp"
-        assert read_tools(url)[0][0] == TOOL
-        server.shutdown()
-        thread.join()
-    assert sessions == [None, "abc", "abc"]
-    with pytest.raises(UsageError, match="Connection refused"):
+    with harbour() as url:
+        assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url)] == [("send_word", "Sends a word.")]
+        with pytest.raises(UsageError, match="no tool is called 'send'") as wrong:
+            read_tools(f"{url}#send")
+        assert "send_word" in wrong.value.hint
+        with pytest.raises(UsageError, match="Not Found"):
+            read_tools(url.replace("/mcp", "/elsewhere"))
+    with pytest.raises(UsageError, match="connection attempts failed"):
         read_tools(url)
+
+
+def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(UsageError, match="needs the package mcp") as missing:
+        read_tools("mcp:server")
+    assert 'pip install "upskill[mcp]"' in missing.value.hint

@@ -34,6 +34,9 @@ KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("json_schema", "max_length"),
 )
+PLAIN = frozenset(["contains", "max_length"])  # a suite of these alone is passed by saying the words
+MANY = 10  # cases, from which on a suite has to have other kinds of checks as well
+OTHERS = 2  # kinds of them, in at least a quarter of the cases
 
 Tell = Callable[[str], None]
 
@@ -327,24 +330,34 @@ async def write_suite(
     """Cases for a skill, each of which passed the gate; those that did not are asked for again at most twice.
 
     They are made from the task and the material where there is some, so that they also ask for what a draft of the
-    skill left out. `beside` are cases that are there already: of those, only train cases are shown.
+    skill left out. `beside` are cases that are there already: of those, only train cases are shown. Of many cases some
+    must have other kinds of checks than `contains`; they are asked for in the same way, and what could not be had is
+    told. A small model is not held to that.
     """
     if material is not None:
         material = await condense(material, model, room=room, tell=tell)
+    small = room < SMALL
     kept: dict[str, Case] = {}
+    spare: list[Case] = []  # in whose place a case with other kinds of checks is wanted
     refused: list[str] = []
     for number in range(ROUNDS):
         wanted = count - len(kept)
         if not wanted:
             break
         known = [*beside, *kept.values()]
-        asked = _ask_for_cases(skill, model, wanted, material, refused if number else [], known, small=room < SMALL)
+        demand = "" if small or not number else _demand(list(kept.values()), count)
+        asked = _ask_for_cases(skill, model, wanted, material, refused if number else [], known, demand, small=small)
         for item in await asked:
             case, why = await _admit(item, skill, material, {case.id: case for case in (*beside, *kept.values())})
-            if case is not None and len(kept) < count:
-                kept[case.id] = case
-            elif why:
+            if case is None:
                 refused.append(why)
+            elif len(kept) < count and (small or lacking([*kept.values(), case], count) < count - len(kept)):
+                kept[case.id] = case
+            else:
+                spare.append(case)
+    for case in spare:
+        if len(kept) < count and case.id not in kept and not _is_twin(case, [*beside, *kept.values()]):
+            kept[case.id] = case
     if len(kept) < max(3, count // 2):
         last = f"; the last one refused: {refused[-1]}" if refused else ""
         raise UpskillError(
@@ -353,7 +366,37 @@ async def write_suite(
         )
     if refused:
         tell(f"Refused {len(refused)} generated cases that knowing nothing would pass or that broke a rule.")
+    if lacking(list(kept.values()), len(kept)):
+        kinds = sorted(set[str]().union(*map(_other_kinds, kept.values())))
+        tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
     return Suite(tuple(kept.values()), "generated")
+
+
+def lacking(cases: Sequence[Case], count: int) -> int:
+    """How many cases with other kinds of checks than `contains` a suite of so many cases still needs."""
+    if count < MANY:
+        return 0
+    others = [kinds for case in cases if (kinds := _other_kinds(case))]
+    return max(-(-count // 4) - len(others), OTHERS - len(set[str]().union(*others)), 0)
+
+
+def _other_kinds(case: Case) -> set[str]:
+    return {named.name for named in case.checks} - PLAIN
+
+
+def _demand(cases: Sequence[Case], count: int) -> str:
+    if not (needed := lacking(cases, count)):
+        return ""
+    there = set[str]().union(*map(_other_kinds, cases))
+    unused = [kind for kind in KINDS if kind not in PLAIN and kind not in there]
+    return (
+        f"At least {needed} of them must have a check of another kind than {' and '.join(sorted(PLAIN))};"
+        f" not used so far: {', '.join(unused)}."
+    )
+
+
+def _is_twin(case: Case, others: Iterable[Case]) -> bool:
+    return any(case.id in pair for pair in near_duplicates([*others, case]))
 
 
 async def _ask_for_cases(
@@ -363,6 +406,7 @@ async def _ask_for_cases(
     material: Material | None,
     refused: list[str],
     known: Iterable[Case],
+    demand: str = "",
     *,
     small: bool,
 ) -> list[Any]:
@@ -377,6 +421,8 @@ async def _ask_for_cases(
         text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(there[:40], ensure_ascii=False)}"
     if refused:
         text += "\n\nThese cases were refused; write others:\n" + "\n".join(f"- {why}" for why in refused[-20:])
+    if demand:
+        text += f"\n\n{demand}"
     question = Question(
         "writing test cases",
         read_prompt("write_suite", count=count),
@@ -400,6 +446,9 @@ async def _admit(
     if said is None:
         return None, "a case that is not an object"
     said["checks"] = [_check(check) for check in as_list(said.get("checks")) or []]
+    # Not every model keeps to the schema, and a generated check must neither run anything nor ask a judge.
+    if strange := [kind for check in said["checks"] for kind in check if kind not in KINDS]:
+        return None, f"{strange[0]!r} is not a kind of check that was offered"
     said["evidence"] = list(material.cited(_ids(said.get("evidence")))) if material else []
     try:
         case = Suite.parse([said], "a generated case").cases[0]
@@ -407,7 +456,7 @@ async def _admit(
         return None, error.message
     if case.id in known:
         return None, f"the id {case.id!r} is there already"
-    if any(case.id in pair for pair in near_duplicates([*known.values(), case])):
+    if _is_twin(case, known.values()):
         return None, f"case {case.id!r}: another case asks the same"
     leaks = await try_case(case, skill)
     return (None, str(leaks[0])) if leaks else (case, "")

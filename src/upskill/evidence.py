@@ -36,7 +36,7 @@ _FAILED = re.compile(
     r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b",
     re.I | re.M,
 )
-_EXIT_LINE = re.compile(r"^(?:Exit code:? \d+|exit status \d+|Process exited with code \d+)$", re.I)
+_EXIT_LINE = re.compile(r"^\[?(?:Exit code:? \d+|exit status \d+|Process exited with code \d+)\]?$", re.I)
 _ERROR_LINE = re.compile(r"error|fatal|fail|cannot|can't|not |missing|unknown|invalid|denied|required|exception", re.I)
 _CONFIRMS = re.compile(
     r"\b(?:test|tests|pytest|unittest|check|verify|validate|lint|ruff|mypy|pyright|tsc|build|compile"
@@ -56,6 +56,7 @@ _HEREDOC_LATE = re.compile(
     r"cat\s*<<-?\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)\s*>\s*(?P<path>[^\s<>|;&]+)[^\n]*\n(?P<text>.*?)^(?P=end)$",
     re.S | re.M,
 )
+VERIFY = "verify"  # the tool under whose name a recording of our own has the check that decided on success
 WITHIN = 25  # calls after an error in which it may still be mended
 
 How = Literal["command", "before", "file"]
@@ -264,12 +265,20 @@ def _worked(trace: Trace, runs: list[_Run]) -> Iterator[Worked]:
     """Each thing that was done, as it worked last."""
     last: dict[str, _Run] = {}
     for run in runs:
-        if not run.failed and not is_looking(run.words) and "\n" not in run.command:
+        if not run.failed and not _is_check(run) and not is_looking(run.words) and "\n" not in run.command:
             last.pop(run.head, None)  # in the order of the last success
             last[run.head] = run
     for run in last.values():
         confirms = bool(_CONFIRMS.search(run.command))
         yield Worked(run.command, _purpose(trace, run), run.step.output, run.number, confirms)
+    # Whatever it looks like: somebody said beforehand that this is what decides.
+    for run in runs:
+        if _is_check(run) and not run.failed:
+            yield Worked(run.command, _purpose(trace, run), run.step.output, run.number, confirms=True)
+
+
+def _is_check(run: _Run) -> bool:
+    return run.step.tool == VERIFY
 
 
 def _purpose(trace: Trace, run: _Run) -> str:

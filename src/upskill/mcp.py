@@ -1,150 +1,89 @@
-"""MCP: ask a running tool server which tools it has, over its standard input and output or over HTTP.
+"""MCP: ask a running tool server which tools it has, over its standard input and output or over streamable HTTP.
 
-Three messages of JSON-RPC are all that this takes, so no package is needed for it. No tool is ever called.
+The protocol is the `mcp` package's, an extra that is imported when a server is named. No tool is ever called.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
+import os
 import shlex
-import subprocess
-import threading
-import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
 
-from upskill import __version__
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
 
-PROTOCOL = "2025-06-18"
+INSTALL = 'pip install "upskill[mcp]"'
 SECONDS = 30.0  # for all of it
 MOST_PAGES = 50
-
-Exchange = Callable[[str, Mapping[str, Any] | None], dict[str, Any] | None]
 
 
 def list_tools(place: str) -> list[dict[str, Any]]:
     """The tools of the server behind `mcp:COMMAND` or a URL; UsageError when there is none that answers."""
+    try:
+        package: Any = import_module("mcp")
+        _ = package.Client
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"{place}: asking an MCP server needs the package mcp, version 2 or newer, which is not installed",
+            f"Run `{INSTALL}`, or give the tools' schemas as a file.",
+        ) from error
+    # It tells of every line that is not protocol with a traceback; what matters is in the error.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+    # A thread of its own, so that it does not matter whether the caller runs an event loop already.
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(asyncio.run, _ask(place, package)).result()
+
+
+async def _ask(place: str, package: Any) -> list[dict[str, Any]]:
+    try:
+        async with asyncio.timeout(SECONDS), _reach(place, package) as client:
+            return await _listed(place, client)
+    except UsageError:
+        raise
+    except TimeoutError as error:
+        raise UsageError(f"{place}: said nothing for {SECONDS:.0f} seconds", "Is it an MCP server?") from error
+    except Exception as error:  # a server can be broken in any way, and each is about that server
+        raise UsageError(f"{place}: {_words(error)}", "Is it an MCP server?") from error
+
+
+@asynccontextmanager
+async def _reach(place: str, package: Any) -> AsyncGenerator[Any]:
     if place.startswith(("http://", "https://")):
-        return _listed(place, _Web(place).ask)
-    with _Process(place.removeprefix("mcp:")) as process:
-        return _listed(place, process.ask)
+        async with package.Client(place, read_timeout_seconds=SECONDS) as client:
+            yield client
+        return
+    words = shlex.split(place.removeprefix("mcp:"))
+    if not words:
+        raise UsageError("mcp: says no command", "For example --tool 'mcp:npx my-server'.")
+    # With the environment that the command would have if it were typed.
+    server = package.StdioServerParameters(command=words[0], args=words[1:], env=dict(os.environ))
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:  # noqa: ASYNC230 - nothing to wait for
+        async with package.Client(package.stdio_client(server, nowhere), read_timeout_seconds=SECONDS) as client:
+            yield client
 
 
-def _listed(place: str, ask: Exchange) -> list[dict[str, Any]]:
-    about = {"name": "upskill", "version": __version__}
-    ask("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about})
-    ask("notifications/initialized", None)
+async def _listed(place: str, client: Any) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
-    cursor: dict[str, Any] = {}
+    cursor: str | None = None
     for _ in range(MOST_PAGES):
-        said = ask("tools/list", cursor) or {}
-        tools += [tool for item in as_list(said.get("tools")) or [] if (tool := as_mapping(item)) is not None]
-        if not said.get("nextCursor"):
+        page = await client.list_tools(cursor=cursor)
+        tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+        if not (cursor := page.next_cursor):
             return tools
-        cursor = {"cursor": said["nextCursor"]}
     raise UsageError(f"{place}: lists tools without an end")
 
 
-def _result(place: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    if error := as_mapping(said.get("error")):
-        raise UsageError(f"{place}: {error.get('message', 'an error without words')}")
-    return as_mapping(said.get("result")) or {}
-
-
-def _message(method: str, params: Mapping[str, Any] | None, number: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    return message if params is None else {**message, "id": number, "params": dict(params)}
-
-
-class _Process:
-    """A server that is started, asked and ended."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-        words = shlex.split(command)
-        if not words:
-            raise UsageError("mcp: says no command", "For example --tool 'mcp:npx my-server'.")
-        try:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
-            )
-        except OSError as error:
-            raise UsageError(f"{words[0]}: {error.strerror or error}", "--tool mcp:COMMAND starts a server.") from error
-        self.number = 0
-        self.clock = threading.Timer(SECONDS, self.process.kill)
-
-    def __enter__(self) -> _Process:
-        self.clock.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clock.cancel()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with suppress(OSError):  # it may have ended before it read what we wrote
-                    stream.close()
-        try:
-            self.process.wait(2)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.number += 1
-        try:
-            self.process.stdin.write(json.dumps(_message(method, params, self.number)) + "\n")
-            self.process.stdin.flush()
-        except OSError as error:
-            raise self._ended() from error
-        if params is None:
-            return None
-        for line in self.process.stdout:
-            try:
-                said = as_mapping(json.loads(line)) or {}
-            except ValueError:
-                continue  # a server that prints something else, too
-            if said.get("id") == self.number:
-                return _result(self.command, said)
-        raise self._ended()
-
-    def _ended(self) -> UsageError:
-        return UsageError(f"{self.command}: ended, or said nothing for {SECONDS:.0f} seconds", "Is it an MCP server?")
-
-
-class _Web:
-    """A server at a URL, by streamable HTTP."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.number = 0
-        self.session = ""
-
-    def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        self.number += 1
-        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        if self.session:
-            headers |= {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": PROTOCOL}
-        data = json.dumps(_message(method, params, self.number)).encode()
-        request = urllib.request.Request(self.url, data, headers)  # noqa: S310 - list_tools takes http and https only
-        try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-                self.session = answer.headers.get("Mcp-Session-Id") or self.session
-                text = answer.read().decode()
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{self.url}: {error}", "Is it an MCP server?") from error
-        if params is None:
-            return None
-        # An answer, or a stream of events of which one is the answer.
-        for line in text.splitlines() if "data:" in text else [text]:
-            try:
-                said = as_mapping(json.loads(line.removeprefix("data:").strip())) or {}
-            except ValueError:
-                continue
-            if said.get("id") == self.number:
-                return _result(self.url, said)
-        raise UsageError(f"{self.url}: gave no answer to {method}", "Is it an MCP server?")
+def _words(error: BaseException) -> str:
+    """What went wrong first, out of the groups that tasks wrap it in."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return _words(group.exceptions[0])
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

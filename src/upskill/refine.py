@@ -21,7 +21,7 @@ from upskill.evaluation import Evaluation
 from upskill.executors import Executor
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, counted
 from upskill.records import Candidate, Run
 from upskill.refiners import MASK, Failure, Proposal, Refiner, Rejected
 from upskill.refiners.rewrite import Rewrite
@@ -33,7 +33,8 @@ from upskill.verdict import MAX_ERRORS
 
 ALPHA = 0.10  # the chance that a whole search accepts something that is no better
 PATIENCE = 3  # candidates in a row that are rejected before the search ends
-UNMASKED = ("not_contains", "not_regex")  # these say what an answer had, not what it should have had
+# These say what an answer had, or what is wrong with it, not what it should have had.
+UNMASKED = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
 
 PlanFor = Callable[[Skill, Suite], Plan]
 
@@ -59,9 +60,9 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        said = f"{self.better} cases better, {self.worse} worse, {self.same} the same"
+        said = f"{counted(self.better, 'case')} better, {self.worse} worse, {self.same} the same"
         if self.accepted is None:
-            return f"{self.errored} trials errored, too many to say anything"
+            return f"{counted(self.errored, 'trial')} errored, too many to say anything"
         p_value = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
         return f"{said} ({p_value}, at most {self.level:.3f} is accepted)"
 
@@ -295,7 +296,7 @@ def _part(suite: Suite, cases: tuple[Case, ...]) -> Suite:
 def _troubled(evaluation: Evaluation) -> UpskillError:
     model, message, trials = evaluation.errors[0]
     return UpskillError(
-        f"the skill cannot be evaluated: {trials} trials of {model} errored: {message}",
+        f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",
         "Repair this and give the same command again: what was finished is kept. --no-eval leaves evaluating out.",
     )
 

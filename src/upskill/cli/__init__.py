@@ -20,11 +20,13 @@ from upskill import __version__
 # name -> (where it is, its line of help). A command whose line is empty is not listed.
 COMMANDS: dict[str, tuple[str, str]] = {
     "generate": ("upskill.cli.generate:command", "Write a skill from a task, traces or documents, and prove it."),
+    "teach": ("upskill.cli.teach:command", "Let a teacher do a task in a sandbox, and make a skill from how it did."),
     "tests": ("upskill.cli.tests:command", "Have the test cases of a skill written, add some, or edit them."),
     "history": ("upskill.cli.history:command", "List every candidate that was tried for a skill."),
     "diff": ("upskill.cli.diff:command", "Show what one candidate for a skill changed against another."),
     "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and say what the skill did."),
     "benchmark": ("upskill.cli.benchmark:command", "The same for several models, three runs each."),
+    "trigger": ("upskill.cli.trigger:command", "Say whether a skill fires when it should, and only then."),
     "plan": ("upskill.cli.plan:command", "How many cases and runs it takes to see a lift, and what that costs."),
     "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),

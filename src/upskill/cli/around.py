@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from upskill.agents import Bounds
 from upskill.cli.screen import Download, note
 from upskill.errors import UsageError
 from upskill.models import Surroundings
@@ -23,6 +24,61 @@ runs_dir_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; only the result.")
+judge_option = click.option("--judge-model", metavar="MODEL", help="The model that grades cases with `judge` checks.")
+offline_option = click.option("--offline", is_flag=True, help="Download nothing.")
+max_cost_option = click.option(
+    "--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."
+)
+SPENDING: list[Decorator] = [
+    max_cost_option,
+    click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
+]
+CALLING: list[Decorator] = [
+    click.option(
+        "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
+    ),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
+]
+KEEPING: list[Decorator] = [
+    click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
+    click.option("--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."),
+]
+SAYING: list[Decorator] = [json_option, quiet_option]
+
+
+def acting(who: str, bounds: Bounds) -> list[Decorator]:
+    """The options of a command in which somebody acts: where, and how far they may go."""
+    return [
+        click.option(
+            "--sandbox",
+            default="",
+            metavar="KIND",
+            help="Where commands are run (default: the first that proves itself here; `upskill sandbox` tells which).",
+        ),
+        click.option(
+            "--max-turns", type=click.IntRange(1), metavar="N", help=f"Turns of {who} (default {bounds.turns})."
+        ),
+        click.option("--trial-tokens", type=click.IntRange(1), metavar="N", help=f"Tokens of {who}."),
+        click.option(
+            "--trial-timeout",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help=f"Time of {who} (default {bounds.seconds:.0f}).",
+        ),
+    ]
+
+
+def with_options(options: list[Decorator]) -> Decorator:
+    """A command with all of these, listed in this order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def open_stored(folder: str | Path) -> Store:

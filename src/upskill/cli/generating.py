@@ -1,27 +1,25 @@
-"""How generate carries out a wish: gather, write, test, refine, save all or nothing, and say what came of it."""
+"""How generate and teach carry out a wish: gather, write, test, refine, save all or nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
-from rich.console import RenderableType
-from rich.markup import escape
-from rich.text import Text
 
 from upskill.cli.around import found_keys, student, surroundings
-from upskill.cli.screen import Watch, note, show, show_json
-from upskill.create import as_name, condense, room_of, signed, write_skill, write_suite
+from upskill.cli.made import Made, Progress, report, with_result
+from upskill.cli.screen import note
+from upskill.cli.wish import Wish
+from upskill.create import as_name, condense, room_of, write_skill, write_suite
 from upskill.errors import UpskillError, UsageError
 from upskill.estimate import estimate_search
 from upskill.evaluate import judge_suite, make_plan
-from upskill.evaluation import Evaluation
 from upskill.executors.local import Local
 from upskill.extract import extract
 from upskill.material import Material, gather
@@ -33,99 +31,54 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.plain import digest
 from upskill.question import Unanswered
 from upskill.redact import counts_in_words
-from upskill.refine import Refinement, Tried, refine, stored_failures
+from upskill.refine import Refinement, refine, stored_failures
 from upskill.refiners.rewrite import Rewrite
-from upskill.reports import json as json_report
-from upskill.reports.terminal import bars, percent
-from upskill.settings import Settings
 from upskill.skill import Skill
 from upskill.store import Store
 from upskill.suite import Suite
-from upskill.trial import Plan, Trial
-from upskill.verdict import Verdict, points
+from upskill.traces import Trace
+from upskill.trial import Plan
 
 EXTRACT = "extract"
 _STAND_IN = Skill.new("task", "A task.", "A task.")  # for a plan that is only made to see whether it can be
 
 
-@dataclass
-class Wish:
-    """What the person asked for."""
+class Lesson(Protocol):
+    """Something that happens first and leaves a trace, which the skill is then made from."""
 
-    task: str = ""
-    examples: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    model: str | None = None
-    test_gen_model: str | None = None
-    handoff: str | None = None
-    output: str | None = None
-    force: bool = False
-    tokens: int = 800
-    tests: str | None = None
-    cases: int = 20
-    no_eval: bool = False
-    eval_model: str | None = None
-    eval_base_url: str | None = None
-    judge_model: str | None = None
-    runs: int = 1
-    attempts: int | None = None
-    candidates: int = 1
-    target: float = 100
-    max_cost: float | None = None
-    max_tokens: int | None = None
-    max_calls: int | None = None
-    yes: bool = False
-    concurrency: int | None = None
-    timeout: float | None = None
-    offline: bool = False
-    runs_dir: str | None = None
-    log_runs: bool = True
-    as_json: bool = False
-    quiet: bool = False
-    settings: Settings = field(default_factory=Settings.load)
+    def describe(self) -> str:
+        """What it may cost, which no estimate knows."""
+        ...
 
-    @property
-    def silent(self) -> bool:
-        return self.quiet or self.as_json
+    async def learn(self, wish: Wish, teacher: Address, models: Models) -> Trace: ...
 
-    def tell(self, line: str) -> None:
-        if not self.silent:
-            note(line)
+    def told(self) -> Mapping[str, Any]:
+        """What is known of it afterwards, as plain data."""
+        ...
 
 
-@dataclass
-class Made:
-    """What came of it."""
-
-    skill: Skill
-    suite: Suite
-    refinement: Refinement | None = None
-
-
-def carry_out(wish: Wish) -> None:
+def carry_out(wish: Wish, lesson: Lesson | None = None) -> None:
     """Make the skill, save it, and print what is known of it. Exits with 3 when it could not be evaluated."""
-    material = _material(wish)
-    maker = _Maker(wish, material)
-    with Store(Path(wish.runs_dir or wish.settings.runs_dir) if wish.log_runs else None) as store:
+    maker = _Maker(wish, _material(wish), lesson)
+    with Store(wish.runs_folder if wish.log_runs else None) as store:
         try:
             made = asyncio.run(maker.make(store))
         except KeyboardInterrupt:
             if store.path is not None:
-                note("Interrupted. Nothing was written; the same command goes on from what is stored.")
+                note("Interrupted. No skill was written; the same command goes on from what is stored.")
             raise
         place = maker.place_for(made.skill)
         skill = made.skill if made.skill.name == place.name else made.skill.with_name(place.name)
-        skill = with_suite(_with_result(skill, made, maker), made.suite)
+        skill = with_suite(with_result(replace(made, skill=skill)), made.suite)
         skill.save(place, overwrite=True)
-        _report(replace(made, skill=skill), maker, place)
+        report(replace(made, skill=skill), wish, place)
     held_out = made.refinement.held_out if made.refinement else None
     if held_out is not None and held_out.too_many_errors:
         raise click.exceptions.Exit(3)
 
 
-def _material(wish: Wish) -> Material:
-    material = gather(wish.task, examples=wish.examples, tools=wish.tools, sources=wish.sources)
+def _material(wish: Wish, *more: Trace) -> Material:
+    material = gather(wish.task, examples=wish.examples, tools=wish.tools, sources=[*wish.sources, *more])
     if not material.task:
         goal = next((trace.goal for trace in material.traces if trace.goal), "")
         goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
@@ -144,9 +97,10 @@ def _material(wish: Wish) -> Material:
 class _Maker:
     """Carries out one wish: everything is looked up and checked when it is made, before anything is paid for."""
 
-    def __init__(self, wish: Wish, material: Material) -> None:
+    def __init__(self, wish: Wish, material: Material, lesson: Lesson | None = None) -> None:
         self.wish = wish
         self.material = material
+        self.lesson = lesson
         settings, keys = wish.settings, found_keys()
         self.suite = Suite.load(wish.tests) if wish.tests else Suite.of(material.skill) if material.skill else None
         self.extracts = wish.model == EXTRACT
@@ -254,12 +208,20 @@ class _Maker:
         async with models:
             await self._open(models)
             self._say_what_it_costs()
+            if self.lesson:
+                trace = await self.lesson.learn(wish, self.teacher, models)
+                self.material = _material(wish, trace)
             drafts, suite, material = await self._write(models)
             for warning in await judge_suite(suite, drafts[0]):
                 wish.tell(f"Note: {warning}")
             if self.student is None:
-                return Made(await self._edited_unseen(drafts[0], models, store, material, suite), suite)
-            return await self._refine(drafts, suite, material, models, store)
+                return self._made(await self._edited_unseen(drafts[0], models, store, material, suite), suite)
+            found = await self._refine(drafts, suite, material, models, store)
+            return self._made(found.skill, suite, found)
+
+    def _made(self, skill: Skill, suite: Suite, found: Refinement | None = None) -> Made:
+        told = self.lesson.told() if self.lesson else dict[str, Any]()
+        return Made(skill, suite, self.material, self.teacher, self.student, self.ledger, found, told)
 
     async def _open(self, models: Models) -> None:
         """All that will be asked: a missing key is found before anything is paid for."""
@@ -347,7 +309,7 @@ class _Maker:
 
     async def _refine(
         self, drafts: list[Skill], suite: Suite, material: Material, models: Models, store: Store
-    ) -> Made:
+    ) -> Refinement:
         wish, student = self.wish, self.student
         assert student is not None
         refiner = None
@@ -355,7 +317,7 @@ class _Maker:
             teacher = await models.get(self.teacher, "teacher")
             refiner = Rewrite(teacher, material, max(wish.tokens, drafts[0].tokens))
         known = stored_failures(store, drafts[0], student, suite) if self.material.skill else []
-        progress = _Progress(self)
+        progress = Progress(wish)
         try:
             found = await refine(
                 drafts,
@@ -378,7 +340,7 @@ class _Maker:
             progress.end()
         for line in found.notes:
             wish.tell(line)
-        return Made(found.skill, suite, found)
+        return found
 
     def _say_what_it_costs(self) -> None:
         wish = self.wish
@@ -403,7 +365,8 @@ class _Maker:
         high = expected.cost_usd[1]
         if high == 0 and not expected.unknown:
             return
-        wish.tell(f"Estimate: up to {expected.words}.")
+        on_top = f", and on top of it {self.lesson.describe()}" if self.lesson else ""
+        wish.tell(f"Estimate: up to {expected.words}{on_top}.")
         most = high if wish.max_cost is None else min(high, wish.max_cost)
         if most > wish.settings.confirm_above and not wish.yes and sys.stdin.isatty() and sys.stderr.isatty():
             click.confirm("Go ahead?", abort=True, err=True)
@@ -422,170 +385,3 @@ async def _forgetting(models: Models) -> AsyncGenerator[None]:
             if type(error) in (UpskillError, Unanswered):
                 await models.forget(asked)
             raise
-
-
-class _Progress:
-    """Says what is being evaluated, and how each attempt went."""
-
-    def __init__(self, maker: _Maker) -> None:
-        self.maker = maker
-        self.watching: Watch | None = None
-
-    def begin(self, attempt: int, plan: Plan, missing: list[Trial]) -> None:
-        if attempt:
-            self.maker.wish.tell(f"Evaluating on {plan.models[0].name}... (attempt {attempt})")
-        self.watching = Watch(plan, quiet=self.maker.wish.silent)
-        self.watching.begin(len(plan) - len(missing))
-
-    def watch(self, result: Any) -> None:
-        if self.watching:
-            self.watching(result)
-
-    def last(self, plan: Plan) -> None:
-        self.maker.wish.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
-
-    def done(self, tried: Tried) -> None:
-        self.end()
-        if tried.evaluation is None:
-            self.maker.wish.tell(f"  (attempt {tried.attempt}) not kept: {tried.note}")
-            return
-        verdict = tried.evaluation.verdicts[0]
-        said = f"  {rates(verdict)}"
-        if tried.comparison is None:
-            said += " OK" if verdict.is_beneficial else ""
-        else:
-            said += f" OK: {tried.note}" if tried.accepted else f" not kept: {tried.note}"
-        self.maker.wish.tell(f"{said}  [fit, {verdict.cases} train cases]")
-
-    def end(self) -> None:
-        if self.watching:
-            self.watching.end()
-            self.watching = None
-
-
-def rates(verdict: Verdict) -> str:
-    lift = percent(verdict.lift, signed=True)
-    return f"{percent(verdict.baseline.pass_rate)} -> {percent(verdict.skill.pass_rate)} ({lift})"
-
-
-def _with_result(skill: Skill, made: Made, maker: _Maker) -> Skill:
-    """What is known of it, in its skill_meta.json: the held-out pass rate where there is one, and which it is."""
-    skill = signed(skill, maker.teacher.name, maker.material.task)
-    meta = Meta.of(skill)
-    metadata = dict(meta.metadata)
-    found = made.refinement
-    evaluation, split = (
-        (found.held_out, "held-out") if found and found.held_out else (found.fit if found else None, "fit")
-    )
-    if evaluation is not None:
-        verdict = evaluation.verdicts[0]
-        metadata |= {
-            "test_pass_rate": verdict.skill.pass_rate,
-            "baseline_pass_rate": verdict.baseline.pass_rate,
-            "evaluated_on": verdict.model,
-            "evaluated_cases": split,
-            "pairs": verdict.pairs,
-            "decision": verdict.decision,
-        }
-    return replace(meta, metadata=metadata).written_into(skill)
-
-
-# What is shown.
-
-
-def _report(made: Made, maker: _Maker, place: Path) -> None:
-    if maker.wish.as_json:
-        show_json(_plain(made, maker, place))
-        return
-    skill, found = made.skill, made.refinement
-    head = f"\n  [bold]{escape(skill.name)}[/bold]\n  {escape(' '.join(skill.description.split()))}\n"
-    shown: list[RenderableType] = [Text.from_markup(head), Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n")]
-    evaluation = (found.held_out or found.fit) if found else None
-    if found and evaluation:
-        word = f"held-out, {len(evaluation.plan.suite.cases)} cases" if found.held_out else "fit only"
-        verdict = evaluation.verdicts[0]
-        shown += [Text(f"  {verdict.model} ({word})"), bars(verdict)]
-        shown += [Text(f"  {line}") for line in _lines(found)]
-        shown += [Text(f"  Note: {said}", style="dim") for said in evaluation.warnings]
-    if spent := _spent(maker.ledger):
-        shown.append(Text(f"  Spent: {spent}"))
-    shown.append(Text(f"\nSaved to {place}"))
-    show(*shown)
-
-
-def _lines(found: Refinement) -> list[str]:
-    lines = [
-        f"{word}: {rates(verdict)}, {_interval(verdict)}{verdict.pairs} pairs, {verdict.decision}"
-        for word, evaluation in (("fit", found.fit), ("held-out", found.held_out))
-        if evaluation is not None
-        for verdict in evaluation.verdicts
-    ]
-    if found.held_out is None:
-        lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
-    elif found.held_out.too_many_errors:
-        lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in found.held_out.errors]
-    tried = "1 candidate was" if len(found.tried) == 1 else f"{len(found.tried)} candidates were"
-    lines.append(f"{tried} tried; the search ended: {found.ended}.")
-    return lines
-
-
-def _interval(verdict: Verdict) -> str:
-    if verdict.interval is None:
-        return ""
-    low, high = verdict.interval
-    return f"95% interval {points(low)} to {points(high)} points, "
-
-
-def _spent(ledger: Ledger) -> str:
-    parts = [
-        f"{role} {usage.total_tokens:,} tokens"
-        + (", price unknown" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}" if usage.cost_usd else "")
-        for role, usage in ledger.spent.items()
-    ]
-    return " · ".join(parts)
-
-
-def _plain(made: Made, maker: _Maker, place: Path) -> dict[str, Any]:
-    found, skill = made.refinement, made.skill
-    return {
-        "skill": {
-            "name": skill.name,
-            "description": skill.description,
-            "tokens": skill.tokens,
-            "fingerprint": skill.fingerprint,
-        },
-        "saved_to": str(place),
-        "teacher": maker.teacher.name,
-        "student": maker.student.name if maker.student else None,
-        "suite": {"cases": len(made.suite.cases), "held_out": len(made.suite.held_out)},
-        "attempts": [_tried(one) for one in found.tried] if found else [],
-        "ended": found.ended if found else "",
-        "halted": found.halted if found else "",
-        "fit": _evaluation(found.fit) if found else None,
-        "held_out": _evaluation(found.held_out) if found else None,
-        "spent": {
-            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd}
-            for role, usage in maker.ledger.spent.items()
-        },
-        "calls": maker.ledger.calls,
-        "redacted": dict(maker.material.redacted),
-        "left_out": list(maker.material.left_out),
-    }
-
-
-def _tried(one: Tried) -> dict[str, Any]:
-    verdict = one.evaluation.verdicts[0] if one.evaluation else None
-    return {
-        "attempt": one.attempt,
-        "accepted": one.accepted,
-        "note": one.note,
-        "baseline": verdict.baseline.pass_rate if verdict else None,
-        "pass_rate": verdict.skill.pass_rate if verdict else None,
-        "p_value": one.comparison.p_value if one.comparison else None,
-        "level": one.comparison.level if one.comparison else None,
-        "edits": [str(edit) for edit in one.proposal.edits] if one.proposal else [],
-    }
-
-
-def _evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    return json_report.of_evaluation(evaluation) if evaluation else None

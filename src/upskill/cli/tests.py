@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import found_keys, json_option, quiet_option, surroundings
+from upskill.cli.around import found_keys, json_option, max_cost_option, offline_option, quiet_option, surroundings
 from upskill.cli.screen import note, show_json
 from upskill.create import room_of, write_suite
 from upskill.errors import UsageError
@@ -33,8 +33,8 @@ BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 @click.option("--add", type=click.IntRange(1, 60), metavar="N", help="Keep the cases there are and add N.")
 @click.option("--edit", is_flag=True, help="Open them in $EDITOR; what cannot be used is said and not kept.")
 @click.option("-f", "--from", "sources", multiple=True, metavar="PATH", help="A trace or a document to make them from.")
-@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent.")
-@click.option("--offline", is_flag=True, help="Download nothing.")
+@max_cost_option
+@offline_option
 @click.option("--runs-dir", metavar="DIR", help="Where replies are kept (default ./runs).")
 @json_option
 @quiet_option
