@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from upskill.cli.screen import Download, note
 from upskill.errors import UsageError
 from upskill.models import Surroundings
 from upskill.models.keys import read_keys
+from upskill.models.ledger import Ceilings
 from upskill.settings import Settings
 from upskill.store import FILE, Store
 
@@ -46,6 +48,40 @@ KEEPING: list[Decorator] = [
     click.option("--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."),
 ]
 SAYING: list[Decorator] = [json_option, quiet_option]
+
+
+@dataclass(kw_only=True)
+class Common:
+    """What the person said with `SPENDING`, `CALLING`, `KEEPING` and `SAYING`, in whichever command."""
+
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    concurrency: int | None = None
+    timeout: float | None = None
+    offline: bool = False
+    runs_dir: str | None = None
+    log_runs: bool = True
+    as_json: bool = False
+    quiet: bool = False
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json
+
+    def tell(self, line: str) -> None:
+        if not self.silent:
+            note(line)
+
+    @property
+    def runs_folder(self) -> Path:
+        return Path(self.runs_dir or self.settings.runs_dir)
+
+    @property
+    def ceilings(self) -> Ceilings:
+        return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
 
 
 def acting(who: str, bounds: Bounds) -> list[Decorator]:

@@ -22,7 +22,7 @@ from upskill.executors import Executor
 from upskill.executors.local import Local
 from upskill.models import CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
-from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.records import Run
@@ -55,7 +55,7 @@ def carry_out(order: Order) -> None:
     for file in (order.junit, order.markdown):
         if file:
             check_writable(file)
-    ledger = Ledger(Ceilings(order.max_cost, order.max_tokens, order.max_calls))
+    ledger = Ledger(order.ceilings)
     skill = Skill.load(order.skill)
     suite = Suite.load(order.tests) if order.tests else Suite.of(skill)
     writer = order.test_gen_model or order.settings.test_gen_model
@@ -143,7 +143,7 @@ def load_beside(places: Iterable[str]) -> list[Skill]:
 
 
 def _folder(order: Order) -> Path | None:
-    return Path(order.runs_dir or order.settings.runs_dir) if order.log_runs else None
+    return order.runs_folder if order.log_runs else None
 
 
 def _around(order: Order) -> Surroundings:

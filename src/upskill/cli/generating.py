@@ -27,7 +27,7 @@ from upskill.meta import Meta, with_suite
 from upskill.models import Address, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
-from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.question import Unanswered
 from upskill.redact import counts_in_words
@@ -120,7 +120,7 @@ class _Maker:
             timeout=wish.timeout,
             connections=wish.concurrency or settings.concurrency,
         )
-        self.ledger = Ledger(Ceilings(wish.max_cost, wish.max_tokens, wish.max_calls))
+        self.ledger = Ledger(wish.ceilings)
         if self.suite is not None and self.student is not None:
             self.plan(_STAND_IN, self.suite)
 

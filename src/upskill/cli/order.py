@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -13,13 +13,13 @@ from upskill.cli.around import (
     KEEPING,
     SAYING,
     SPENDING,
+    Common,
     Decorator,
     acting,
     judge_option,
     offline_option,
     with_options,
 )
-from upskill.settings import Settings
 from upskill.statistics import Scope
 
 _OPTIONS: list[Decorator] = [
@@ -120,7 +120,7 @@ def options(function: Any) -> Any:
 
 
 @dataclass
-class Order:
+class Order(Common):
     """What the person asked for."""
 
     skill: str
@@ -151,30 +151,14 @@ class Order:
     seed: int = 0
     temperature: float | None = None
     max_output_tokens: int | None = None
-    concurrency: int | None = None
-    timeout: float | None = None
     resume: bool = False
     fresh: bool = False
-    max_cost: float | None = None
-    max_tokens: int | None = None
-    max_calls: int | None = None
-    yes: bool = False
     no_cache: bool = False
     replay: bool = False
     batch: bool = False
-    offline: bool = False
-    runs_dir: str | None = None
-    log_runs: bool = True
     verbose: bool = False
-    as_json: bool = False
-    quiet: bool = False
-    settings: Settings = field(default_factory=Settings.load)
 
     @property
     def bounds(self) -> Bounds:
         usual = Bounds()
         return Bounds(self.max_turns or usual.turns, self.trial_tokens, self.trial_timeout or usual.seconds)
-
-    @property
-    def silent(self) -> bool:
-        return self.quiet or self.as_json

@@ -6,21 +6,28 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import RenderableType
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from upskill.agents import Bounds
-from upskill.cli.around import found_keys, student, surroundings
+from upskill.cli.around import Common, found_keys, student, surroundings
 from upskill.cli.evaluating import load_beside
+from upskill.cli.fired import (
+    heading,
+    indented,
+    percent,
+    plain_spent,
+    plain_tried,
+    plain_troubles,
+    rate_table,
+    shown_improvement,
+    summary_lines,
+)
 from upskill.cli.screen import Watch, note, show, show_json, write_file
 from upskill.create import as_name
 from upskill.errors import UsageError
@@ -28,20 +35,18 @@ from upskill.estimate import Estimate
 from upskill.evaluate import evaluate
 from upskill.evaluation import Evaluation
 from upskill.executors.local import Local
-from upskill.firing import QUANTITIES, Firing, Rate, plain_estimate
+from upskill.firing import QUANTITIES, Firing, plain_estimate
 from upskill.models import Address, CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
-from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.ledger import Ledger
 from upskill.models.prices import price_of
 from upskill.plain import digest
 from upskill.queries import PARTS, PLACES_IN_A_SKILL, Queries
 from upskill.question import Unanswered
 from upskill.records import Run
 from upskill.requirements import Requirement, Ruling, judge_number, parse_requirement
-from upskill.settings import Settings
 from upskill.skill import Skill
-from upskill.statistics import Estimate as Measured
 from upskill.store import Store
 from upskill.trial import Plan, Result, Trial
 from upskill.trigger import (
@@ -57,11 +62,9 @@ from upskill.trigger import (
     write_queries,
 )
 
-WORDS = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
-
 
 @dataclass
-class Inquiry:
+class Inquiry(Common):
     """What the person asked for."""
 
     skill: str
@@ -87,35 +90,15 @@ class Inquiry:
     seed: int = 0
     temperature: float | None = None
     max_output_tokens: int | None = None
-    concurrency: int | None = None
-    timeout: float | None = None
     fresh: bool = False
-    max_cost: float | None = None
-    max_tokens: int | None = None
-    max_calls: int | None = None
-    yes: bool = False
     no_cache: bool = False
     replay: bool = False
-    offline: bool = False
-    runs_dir: str | None = None
-    log_runs: bool = True
-    as_json: bool = False
-    quiet: bool = False
-    settings: Settings = field(default_factory=Settings.load)
-
-    @property
-    def silent(self) -> bool:
-        return self.quiet or self.as_json
-
-    def tell(self, line: str) -> None:
-        if not self.silent:
-            note(line)
 
 
 def carry_out(inquiry: Inquiry) -> None:
     """Run and print. Exits with 3 when too many runs errored, with 1 when a requirement does not hold."""
     asked = _Asked(inquiry)
-    with Store(Path(inquiry.runs_dir or inquiry.settings.runs_dir) if inquiry.log_runs else None) as store:
+    with Store(inquiry.runs_folder if inquiry.log_runs else None) as store:
         try:
             code = asked.answer(store)
         except KeyboardInterrupt:
@@ -151,7 +134,7 @@ class _Asked:
             timeout=inquiry.timeout,
             connections=inquiry.concurrency or inquiry.settings.concurrency,
         )
-        self.ledger = Ledger(Ceilings(inquiry.max_cost, inquiry.max_tokens, inquiry.max_calls))
+        self.ledger = Ledger(inquiry.ceilings)
         self.executor = Local(inquiry.concurrency or inquiry.settings.concurrency)
         self.progress = _Progress(inquiry)
         if self.queries is not None:
@@ -331,7 +314,7 @@ class _Asked:
         if inquiry.as_json:
             show_json(self._improvement(found, queries, place))
         else:
-            show(*_shown_improvement(found, self.ledger))
+            show(*shown_improvement(found, self.ledger))
             self._say_where(found, place)
         troubled = any(one.leaked for one in found.evaluations)
         tested = [found.tested.before, found.tested.after] if found.tested else []
@@ -394,16 +377,18 @@ class _Asked:
             note("INVALID: a run saw a skill that was kept from it. No number means anything.")
         if self.inquiry.as_json:
             said = self._head(queries) | {"run": evaluation.run.id, "models": [firing.plain() for firing in found]}
-            show_json(said | _troubles(evaluation, rulings) | {"spent": _spent(self.ledger), "improvement": None})
+            show_json(
+                said | plain_troubles(evaluation, rulings) | {"spent": plain_spent(self.ledger), "improvement": None}
+            )
             return
-        shown: list[RenderableType] = [_heading(self.skill, evaluation.plan, queries)]
+        shown: list[RenderableType] = [heading(self.skill, evaluation.plan, queries)]
         for firing in found:
             if len(found) > 1:
                 shown.append(Text(f"  {firing.model}", style="bold"))
             shown += [
-                _indented(_table(firing)),
+                indented(rate_table(firing)),
                 Text(""),
-                *(_indented(Text(line)) for line in _lines(firing)),
+                *(indented(Text(line)) for line in summary_lines(firing)),
                 Text(""),
             ]
         notes = [f"Note: {warning}" for warning in evaluation.warnings]
@@ -411,7 +396,7 @@ class _Asked:
         notes += [f"{trials} runs of {model} errored: {message}" for model, message, trials in evaluation.errors[:10]]
         if stored:
             notes.append(f"Every run: upskill show {evaluation.run.id}")
-        show(*shown, *(_indented(Text(line, style="dim")) for line in notes))
+        show(*shown, *(indented(Text(line, style="dim")) for line in notes))
         if evaluation.halted:
             note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
         for model, ruling in rulings:
@@ -441,7 +426,7 @@ class _Asked:
         improvement: dict[str, Any] = {
             "improved": found.improved,
             "description": found.skill.description,
-            "attempts": [_plain_tried(one) for one in found.tried],
+            "attempts": [plain_tried(one) for one in found.tried],
             "test": None
             if tested is None
             else {
@@ -466,7 +451,7 @@ class _Asked:
             "stopped": [],
             "halted": found.halted,
             "warnings": list(dict.fromkeys(line for one in found.evaluations for line in one.warnings)),
-            "spent": _spent(self.ledger),
+            "spent": plain_spent(self.ledger),
             "improvement": improvement,
         }
 
@@ -496,7 +481,7 @@ class _Progress:
         if tried.train is None or tried.validation is None:
             self.inquiry.tell(f"  not kept: {tried.note}")
             return
-        said = f"  train {_percent(tried.train.score)}, validation {_percent(tried.validation.score)}"
+        said = f"  train {percent(tried.train.score)}, validation {percent(tried.validation.score)}"
         if tried.attempt:
             word = {True: "kept", False: "not kept", None: "not decided"}[tried.accepted]
             said += f": {word}" + (f" ({tried.note})" if tried.note else "")
@@ -528,143 +513,3 @@ def _replace_manifest(folder: Path, skill: Skill) -> Path:
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
     return folder
-
-
-def _troubles(evaluation: Evaluation, rulings: list[tuple[str, Ruling]]) -> dict[str, Any]:
-    return {
-        "requirements": [
-            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
-            for model, ruling in rulings
-        ],
-        "errors": [
-            {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
-        ],
-        "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
-        "halted": evaluation.halted,
-        "warnings": evaluation.warnings,
-    }
-
-
-def _spent(ledger: Ledger) -> dict[str, Any]:
-    return {role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in ledger.spent.items()}
-
-
-def _plain_tried(one: Tried) -> dict[str, Any]:
-    return {
-        "attempt": one.attempt,
-        "description": one.skill.description,
-        "accepted": one.accepted,
-        "note": one.note,
-        "run": one.run or None,
-        "train": one.train.plain() if one.train else None,
-        "validation": one.validation.plain() if one.validation else None,
-    }
-
-
-def _heading(skill: Skill, plan: Plan, queries: Queries) -> RenderableType:
-    runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
-    beside = ", ".join(other.name for other in plan.beside) or "nothing"
-    lines = [
-        "",
-        f"  [bold]{escape(skill.name)}[/bold]",
-        f"  {escape(' '.join(skill.description.split()))}",
-        "",
-        f"  queries    {len(queries.should_trigger)} should trigger, {len(queries.should_not)} should not, {runs}",
-        f"  agent      {plan.agent}; beside it: {escape(beside)}",
-        "",
-    ]
-    return Text.from_markup("\n".join(lines))
-
-
-def _table(firing: Firing) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Query", overflow="ellipsis", no_wrap=True, max_width=64)
-    for column in ("Should", "Fired", "Rate", "95% interval", ""):
-        table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
-    for rate in firing.rates:
-        table.add_row(*_row(rate))
-    return table
-
-
-def _row(rate: Rate) -> tuple[RenderableType, ...]:
-    low, high = rate.interval
-    mark = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
-    errored = f" ({rate.errored} errored)" if rate.errored else ""
-    return (
-        Text(" ".join(rate.query.text.split())),
-        "yes" if rate.query.should_trigger else "no",
-        f"{rate.triggered}/{rate.scored}{errored}",
-        _percent(rate.value),
-        f"{_percent(low)} to {_percent(high)}",
-        mark[rate.right],
-    )
-
-
-def _lines(firing: Firing) -> Iterator[str]:
-    for quantity in QUANTITIES:
-        yield f"{WORDS[quantity]:<14}{_measured(firing.measured(quantity))}"
-    scored = sum(rate.right is not None for rate in firing.rates)
-    yield f"{'right':<14}{firing.right} of {scored} queries are on the right side of a half"
-    if firing.errored:
-        yield f"{'errored':<14}{firing.errored} of {firing.errored + firing.scored} runs, which count for nothing"
-
-
-def _measured(estimate: Measured | None) -> str:
-    if estimate is None:
-        return "–"
-    return f"{_percent(estimate.value):>4}  (95% interval {_percent(estimate.low)} to {_percent(estimate.high)})"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{round(100 * share)}%"
-
-
-def _indented(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2))
-
-
-def _shown_improvement(found: Improvement, ledger: Ledger) -> Iterator[RenderableType]:
-    first, chosen, tested = found.tried[0], found.chosen, found.tested
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "Queries", "Recall", "Fires wrongly", "Precision", "Score"):
-        table.add_column(column, no_wrap=True, justify="left" if not column else "right")
-    parts = [("train", first.train, chosen.train), ("validation", first.validation, chosen.validation)]
-    if tested:
-        parts.append(("test", tested.before, tested.after))
-    for name, before, after in parts:
-        for word, firing in (("before", before), ("after", after if found.improved else None)):
-            if firing is not None:
-                values = [_percent(value.value if value else None) for value in _three(firing)]
-                table.add_row(f"{name}, {word}", str(len(firing.rates)), *values, _percent(firing.score))
-    yield Text(f"\n  {found.skill.name}", style="bold")
-    yield Text("")
-    yield _indented(table)
-    yield Text("")
-    tries = len(found.tried) - 1
-    descriptions = "1 description was" if tries == 1 else f"{tries} descriptions were"
-    yield _indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
-    if not found.improved:
-        yield _indented(Text("None was better on validation queries. The test queries are unused."))
-    else:
-        yield _indented(
-            Text("Train taught it and validation chose it, so both flatter it. The test queries were run once:")
-        )
-        yield _indented(Text(_said_of_test(found)))
-        yield _indented(Text(f"\n{found.skill.description}"))
-    if ledger.spent:
-        spent = [f"{role} {usage.total_tokens:,} tokens" for role, usage in ledger.spent.items()]
-        yield _indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
-
-
-def _three(firing: Firing) -> tuple[Measured | None, ...]:
-    return firing.recall, firing.false_triggers, firing.precision
-
-
-def _said_of_test(found: Improvement) -> str:
-    tested = found.tested
-    if tested is None or tested.change is None or tested.p_value is None:
-        return "they say nothing: they were not run to the end."
-    change = tested.change
-    said = f"{100 * change.value:+.0f} points (95% interval {100 * change.low:+.0f} to {100 * change.high:+.0f}"
-    word = "they do not bear it out" if change.value <= 0 else "they are too few to be sure"
-    return f"{said}, p = {tested.p_value:.3f}): {'they bear it out' if change.low > 0 else word}."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import click
 
@@ -12,12 +11,11 @@ from upskill.cli.around import (
     KEEPING,
     SAYING,
     SPENDING,
+    Common,
     Decorator,
     judge_option,
     offline_option,
 )
-from upskill.cli.screen import note
-from upskill.settings import Settings
 
 # What a skill is made from, beside the task.
 SOURCES: list[Decorator] = [
@@ -84,7 +82,7 @@ MAKING: list[Decorator] = [
 
 
 @dataclass
-class Wish:
+class Wish(Common):
     """What the person asked for."""
 
     task: str = ""
@@ -107,27 +105,3 @@ class Wish:
     attempts: int | None = None
     candidates: int = 1
     target: float = 100
-    max_cost: float | None = None
-    max_tokens: int | None = None
-    max_calls: int | None = None
-    yes: bool = False
-    concurrency: int | None = None
-    timeout: float | None = None
-    offline: bool = False
-    runs_dir: str | None = None
-    log_runs: bool = True
-    as_json: bool = False
-    quiet: bool = False
-    settings: Settings = field(default_factory=Settings.load)
-
-    @property
-    def silent(self) -> bool:
-        return self.quiet or self.as_json
-
-    def tell(self, line: str) -> None:
-        if not self.silent:
-            note(line)
-
-    @property
-    def runs_folder(self) -> Path:
-        return Path(self.runs_dir or self.settings.runs_dir)
