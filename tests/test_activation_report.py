@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import signal
+import time
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from conftest import REPOSITORY, Done, Upskill, write_script, write_skill
+from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill import Store, Suite
 from upskill.evaluate import evaluate_now, make_plan
 from upskill.reports import terminal
@@ -223,7 +227,7 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 
 def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--max-calls", 0)
-    assert "Warning: --sandbox none: what the student runs can read, change and send away" in done.err
+    assert "Warning: --sandbox none: whatever is run can read, change and send away" in done.err
     assert done.err.index("Warning: --sandbox none") < done.err.index("the ceiling of 0 calls is reached")
     assert "Note: --sandbox none" in done.out
     done = run(upskill, skill, "--sandbox", "none", "--json")
@@ -319,3 +323,48 @@ def test_an_evaluation_lists_what_shows_that_the_arms_were_not_apart(home: Path)
     assert {part.reason for held_out in (True, False) for part in found.part(held_out=held_out).values()} == {
         "isolation"
     }
+
+
+def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(upskill: Upskill, home: Path) -> None:
+    cases = [
+        {"id": "file", "prompt": "Write a.txt.", "checks": [{"file_exists": "a.txt"}]},
+        {"id": "tool", "prompt": "List the files.", "checks": [{"tool_called": "bash"}]},
+        {"id": "said", "prompt": "Say ahoy!", "checks": [{"contains": "AHOY"}, {"max_turns": 3}]},
+        {"id": "code", "prompt": "C, please.", "checks": [{"extract": {"to": "a.c"}}, {"file_exists": "a.c"}]},
+    ]
+    write_script(home / "model.json", [{"answer": "```\nAHOY\n```"}])
+    skill = write_skill(home / "greeter", suite={"cases": cases})
+    done = upskill("eval", skill, "-m", "scripted:model.json", "--runs-dir", "there")
+    said = "2 cases look at what was done (file, tool), and --agent chat only answers"
+    assert f"Warning: {said}" in done.err
+    assert f"Note: {said}" in unwrapped(done.out)
+    assert re.search(r"Every trial: upskill show greeter-\w+ --runs-dir there", done.out)
+    write_script(home / "acts.json", [{"answer": "AHOY"}])
+    acting = upskill("eval", skill, "-m", "scripted:acts.json", "--agent", "tools")
+    assert "only answers" not in acting.err + acting.out
+
+
+def test_ctrl_c_in_a_terminal_reaches_sandboxes_too_and_ends_without_complaint(home: Path) -> None:
+    mark = f"88.{os.getpid()}"
+    waits = {"calls": [{"name": "bash", "arguments": {"command": f"sleep {mark}"}}]}
+    write_script(home / "waits.json", [{"turns": [waits, "ahoy"]}])
+    skill = write_skill(home / "greeter", cases=4)
+    with start("eval", skill, "-m", "scripted:waits.json", "--agent", "tools", start_new_session=True) as process:
+        until = time.monotonic() + 60
+        while len(_sleeping(mark)) < 4 and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Every finished trial is stored; the same command goes on from there." in err
+    assert not re.search("Traceback|exception", err)
+    assert _sleeping(mark) == []
+
+
+def _sleeping(mark: str) -> list[Path]:
+    found: list[Path] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]:
+                found.append(path)
+    return found

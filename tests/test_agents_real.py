@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -38,7 +39,7 @@ from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
 from upskill.agents.opencode import OpenCode
 from upskill.agents.program import DUMMY, LIMITS, ProgramAgent, find_program
-from upskill.agents.proxy import Proxy, Upstream, Wire, upstream_of
+from upskill.agents.proxy import MOST_AT_ONCE, MOST_REFUSED, Proxy, Upstream, Wire, upstream_of
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.isolation import mark
 from upskill.models import Address, Models, Surroundings
@@ -477,6 +478,13 @@ def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
 PRICE = Price(1.0, 10.0, 0.1, 2.0)
 
 
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @asynccontextmanager
 async def proxied(
     upstream: Upstream, bounds: Bounds | None = None, ledger: Ledger | None = None
@@ -541,6 +549,26 @@ async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
         ("POST", "chat/completions", [1]),
         ("POST", "chat/completions", {"model": "x", "tools": [{"type": "web_search_preview"}]}),
         ("POST", "chat/completions", {"model": "x", "mcp_servers": [{"url": "http://192.0.2.1"}]}),
+        ("POST", "chat/completions", {"model": "x", "tools": [{"type": "router:web_search"}]}),
+        (
+            "POST",
+            "chat/completions",
+            {"model": "x", "tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
+        ),
+        ("POST", "chat/completions", {"model": "x", "web_search_options": {"user_location": None}}),
+        ("POST", "chat/completions", {"model": "x", "plugins": [{"id": "web"}]}),
+        ("POST", "chat/completions", {"model": "x", "tools": deep(200)}),
+        *(
+            ("POST", "chat/completions", {"model": "x", where: [{"role": "user", "content": [block]}]})
+            for where in ("messages", "input")
+            for block in (
+                {"type": "image", "source": {"type": "url", "url": "http://192.0.2.1/a"}},
+                {"type": "tool_result", "content": [{"type": "document", "source": {"type": "url"}}]},
+                {"type": "image_url", "image_url": {"url": "http://192.0.2.1/a"}},
+                {"type": "input_image", "image_url": "http://192.0.2.1/a"},
+                {"type": "function_call_output", "output": [{"type": "input_file", "file_url": "http://192.0.2.1"}]},
+            )
+        ),
     ],
 )
 async def test_the_proxy_refuses_everything_but_the_model(method: str, path: str, body: Any) -> None:
@@ -552,6 +580,50 @@ async def test_the_proxy_refuses_everything_but_the_model(method: str, path: str
             assert answer.status == 403
     assert (server.asked, server.strange) == ([], [])
     assert len(proxy.refused) == 1
+
+
+async def test_what_only_looks_like_reaching_out_goes_through() -> None:
+    call = {"type": "tool_use", "input": {"image_url": "http://a", "source": {"type": "url"}}}
+    blocks = [call, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}, {"text": "half: \ud83d"}]
+    body = {"model": "x", "models": ["better"], "messages": [{"role": "user", "content": blocks}]}
+    with agent_server(lambda _: "Hello.", KEY) as server:
+        async with (
+            proxied(upstream_at(server.url)) as (_, client),
+            client.post("chat/completions", json=body) as answer,
+        ):
+            assert answer.status == 200
+    (asked,) = server.asked
+    assert "models" not in asked.body
+    assert asked.body["messages"][0]["content"] == [*blocks[:2], {"text": "half: ?"}]
+
+
+async def test_a_student_that_asks_without_end_fills_no_memory() -> None:
+    at_once, most = 0, 0
+
+    async def slow(_: web.Request) -> web.Response:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.05)
+        at_once -= 1
+        return web.Response(text="{}")
+
+    runner, url = await _answering(slow)
+    try:
+        async with proxied(upstream_at(url), Bounds(turns=1000)) as (proxy, client):
+
+            async def ask(path: str) -> int:
+                async with client.post(path, json={"model": "x"}) as answer:
+                    await answer.read()
+                    return answer.status
+
+            assert set(await asyncio.gather(*(ask("chat/completions") for _ in range(2 * MOST_AT_ONCE)))) == {200}
+            assert set(await asyncio.gather(*(ask("x" * 1000) for _ in range(2 * MOST_REFUSED)))) == {403}
+    finally:
+        await runner.cleanup()
+    assert most == MOST_AT_ONCE
+    assert len(proxy.refused) == MOST_REFUSED
+    assert max(map(len, proxy.refused)) < 300
 
 
 async def test_the_list_of_models_is_no_turn() -> None:

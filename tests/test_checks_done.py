@@ -130,6 +130,25 @@ async def test_json_that_is_none_fails_with_the_place(sandbox: Sandbox) -> None:
     assert finding.reason.startswith("broken.json is not JSON: Expecting property name")
 
 
+@pytest.mark.parametrize("content", ["[" * 500 + "]" * 500, "1" + "0" * 400], ids=["deep", "large"])
+async def test_json_that_a_schema_cannot_take_has_failed(sandbox: Sandbox, content: str) -> None:
+    await sandbox.write("strange.json", content)
+    lists = {"type": ["array", "number"], "multipleOf": 0.01, "items": {"$ref": "#"}}
+    finding = await look({"file_json_schema": {"path": "strange.json", "schema": lists}}, sandbox)
+    assert not finding.passed
+    assert finding.reason.startswith("strange.json's JSON cannot be held against the schema: ")
+
+
+async def test_half_of_a_character_in_code_is_the_answers_fault(sandbox: Sandbox) -> None:
+    assert (await look({"extract": "half.txt"}, sandbox, "```\na\ud800\n```")).passed
+    assert await sandbox.read("half.txt") == b"a?\n"
+
+
+async def test_a_reason_cannot_speak_to_a_terminal(sandbox: Sandbox) -> None:
+    finding = await look({"command": "printf '\\e]0;x\\a'; exit 1"}, sandbox)
+    assert finding.reason.endswith("exit code 1: \\x1b]0;x\\x07")
+
+
 async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
     for name in ("file_exists", "command", "compiles"):
         named = read_check({name: "a.c"}, "suite.yaml")
@@ -145,8 +164,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"file_contains": "report.md"}, "file_contains: has no text"),
     ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a regular expression"),
     ({"extract": "../a.c"}, "extract.to: '../a.c' is not a path inside the workspace"),
-    ({"compiles": "a.zig"}, "compiles: the name 'a.zig' does not say the language: c, cpp, cuda, rust, go,"),
-    ({"compiles": {"file": "a.c", "language": "rst"}}, "compiles: 'rst' is not a language; Did you mean 'rust'?"),
+    ({"compiles": "a.zig"}, "compiles: the name 'a.zig' does not say its language; name it with `language`: c,"),
+    (
+        {"compiles": {"file": "a.c", "language": "rst"}},
+        "compiles: 'rst' is not a language that is compiled here. Did you mean 'rust'?",
+    ),
     ({"command": {"run": "true", "exit_code": None}}, "command: decides nothing: any exit code and any output"),
     ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a regular expression"),
     ({"command": {"run": "true", "files": [1]}}, "command: files is a list of files beside the suite"),
@@ -300,6 +322,19 @@ async def test_rust_of_a_folder_that_is_shown_compiles(home: Path) -> None:
     async with await open_sandbox(files=files, **setup) as opened:
         assert (await look({"compiles": "good.rs"}, opened)).passed
         assert "mismatched types" in (await look({"compiles": "bad.rs"}, opened)).reason
+
+
+async def test_a_student_does_not_choose_the_compiler(home: Path) -> None:
+    """rustup runs what a rust-toolchain.toml of the current folder names."""
+    fake = home / "fake"
+    fake.mkdir()
+    (fake / "rustc").write_text("#!/bin/sh\npwd\ntest -f rust-toolchain.toml\n", encoding="utf-8")
+    (fake / "rustc").chmod(0o755)
+    setup = {"shown": {"/opt/rust": fake}, "environment": {"PATH": "/opt/rust:/usr/bin:/bin"}}
+    async with await open_sandbox(files={"a.rs": "x", "rust-toolchain.toml": ""}, **setup) as opened:
+        finding = await look({"compiles": "a.rs"}, opened)
+    assert not finding.passed
+    assert finding.reason.endswith("/scratch")
 
 
 async def test_flags_reach_the_compiler(sandbox: Sandbox) -> None:
@@ -855,6 +890,46 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
     failed = [judgement for judgement in results["baseline"].judgements if not judgement.passed]
     assert [judgement.check for judgement in failed] == ["command"]
     assert "AssertionError: -1" in failed[0].reason
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: Path) -> None:
+    cases = [
+        {"id": name, "input": f"Greet {name}.", "expected": {"contains": "ahoy"}, "output_file": "out.txt"}
+        for name in ("written", "said", "spoilt")
+    ]
+    suite = Suite.parse({"cases": [*cases[:2], cases[2] | {"checks": [{"file_exists": "out.txt"}]}]})
+
+    def writes(content: str) -> list[Any]:
+        return [{"calls": [{"name": "write_file", "arguments": {"path": "out.txt", "content": content}}]}, "Done."]
+
+    rules: list[dict[str, Any]] = [
+        {"when": "Greet written.", "turns": writes("Ahoy, all.\n")},
+        {"when": "Greet said.", "turns": ["Ahoy, all."]},
+        {"when": "Greet spoilt.", "turns": [*writes("Hello.")[:1], "I wrote ahoy."]},
+    ]
+    model = write_script(home / "model.yaml", rules)
+    plan = make_plan(Skill.new("greeter", "Greets.", "Write a greeting."), suite, [model], agent="tools")
+    with Store(None) as store:
+        evaluation = await evaluate(plan, store=store)
+        results = {result.trial.case: result for result in store.results(evaluation.run)}
+    assert {case: result.passed for case, result in results.items()} == {"written": True, "said": True, "spoilt": False}
+    told = {case: [judgement.reason for judgement in result.judgements] for case, result in results.items()}
+    assert told["written"] == ["out.txt as the answer: the answer has 'ahoy'"]
+    assert told["said"] == ["the answer has 'ahoy'"]  # nothing was written: what it said is all there is
+    assert told["spoilt"] == ["out.txt as the answer: the answer lacks 'ahoy'", "out.txt is there"]
+    assert not any("output_file" in warning for warning in evaluation.warnings)
+
+
+async def test_an_output_file_is_not_looked_at_where_nobody_can_write_it(home: Path) -> None:
+    suite = Suite.parse([{"id": "a", "input": "Greet.", "expected": {"contains": "ahoy"}, "output_file": "out.txt"}])
+    model = write_script(home / "model.yaml", [{"answer": "Ahoy."}])
+    evaluation = await evaluate(make_plan(Skill.new("greeter", "Greets.", "Greet."), suite, [model]))
+    assert [outcome.passed for outcome in evaluation.outcomes] == [True, True]
+    assert (
+        "1 case has an output_file (a), which --agent chat does not write: the checks look at the answer"
+        in evaluation.warnings
+    )
 
 
 @pytest.mark.usefixtures("sandbox")

@@ -23,6 +23,7 @@ from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spa
 from loopback import Call
 from upskill import Skill, Store, __version__
 from upskill.cli import COMMANDS
+from upskill.models.command import AGENTS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.local_models import LOCAL_MODELS
 from upskill.store import FILE
@@ -226,10 +227,10 @@ def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: 
 def test_text_that_no_encoding_can_hold_is_shown_all_the_same(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(home / "model.yaml", [{"answer": "half a pair: \ud83d ahoy"}])
     assert upskill("eval", skill, "-m", "scripted:model.yaml").code == 0
-    for extra in ([], ["--json"], ["--case", "greet-1"]):
+    for extra, shown in (([], "\\xd83d"), (["--json"], "?"), (["--case", "greet-1"], "\\xd83d")):
         done = upskill("show", "last", *extra)
         assert done.code == 0
-        assert "half a pair: ? ahoy" in done.out
+        assert f"half a pair: {shown} ahoy" in done.out
 
 
 # What eval costs.
@@ -372,6 +373,34 @@ def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(upskill: Upskill, skil
     assert not (skill / "evals" / "suite.json").exists()
 
 
+def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
+    upskill: Upskill, skill: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (skill / "evals" / "suite.json").unlink()
+    with serving("I had rather not.") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for command in (
+            ("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "openai:unheard-of"),
+            ("tests", skill, "-m", "openai:unheard-of"),
+        ):
+            refused = upskill(*command, "--max-cost", 1)
+            assert (refused.code, "nobody knows the price of openai:unheard-of" in refused.err) == (2, True)
+            assert server.calls.total() == 0
+        for students in (["-m", "opsu"], ["-m", "sonnet"], ["-m", "scripted:nowhere.yaml"]):
+            refused = upskill("eval", skill, *students, "--test-gen-model", "openai:gpt-4.1")
+            assert (refused.code, "Estimate" in refused.err) == (2, False)
+            assert server.calls.total() == 0
+        for command in (
+            ("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "openai:gpt-4.1"),
+            ("tests", skill, "-m", "openai:gpt-4.1"),
+        ):
+            said = upskill(*command).err
+            assert re.match(
+                r"Estimate: 3 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\nGenerating", said
+            )
+
+
 # plan
 
 
@@ -387,6 +416,29 @@ def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, ho
     assert (said["detect"], model["source"], model["cases"]) == (0.05, "stored run", 8)
     needed = [option["cases"] for option in model["options"]]
     assert needed == sorted(needed, reverse=True)
+
+
+def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Upskill, skill: Path, home: Path) -> None:
+    def told(*more: object) -> dict[str, Any]:
+        return upskill("plan", skill, *more, "--json").json["models"][0]
+
+    plain, alone = told("-m", "scripted:model.yaml"), told("-m", "scripted:model.yaml", "--concurrency", 1)
+    assert (plain["at_a_time"], alone["at_a_time"]) == (8, 1)
+    assert (plain["seconds_source"], plain["seconds_a_trial"]) == ("assumption", [2.0, 20.0])
+    for lanes, model in ((8, plain), (1, alone)):
+        for option in model["options"]:
+            rounds = -(-option["trials"] // lanes)
+            assert option["seconds"] == [2 * rounds, 20 * rounds]
+    shown = " ".join(upskill("plan", skill, "-m", "scripted:model.yaml").out.split())
+    assert "8 trials at a time, and the assumption that each takes 2 to 20 s; no stored run tells." in shown
+    local = told("-m", "local", "--concurrency", 4)
+    assert (local["at_a_time"], local["seconds_source"]) == (1, "assumption")
+    (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    known = told("-m", "scripted:model.yaml")
+    assert (known["at_a_time"], known["seconds_source"]) == (2, "stored run")
+    assert all(shortest == longest for shortest, longest in (option["seconds"] for option in known["options"]))
+    assert "2 trials at a time, " in upskill("plan", skill, "-m", "scripted:model.yaml").out
 
 
 # benchmark
@@ -520,6 +572,16 @@ def test_looking_at_runs_makes_no_store(upskill: Upskill, home: Path, command: l
     done = upskill(*command)
     assert (done.code, "no runs are kept here" in done.err) == (2, True)
     assert list((home / "runs").iterdir()) == []
+
+
+def test_logs_of_upstream_are_known_for_what_they_are(upskill: Upskill, home: Path) -> None:
+    for number in (1, 2):
+        folder = home / "runs" / "2026_02_01_10_30" / f"run_{number}"
+        folder.mkdir(parents=True)
+        (folder / "run_metadata.json").write_text('{"model": "sonnet"}', encoding="utf-8")
+    done = upskill("runs")
+    assert (done.code, "runs: has 2 runs logged as upstream does" in done.err) == (2, True)
+    assert not (home / "runs" / FILE).exists()
 
 
 def test_a_damaged_store_is_a_clear_error(upskill: Upskill, home: Path) -> None:
@@ -676,6 +738,29 @@ def test_doctor_says_what_works_and_what_to_do_for_the_rest(
     assert not (home / "runs").exists()
 
 
+def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missing(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+
+    def nothing(name: str) -> None:
+        del name
+
+    monkeypatch.setattr("importlib.util.find_spec", nothing)
+    said = {row["what"]: (row["state"], row["detail"]) for row in upskill("doctor", "--json").json}
+    for name, agent in AGENTS.items():
+        state, detail = said[f"agent {name}"]
+        assert (state, agent.install in detail, agent.log_in in detail) == ("missing", True, True)
+    assert said["local runtime"] == ("missing", 'pip install "upskill[local]"')
+    assert said["bridge pydantic-ai"] == ("missing", 'pip install "upskill[providers]"')
+    assert said["MCP servers"] == ("missing", 'pip install "upskill[mcp]"')
+    program = home / "opencode"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    found = {row["what"]: row for row in upskill("doctor", "--json").json}["agent opencode"]
+    assert (found["state"], "ripgrep" in found["detail"]) == ("ok", True)
+
+
 def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, stored: list[str], home: Path) -> None:
     assert "(2 runs)" in {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}["store"]
     (home / "runs" / FILE).write_bytes(b"no database" * 500)
@@ -771,7 +856,7 @@ def test_quiet_leaves_only_the_result(upskill: Upskill, skill: Path) -> None:
 def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:
     done = upskill("eval", skill, "--offline")
     assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
-    assert done.err.startswith("No model was named, so the student is `local`")
+    assert done.err.startswith("No student was named, so it is `local`")
     assert "upskill models pull smollm2-135m" in done.err
 
 

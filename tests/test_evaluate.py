@@ -40,6 +40,7 @@ from upskill.evaluate import get_failure_descriptions
 from upskill.executors import EXECUTORS, Executor
 from upskill.executors.local import Local
 from upskill.models import Message, Reply, Request, Role
+from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.suite import Case
 from upskill.traces import Usage
@@ -513,6 +514,24 @@ async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path)
     assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 218}
 
 
+async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> None:
+    class Breaking:
+        async def reply(self, request: Request) -> Reply:
+            error = ModelError("cut off")
+            error.usage = Usage(70, 7)
+            raise error
+
+        async def close(self) -> None: ...
+
+    judge = Address("judge", "scripted", "judge")
+    models = Models()
+    models.stand_in(judge, Breaking(), "judge")
+    plan = replace(plan_of(suite=JUDGED, judge=judge), models=(resolve(write_script(home / "model.yaml")),))
+    with Store(None) as store:
+        results = list(store.results((await evaluate(plan, store=store, models=models)).run))
+    assert [(result.passed, result.judging.total_tokens) for result in results] == [(None, 77)] * 2
+
+
 async def test_the_judge_is_not_told_which_arm_an_answer_comes_from() -> None:
     def answer(name: str, request: Request) -> str:
         said = {"evidence": "", "reason": "", "passed": True}
@@ -547,7 +566,7 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
         ({"seed": 2**63}, "cannot be a seed"),
         ({"seed": 2**63 - 2, "runs": 3}, "cannot be a seed"),
         ({"agent": "chatt"}, "no agent is called 'chatt'"),
-        ({"suite": JUDGED}, "need a model that grades them"),
+        ({"suite": JUDGED}, "needs a model to grade by"),
     ],
     ids=str,
 )
@@ -595,6 +614,33 @@ async def test_the_warnings_of_a_skill_and_its_suite_are_told_once(home: Path) -
     assert any("'model' is a client's own field" in warning for warning in evaluation.warnings)
     assert any("the skill recited in full passes" in warning for warning in evaluation.warnings)
     assert len(set(evaluation.warnings)) == len(evaluation.warnings)
+
+
+async def test_cases_that_ask_nearly_the_same_are_told_of() -> None:
+    asked = "Please greet the guest of honour who has come a long way to see this very old house"
+    checks = [{"regex": "^ahoy"}, {"max_length": 60}]
+    cases = [{"id": name, "prompt": f"{asked}{end}", "checks": checks} for name, end in (("a", "."), ("b", " again."))]
+    other = {"id": "c", "prompt": "What do we say at the door?", "checks": checks}
+    evaluation = await evaluate(plan_of(suite=Suite.parse([*cases, other])), models=Told(helpful))
+    assert evaluation.warnings == ["'a' and 'b' ask nearly the same and count as two; keep one of them"]
+
+
+async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() -> None:
+    def answer(name: str, request: Request) -> str:
+        return helpful(name, request) if name == "learns" else "hello, friend"
+
+    models = Told(answer)
+    plan = plan_of("learns", "does not", cases=12, runs=3, temperature=0.7)
+    evaluation = await evaluate(plan, models=models, until_decided="cases")
+    assert [verdict.decision for verdict in evaluation.verdicts] == ["helps", "undecided"]
+    assert evaluation.verdicts[1].further is not None
+    rounds = {
+        name: Counter((outcome.seed, outcome.arm) for outcome in evaluation.rows_of(name)) for name in plan.addresses
+    }
+    arms = ("baseline", "skill")
+    assert rounds["learns"] == {(0, arm): 12 for arm in arms}
+    assert rounds["does not"] == {(seed, arm): 12 for seed in range(3) for arm in arms}
+    assert (len(models.asked_of("learns")), len(models.asked_of("does not"))) == (24, 72)
 
 
 async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(home: Path) -> None:

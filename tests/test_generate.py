@@ -37,7 +37,7 @@ from teaching import (
 from test_redact import PLANTED
 from upskill import Skill, Store, Suite
 from upskill.gate import try_suite
-from upskill.meta import Meta
+from upskill.meta import Meta, made_for
 from upskill.models.weights import cache_folder
 
 TASK = "know the words of this house"
@@ -129,7 +129,7 @@ def test_generated_tests_are_kept_in_both_places_and_read_the_same(upskill: Upsk
     assert generate(upskill).code == 0
     folder = house / "skills" / "house-words"
     meta = json.loads((folder / "skill_meta.json").read_text())
-    assert set(meta) == {"metadata", "tests", "sources", "evidence"}
+    assert set(meta) == {"metadata", "tests", "sources", "evidence", "making"}
     assert meta["metadata"]["generated_by"] == "scripted:teacher.json"
     assert meta["metadata"]["source_task"] == TASK
     assert meta["metadata"]["test_pass_rate"] == 1.0
@@ -220,6 +220,113 @@ def test_the_same_command_again_pays_nothing_and_says_the_same(upskill: Upskill,
     for key in ("attempts", "fit", "held_out", "saved_to"):
         assert first[key] == again[key]
     assert len(upskill("history", "house-words", "--json").json) == 4
+
+
+# What the making cost.
+
+
+def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
+    return [{**rule, "usage": {"input": 100, "output": 10, "cost": cost}} for rule in rules]
+
+
+def priced_house(house: Path) -> None:
+    teacher = priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5)
+    write_rules(house / "teacher.json", teacher)
+    write_rules(house / "student.json", priced(student_rules(), 0.01))
+
+
+# The baseline and the first draft, then one arm for each of three edits, and the held-out cases in both.
+TRIALS = len(TRAIN) * (2 + 3) + 2 * len(HELD_OUT)
+MADE_FOR = {
+    "teacher": {"tokens": 4 * 110, "cost_usd": 2.0},
+    "test writer": {"tokens": 110, "cost_usd": 0.5},
+    "student": {"tokens": TRIALS * 110, "cost_usd": round(TRIALS * 0.01, 8)},
+}
+
+
+def test_what_the_making_cost_is_kept_with_the_skill_and_each_reply_is_in_it_once(
+    upskill: Upskill, house: Path
+) -> None:
+    priced_house(house)
+    said = generate(upskill, "--json").json
+    assert said["making"]["spent"] == MADE_FOR
+    assert said["making"]["cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in MADE_FOR.values()))
+    # It is what the process itself counted, call by call.
+    assert said["making"]["tokens"] == sum(one["tokens"] for one in said["spent"].values())
+    folder = house / "skills" / "house-words"
+    told = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))
+    assert (set(told) >= {"metadata", "tests"}, told["making"]) == (True, [said["making"]])
+    # Nobody is taught what it cost.
+    skill = Skill.load(folder)
+    assert skill.taught == skill.with_file("skill_meta.json", b"{}").taught
+    again = generate(upskill, "--json").json
+    assert (again["spent"], again["making"]) == ({}, said["making"])
+
+
+def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
+    priced_house(house)
+    for calls in (1, 1, 15, 20):  # in the writing, between, and twice in the search
+        assert generate(upskill, "--max-calls", calls, "--concurrency", 1).code in (0, 3)
+    last = generate(upskill, "--json")
+    assert 0 < last.json["calls"] < 5 + TRIALS
+    assert last.json["making"]["spent"] == MADE_FOR
+
+
+def test_eval_takes_the_making_cost_from_the_skill_unless_it_is_told(upskill: Upskill, house: Path) -> None:
+    priced_house(house)
+    made = generate(upskill, "--json").json["making"]["cost_usd"]
+    # Of a student that passes with the skill alone at a tenth of the price of its other answers.
+    known, rest = student_rules()[:-1], student_rules()[-1:]
+    lucky = {"when": prompt(1), "answer": WORDS[0]}
+    write_rules(house / "student.json", [*priced(known, 0.01), *priced([lucky, *rest], 0.1)])
+    folder = house / "skills" / "house-words"
+    said = upskill("eval", folder, "-m", "scripted:student.json", "--fresh", "--json").json
+    assert said["making"] == {"cost_usd": pytest.approx(made), "source": "skill_meta.json"}
+    saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
+    assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
+    shown = upskill("eval", folder, "-m", "scripted:student.json").out
+    assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 2 passed tasks." in " ".join(shown.split())
+    typed = upskill("eval", folder, "-m", "scripted:student.json", "--making-cost", 19.9)
+    assert "made for $19.90 (--making-cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
+    # What came on top of an older one is what the older one has to be weighed against.
+    older = folder.rename(house / "older-words")
+    assert generate(upskill, "--from", older, "--json").code == 0
+    against = upskill("eval", folder, "--against", older, "-m", "scripted:student.json", "--json").json
+    both = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))["making"]
+    assert (len(both), against["making"]["cost_usd"]) == (2, pytest.approx(both[1]["cost_usd"]))
+    (folder / "skill_meta.json").write_text("{", encoding="utf-8")
+    assert upskill("eval", folder, "-m", "scripted:student.json", "--json").json["making"]["cost_usd"] is None
+
+
+def test_a_price_that_is_not_known_makes_the_making_cost_unknown(
+    upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_rules(house / "teacher.json", priced(teacher_rules(draft(NUMBERS)), 0.5))
+
+    def answer(call: Call) -> str:
+        number = number_in(call.prompt)
+        return WORDS[number - 1] if fact(number) in call.system else "I do not know."
+
+    with serving(answer, key="sk-4711") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        student = ("--eval-model", "openai:nobody-lists-this")
+        done = upskill("generate", TASK, "-m", "scripted:teacher.json", *LONG, *student, "--json")
+    assert done.code == 0, done.err
+    making = done.json["making"]
+    assert (making["cost_usd"], making["spent"]["student"]["cost_usd"]) == (None, None)
+    assert (making["tokens"] > 0, making["spent"]["teacher"]["cost_usd"]) == (True, 0.5)
+    assert made_for(Skill.load(done.json["saved_to"])) is None
+
+
+@pytest.mark.parametrize(
+    "said", [7, {}, {"spent": {"teacher": {"cost_usd": "much"}}}, {"spent": {"teacher": {"cost_usd": -1}}}]
+)
+def test_a_making_that_someone_else_wrote_costs_nobody_knows_what(said: object) -> None:
+    skill = Skill.new("house-words", "Words.", "Words.").with_file(
+        "skill_meta.json", json.dumps({"making": [said]}).encode()
+    )
+    assert made_for(skill) is None
 
 
 # Options.

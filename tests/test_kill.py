@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import Done, greetings, serving, spawn, start, write_skill
-from loopback import Call, Loopback
+from loopback import Call, Loopback, Trouble
 from upskill import Store
 from upskill.agents.chat import SYSTEM
 from upskill.store import FILE
@@ -120,6 +120,15 @@ def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, sk
         assert len(server.requests) <= TRIALS + 10 * CONCURRENCY * len(MODELS)
         assert last.out == whole.out
         assert last.json["run"].startswith("greeter-")
+
+
+def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Path) -> None:
+    with serving(Trouble("silence", seconds=600)) as server:
+        process = start(*command(skill, server, "broken"))
+        wait_for(process, server, CONCURRENCY)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 
 
 def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:

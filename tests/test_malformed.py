@@ -269,7 +269,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "zero bytes": ("s.yaml", b"\0\0\0", "s.yaml: not valid YAML: special characters are not allowed"),
     "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
     "missing": ("s.json", None, "s.json: No such file or directory"),
-    "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "need a model that grades them"),
+    "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "needs a model to grade by"),
 }
 
 

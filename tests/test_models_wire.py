@@ -130,15 +130,16 @@ async def test_tool_calls_and_their_results_go_back_and_forth(format_: str) -> N
 
 
 @both_formats
-async def test_tool_arguments_that_are_no_json_are_handed_on_as_the_models_mistake(format_: str) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"town": Rome'}}
+@pytest.mark.parametrize("said", ['{"town": Rome', '{"town": %s}' % ("[" * 200 + "]" * 200), '{"a":' * 100_000])
+async def test_tool_arguments_that_are_no_json_are_handed_on_as_the_models_mistake(format_: str, said: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": said}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     extra: dict[str, Any] = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
     if format_ == "anthropic":
-        extra = {"content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": '{"town": Rome'}]}
+        extra = {"content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": said}]}
     async with opened(format_, Say(extra=extra)) as it:
         reply = await it.model.reply(replace(HELLO, tools=(WEATHER,)))
-    assert reply.calls == (ToolCall("c1", "weather", {INVALID_ARGUMENTS: '{"town": Rome'}),)
+    assert reply.calls == (ToolCall("c1", "weather", {INVALID_ARGUMENTS: said}),)
 
 
 @both_formats

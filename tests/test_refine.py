@@ -147,6 +147,20 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
     assert "We say ahoy." in told
 
 
+async def test_the_reviser_is_shown_the_whole_skill_and_more_than_a_few_failures() -> None:
+    """Defect 13: the refiner saw 500 characters of the skill and three failures."""
+    lines = [f"- Fact {number} of this house is told here, in a line of its own." for number in range(200)]
+    skill = Skill.new("facts", "Facts.", "\n".join(lines))
+    failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ()) for number in range(12)]
+    reviser = Reviser({"note": "", "edits": [edit("delete", 1)]})
+    await Rewrite(reviser).propose(skill, failures, (), 1)
+    shown = json.loads(reviser.asked[0].messages[1].text)
+    assert list(shown["lines"].values()) == lines
+    assert [failure["asked"] for failure in shown["failures"]] == [failure.prompt for failure in failures]
+    await Rewrite(reviser).propose(skill, [*failures, *failures], (), 2)
+    assert json.loads(reviser.asked[-1].messages[1].text)["failures_not_shown"] == 12
+
+
 async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
     bad = {"note": "", "edits": [edit("replace", 99, "x"), edit("replace", 3, "- Say ahoy."), edit("delete", 3)]}
     reviser = Reviser(bad)

@@ -158,6 +158,8 @@ async def test_what_is_not_text_is_shown_all_the_same(sandbox: Sandbox) -> None:
 
 async def test_a_long_command_is_run_whole(sandbox: Sandbox) -> None:
     assert (await sandbox.run(f"# {'x' * 100_000}\necho end")).output == "end\n"
+    # Quoted, it is more than a pipe holds.
+    assert (await sandbox.run("\n" * 120_000 + "echo end")).output == "end\n"
 
 
 async def test_files_stay_between_commands_and_not_between_sandboxes(kind: Kind) -> None:
@@ -344,6 +346,7 @@ async def test_a_stopped_sandbox_is_gone_and_says_so(kind: Kind) -> None:
     before = {path for path in Path("/tmp").iterdir() if path.name.startswith("upskill-sandbox-")}
     sandbox = await kind.open(Setup())
     await sandbox.run("mkdir -p closed/inner && touch closed/inner/x && chmod 000 closed || true")
+    await sandbox.run("mkdir -p $(printf 'd/%.0s' {1..1200})")
     await sandbox.stop()
     await sandbox.stop()
     with pytest.raises(SandboxError):
@@ -436,6 +439,15 @@ async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sa
     await asyncio.sleep(0.1)
     assert await bubblewrap.read("beat") == last
     assert (await bubblewrap.run("echo quiet")).output == "quiet\n"
+
+
+async def test_room_can_be_made_where_there_is_none_left(home: Path) -> None:
+    kind = await kind_called("bubblewrap")
+    async with await kind.open(Setup(limits=Limits(disk=4 * MiB))) as sandbox:
+        filled = await sandbox.run("head -c 3M /dev/zero >a; head -c 3M /dev/zero >/tmp/b; sleep 60")
+        assert filled.killed_why == "wrote more than 4 MiB in all"
+        assert (await sandbox.run("sleep 0.5; rm a; echo gone")).output == "gone\n"
+        assert (await sandbox.run("head -c 3M /dev/zero >a; sleep 60")).killed_why == filled.killed_why
 
 
 async def test_a_background_process_is_held_to_the_limits_between_commands(home: Path) -> None:

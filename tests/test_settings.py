@@ -25,7 +25,7 @@ def test_the_first_place_that_has_settings_wins(tmp_path: Path) -> None:
     assert Settings.load(environment, here).eval_model == "from-home"
     assert Settings.load(environment, here).source == str(home)
     xdg = {**environment, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
-    assert Settings.load(xdg, here).eval_model is None
+    assert Settings.load(xdg, here).eval_model == "from-home"
     written(tmp_path / "xdg/upskill/config.yaml", "eval_model: from-xdg")
     assert Settings.load(xdg, here).eval_model == "from-xdg"
     written(here / "upskill.config.yaml", "eval_model: from-here")
@@ -57,7 +57,7 @@ runs_dir: /elsewhere/runs
 max_refine_attempts: 5
 timeout: 60
 prices:
-  my-model: {input: 1, output: 2.5, cached: 0}
+  my-model: {input: 1, output: 2.5, cached: 0, written: 1.25}
 """
     settings = Settings.read(written(tmp_path / "config.yaml", text))
     assert (settings.skill_generation_model, settings.eval_model, settings.test_gen_model) == (
@@ -68,7 +68,7 @@ prices:
     assert (settings.skills_dir, settings.runs_dir) == ("./my-skills", "/elsewhere/runs")
     assert (settings.max_refine_attempts, settings.timeout) == (5, 60.0)
     price = settings.prices["my-model"]
-    assert (price.input, price.output, price.cached) == (1.0, 2.5, 0.0)
+    assert (price.input, price.output, price.cached, price.written) == (1.0, 2.5, 0.0, 1.25)
 
 
 def test_the_teachers_old_name_is_read_and_its_new_name_goes_first(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upskill import Case, Skill, Suite, UsageError
+from upskill.meta import Meta, with_suite
 from upskill.suite import HELD_OUT_SHARE, held_out_by_id
 
 CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}
@@ -71,10 +72,22 @@ def test_upstreams_mapping_with_cases_and_a_validator() -> None:
     case = {"input": "Go.", "validator": "regex", "validator_config": {"pattern": "^a"}, "output_file": "out.txt"}
     suite = Suite.parse({"cases": [case | {"context": {"url": "x"}}]}, "tests.json")
     assert checks_of(suite.cases[0]) == [("regex", {"pattern": "^a"})]
-    assert suite.warnings == (
-        "tests.json: case 1: output_file is not looked at; the checks look at the answer",
-        "tests.json: case 1: context.url is not known and not used",
-    )
+    assert suite.cases[0].output_file == "out.txt"
+    assert suite.warnings == ("tests.json: case 1: context.url is not known and not used",)
+
+
+@pytest.mark.parametrize("fields", [{"input": "Go."}, {"prompt": "Go."}, {"prompt": "Go.", "files": []}])
+def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: dict[str, Any]) -> None:
+    said = fields | {"checks": [{"contains": "a"}]}
+    (case,) = Suite.parse([said | {"output_file": "out/a.txt"}]).cases
+    assert (case.output_file, Suite.parse([case.plain()]).cases[0]) == ("out/a.txt", case)
+    assert case.fingerprint != Suite.parse([said]).cases[0].fingerprint
+    skill = with_suite(Skill.new("a", "A.", "A."), Suite((case,)))
+    kept = Suite.of(skill)
+    assert kept is not None
+    assert kept.cases == Suite.parse({"tests": list(Meta.of(skill).tests)}).cases == (case,)
+    with pytest.raises(UsageError, match="'/etc/passwd' is not a path inside the workspace"):
+        Suite.parse([said | {"output_file": "/etc/passwd"}])
 
 
 def test_upstreams_expectations_of_other_kinds_are_checks() -> None:
@@ -334,7 +347,7 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 
 # What is wrong is said, with its place and what to do.
 
-FIELDS_OF_OURS = "checks, evidence, expected_output, files, held_out, id, prompt, reference, tags"
+FIELDS_OF_OURS = "checks, evidence, expected_output, files, held_out, id, output_file, prompt, reference, tags"
 WRONG: dict[str, tuple[object, str, str]] = {
     "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),
     "empty cases": ({"cases": []}, "s: has no cases", "A suite of nothing proves nothing: add cases."),
@@ -478,7 +491,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     "a listed file that is not there": (
         [CASE | {"files": ["a.txt"]}],
         "s: case 1 ('one'): the file 'a.txt' is not there",
-        "Paths are relative to the skill's folder.",
+        "Put it beside the suite, or name it from the skill's folder.",
     ),
     "no room for an answer": (
         {"cases": [CASE], "max_output_tokens": 0},

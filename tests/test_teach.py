@@ -188,6 +188,9 @@ def test_the_same_lesson_is_recorded_once(upskill: Upskill, harbour: Path) -> No
     again = give(upskill, "--json").json
     assert (first["calls"] > 0, again["calls"]) == (True, 0)
     assert first["lesson"] == again["lesson"]
+    # The recording is part of what the skill cost, also for whoever finds it there.
+    assert first["making"] == again["making"]
+    assert first["making"]["spent"]["teacher"]["tokens"] == first["spent"]["teacher"]["tokens"]
     assert first["held_out"]["models"] == again["held_out"]["models"]
     assert "was recorded before" in give(upskill).err
     fresh = give(upskill, "--fresh", "--no-eval", "--json").json
@@ -210,6 +213,21 @@ def test_a_teacher_that_comes_to_no_end_makes_no_skill(
     assert not (harbour / "skills").exists()
     # Where the check says that it is done, it is done.
     assert give(upskill, *bound, "--check", "true", "--no-eval").code == 0
+
+
+def test_a_teacher_that_only_answers_makes_no_skill(upskill: Upskill, harbour: Path) -> None:
+    write_rules(harbour / "idle.json", [{"answer": "It is done."}])
+    done = upskill("teach", TASK, "-m", "scripted:idle.json")
+    assert done.code == 1
+    assert "no skill was made: the teacher did nothing, it only answered" in done.err
+    assert "so it is `local`, the small embedded model. Choose others with --eval-model." in done.err
+    assert not (harbour / "skills").exists()
+
+
+def test_a_check_that_fails_in_silence_is_told_without_a_reason(upskill: Upskill, harbour: Path) -> None:
+    done = give(upskill, "--check", "false", "--only-record")
+    assert done.code == 1
+    assert "verify: false — failed\n" in done.err
 
 
 def test_a_ceiling_holds_for_the_work_too(upskill: Upskill, harbour: Path) -> None:

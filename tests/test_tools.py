@@ -17,14 +17,14 @@ import yaml
 
 from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill import Models, Skill, Store, Suite, evaluate, isolation, make_plan
 from upskill.activation import activated, canaries, resources_read, touches
 from upskill.agents import SYSTEM, Bounds, Student, Task
 from upskill.agents.calling import LONGEST_TEXT, Spelled, calling_of, speaks_tools
 from upskill.agents.catalog import BEHAVIOUR, activation, catalog
 from upskill.agents.toolbox import TOOLS, Toolbox, cut
 from upskill.agents.tools import WORK, Tools
-from upskill.errors import AgentError, ModelError, SandboxError, UsageError
+from upskill.errors import AgentError, ModelError, SandboxError, UsageError, blame
 from upskill.estimate import Estimate, estimate
 from upskill.gate import try_suite
 from upskill.isolation import canary_of, leak, mark
@@ -207,6 +207,25 @@ async def test_a_sandbox_that_breaks_down_is_an_error_of_the_trial(kind: Kind) -
             await Tools().run(task, Student(SCRIPT, Recorded([calls(call("bash", command="true"))]), sandbox))
     with pytest.raises(AgentError, match="no sandbox"):
         await Tools().run(task, Student(SCRIPT, Recorded(["x"])))
+
+
+async def test_a_sandbox_that_breaks_down_is_not_the_models_fault_and_what_was_asked_is_kept(kind: Kind) -> None:
+    task = Task("Try.")
+    student = Recorded([calls(call("bash", command="true"))] * 2, usage={"input": 5, "output": 2, "cost": 1.0})
+    async with await kind.open(Tools().setup(task)) as sandbox:
+
+        class Breaking:
+            async def reply(self, request: Request) -> Reply:
+                if student.requests:
+                    await sandbox.stop()
+                return await student.reply(request)
+
+            async def close(self) -> None: ...
+
+        with pytest.raises(SandboxError) as caught, blame(ModelError, "asking a model"):
+            await Tools().run(task, Student(SCRIPT, Breaking(), sandbox))
+    assert not caught.value.message.startswith("asking")
+    assert caught.value.usage == Usage(10, 4, cost_usd=2.0)
 
 
 # Bounds.
@@ -477,12 +496,21 @@ async def test_files_are_listed_with_their_kind(sandbox: Sandbox) -> None:
         ("bash", {INVALID_ARGUMENTS: "{ls"}, "The arguments of the call are not a JSON object."),
         ("Bash", {"command": "ls"}, f"There is no tool 'Bash'. Tools: {', '.join(NAMES)}."),
         ("bash", {"command": "a\0b"}, "a command cannot hold a NUL byte\n[exit code 126]"),
+        ("read_file", {"path": "a\ud800"}, "a?: a path cannot hold half of a character"),
+        ("write_file", {"path": "a\ud800", "content": "x"}, "a?: a path cannot hold half of a character"),
+        ("list_files", {"path": "\ud800"}, "?: a path cannot hold half of a character"),
     ],
 )
 async def test_a_call_that_cannot_be_carried_out_is_told_to_the_student(
     sandbox: Sandbox, name: str, arguments: dict[str, Any], wrong: str
 ) -> None:
     assert await told(sandbox, name, **arguments) == wrong
+
+
+async def test_any_number_is_a_timeout_and_any_name_of_a_file_can_be_shown(sandbox: Sandbox) -> None:
+    step = await used(sandbox, "bash", command="touch $'\\xff'; echo done", timeout=10**400)
+    assert (step.status, step.output) == ("ok", "done")
+    assert (await used(sandbox, "list_files")).output == "\\xdcff (0 bytes)"
 
 
 async def test_only_skills_on_offer_can_be_activated(sandbox: Sandbox) -> None:
@@ -564,7 +592,12 @@ async def test_a_model_without_calls_spells_them_out(kind: Kind) -> None:
     assert all(form["required"] == list(form["properties"]) for form in forms)
 
 
-@pytest.mark.parametrize("said", ["I would run ls.", '{"call": {"tool": "ba', "[1]", '{"call": {"tool": 3}}', "{}"])
+DEEP = '{"call": {"tool": "bash", "command": %s}}' % ("[" * 200 + "]" * 200)
+
+
+@pytest.mark.parametrize(
+    "said", ["I would run ls.", '{"call": {"tool": "ba', "[1]", '{"call": {"tool": 3}}', "{}", "[" * 100_000, DEEP]
+)
 async def test_what_is_no_call_is_told_to_a_model_that_spells(kind: Kind, said: str) -> None:
     student = Recorded([said, spelled("answer", text="Sorry.")])
     trace = await work(kind, Task("Greet."), student, LOCAL)
@@ -735,6 +768,28 @@ async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: S
     assert await leak(Trace(()), own, "", sandbox) == ""
     await sandbox.write("deep/file", b"\0\xff" + strange.encode() + b"\0")
     assert strange in await leak(Trace(()), own, "", sandbox)
+
+
+async def test_what_a_student_left_is_searched_however_much_it_is(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, strange = canary_of("own"), canary_of("strange")
+    await sandbox.run(f"yes {own} | head -n 100000 >a")
+    assert await leak(Trace(()), own, "", sandbox) == ""
+    await sandbox.write("b", strange)
+    assert strange in await leak(Trace(()), own, "", sandbox)
+    # No end to it is no error: a student that is about to fail must not have that way out.
+    await sandbox.run("rm b; for i in $(seq 500); do truncate -s 250M s$i; done")
+    monkeypatch.setattr(isolation, "MOST_SEARCHED", 0.1)
+    assert await leak(Trace(()), own, "", sandbox) == ""
+
+
+async def test_a_slip_in_copying_its_own_canary_is_no_leak(sandbox: Sandbox) -> None:
+    own = canary_of("own")
+    slip = own[:-3] + "".join("0" if letter != "0" else "1" for letter in own[-3:])
+    await sandbox.write("note", slip)
+    assert await leak(Trace((step("bash", slip),)), own, "", sandbox) == ""
+    assert slip in await leak(Trace((step("bash", slip),)), "", "greeter", None)  # who has none cannot slip
 
 
 async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: Kind, tmp_path: Path) -> None:

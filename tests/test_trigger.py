@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no query": (b'[{"should_trigger": true}]', "query 1: has no query"),
     "no answer": (b'[{"query": "a"}]', "query 1: has no should_trigger"),
     "two texts": (b'[{"query": "a", "prompt": "b", "should_trigger": true}]', "query and prompt say the same thing"),
-    "an empty one": (b'[{"query": " ", "should_trigger": true}]', "the query is a text, not ' '"),
+    "an empty one": (b'[{"query": " ", "should_trigger": true}]', "the query is empty"),
     "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger is true or false, not 'yes'"),
     "misspelt": (b'[{"query": "a", "should_triger": true}]', "no field is called 'should_triger'"),
     "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "holds half a character"),
@@ -421,6 +421,17 @@ def test_the_terminal_shows_every_query_and_the_intervals(upskill: Upskill, six:
     assert "recall         56%  (95% interval" in done.out
     assert "5 of 6 queries are on the right side" in done.out
     assert SAILOR in done.out
+
+
+def test_a_narrow_terminal_cuts_the_queries_and_no_number(
+    upskill: Upskill, six: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upskill.cli.screen.WIDTH_IN_A_PIPE", 60)
+    lines = trigger(upskill, *STUDENT, "--runs-dir", "my runs").out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any(line.split()[-7:] == ["yes", "3/3", "100%", "44%", "to", "100%", "ok"] for line in lines)
+    assert any("…  yes" in line for line in lines)
+    assert " --runs-dir 'my runs'" in " ".join(line.strip() for line in lines)
 
 
 def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:

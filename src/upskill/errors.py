@@ -68,13 +68,17 @@ class CheckError(TrialError):
 
 @contextmanager
 def blame(kind: type[TrialError], doing: str) -> Generator[None]:
-    """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done."""
+    """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
+
+    A sandbox that breaks down while a model works in it is not told as something that the model did.
+    """
     try:
         yield
     except (UsageError, CeilingReached, StoreError):
         raise
     except TrialError as error:
-        if not error.message.startswith(doing):
+        beside = kind is ModelError and isinstance(error, SandboxError)
+        if not beside and not error.message.startswith(doing):
             error.message = f"{doing}: {error.message}"
         raise
     except Exception as error:

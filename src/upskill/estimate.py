@@ -127,6 +127,17 @@ def estimate_search(
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 
+def estimate_writing(
+    writer: Address, given: Prices | Mapping[str, Mapping[str, float]], *, material: int, items: int
+) -> Estimate:
+    """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
+    taken, answered = material + 800, 200 * items
+    cost = price_of(writer, given).of(taken, answered)
+    tokens = taken + answered
+    unknown = (writer.name,) if cost is None else ()
+    return Estimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
+
+
 def input_tokens(request: Request) -> int:
     return sum(estimate_tokens(message.text) + 4 for message in request.messages)
 

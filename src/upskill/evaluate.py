@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 from upskill import __version__
 from upskill.activation import activated
 from upskill.agents import AGENTS, Agent, Bounds, Particular, Student, Task
-from upskill.checks import Evidence
+from upskill.checks import Evidence, Finding
+from upskill.checks.workspace import read_left
 from upskill.errors import CeilingReached, CheckError, ModelError, SandboxError, TrialError, UsageError, blame
 from upskill.evaluation import Evaluation, weigh_so_far
 from upskill.executors import Executor
 from upskill.executors.local import Local
-from upskill.gate import near_duplicates, summarise, try_suite
+from upskill.gate import near_duplicates, only_by_acting, summarise, try_suite, unwritten
 from upskill.isolation import canary_of, leak
 from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
@@ -95,8 +96,9 @@ def make_plan(
     _check_names(skill, beside)
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not judge:
+        cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
         raise UsageError(
-            f"{suite.source}: {len(judged)} cases ({judged[0]!r} is the first) need a model that grades them",
+            f"{suite.source}: {cases} a model to grade by",
             "Name one with --judge-model, for example --judge-model sonnet.",
         )
     limit = max_output_tokens or suite.max_output_tokens
@@ -177,6 +179,7 @@ async def evaluate(
         *await judge_suite(plan.suite, plan.skill, strict=strict_suite, sandbox=plan.sandbox),
         *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
         *([chosen.warning] if chosen and chosen.warning else []),
+        *([] if plan.acts else [said for said in (only_by_acting(plan.suite), unwritten(plan.suite)) if said]),
     ]
     async with models:
         for address in plan.models:
@@ -368,20 +371,32 @@ async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) 
                     "Give it more room with --max-output-tokens.",
                 )
         own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
-        if sandbox is not None:
-            await sandbox.clear()
-        if agent.acts:
-            attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
-            hidden = plan.skill.name if task.skill is None else ""
-            attempt.leak = await leak(trace, own, hidden, sandbox)
+        with blame(SandboxError, "looking at what was left behind"):
+            if sandbox is not None:
+                await sandbox.clear()
+            if agent.acts:
+                attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
+                hidden = plan.skill.name if task.skill is None else ""
+                attempt.leak = await leak(trace, own, hidden, sandbox)
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.acts else ""
         evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
+        if agent.acts and case.output_file:
+            with blame(SandboxError, f"reading {case.output_file}"):
+                evidence = await _with_output(evidence, case.output_file)
         for named in case.checks:
             with blame(CheckError, f"checking {named.name} of {case.id}"):
                 finding = await named.check.look(evidence)
-            attempt.judgements.append(Judgement(named.name, finding.passed, finding.reason))
+            read = named.check.reads_answer and evidence.output is not None
+            reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
+            attempt.judgements.append(Judgement(named.name, finding.passed, reason))
     return all(judgement.passed for judgement in attempt.judgements)
+
+
+async def _with_output(evidence: Evidence, path: str) -> Evidence:
+    """The file in place of the answer; where an agent only said what it should have written, that is looked at."""
+    left = await read_left(evidence, path)
+    return evidence if isinstance(left, Finding) else replace(evidence, output=left)
 
 
 @asynccontextmanager
@@ -408,7 +423,11 @@ class _Judge:
         self.usage: Usage = NO_USAGE
 
     async def ask(self, request: Request) -> Reply:
-        reply = await self.model.reply(request)
+        try:
+            reply = await self.model.reply(request)
+        except ModelError as error:
+            self.usage = self.usage + (error.usage or NO_USAGE)
+            raise
         self.usage = self.usage + reply.usage
         return reply
 

@@ -23,6 +23,7 @@ class Evaluation:
     stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
     margin: float = 0.05  # a lift within it counts as none
     making_cost: float | None = None  # dollars that the skill cost to make
+    making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end

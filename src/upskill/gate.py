@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from upskill.checks import Evidence, Named
+from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, blame
 from upskill.plain import as_list, as_mapping
 from upskill.skill import Skill
@@ -116,6 +117,36 @@ def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str
         for two, second in words[number + 1 :]
         if first and len(first & second) / len(first | second) >= share
     ]
+
+
+def only_by_acting(suite: Suite) -> str:
+    """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
+    found = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]
+    if not found:
+        return ""
+    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    cases = "1 case looks" if len(found) == 1 else f"{len(found)} cases look"
+    return f"{cases} at what was done ({names}), and --agent chat only answers: --agent tools lets students act"
+
+
+def unwritten(suite: Suite) -> str:
+    """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
+    found = [case.id for case in suite.cases if case.output_file]
+    if not found:
+        return ""
+    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    cases = "1 case has" if len(found) == 1 else f"{len(found)} cases have"
+    return f"{cases} an output_file ({names}), which --agent chat does not write: the checks look at the answer"
+
+
+def _is_done(named: Named) -> bool:
+    """Whether it looks for something that has to be done; the other checks hold where nothing was."""
+    return named.check.needs_sandbox or isinstance(named.check, ToolCalled)
+
+
+def _beyond_reach(case: Case) -> list[Named]:
+    reached = _within_reach(case)
+    return [named for named in case.checks if named not in reached]
 
 
 def _within_reach(case: Case) -> list[Named]:

@@ -7,10 +7,10 @@ apart, and then no number of the run means anything.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from upskill.activation import CANARY, canaries, touches
-from upskill.errors import SandboxError
 from upskill.plain import digest_text
 from upskill.skill import Skill
 from upskill.traces import Trace
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox
 
 MOST_SEARCHED = 20  # seconds
+MOST_FOUND = 100  # canaries
+HEXADECIMALS = 16  # in a canary
 
 
 def canary_of(key: str) -> str:
     """The canary of the trial with this key. It follows from the key, so that a run that goes on asks the same."""
-    return CANARY + digest_text(f"canary of {key}")[:16]
+    return CANARY + digest_text(f"canary of {key}")[:HEXADECIMALS]
 
 
 def mark(skill: Skill, canary: str) -> Skill:
@@ -37,7 +39,7 @@ async def leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None) -> 
     `own` is the canary of the trial, empty where it has no skill; `hidden` the name of the skill that is kept from it.
     """
     for number, found in canaries(trace):
-        if found != own:
+        if _is_strange(found, own):
             return f"step {number} shows the canary {found} of another trial"
     if hidden:
         for number, said in touches(trace, hidden):
@@ -47,12 +49,16 @@ async def leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None) -> 
     # What an agent does not tell of may have left something behind.
     from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
 
-    done = await sandbox.run(
-        ["grep", "-rhoaE", "--", f"{CANARY}[0-9a-f]{{16}}", sandbox.workspace, sandbox.home], Limits(wall=MOST_SEARCHED)
-    )
-    if done.killed_why:
-        raise SandboxError(
-            f"what the student left behind cannot be searched for canaries: the search {done.killed_why}"
-        )
-    strange = sorted(set(done.output.split()) - {own})
+    places = shlex.join([f"{CANARY}[0-9a-f]{{{HEXADECIMALS}}}", sandbox.workspace, sandbox.home])
+    line = f"grep -rhoaE -- {places} | grep -vxF -m {MOST_FOUND} -- {shlex.quote(own)}"
+    # Where a student left more than can be searched in that time, what was found until then decides: an error would
+    # be a way out for those who are about to fail.
+    done = await sandbox.run(line, Limits(wall=MOST_SEARCHED))
+    strange = sorted(found for found in set(done.output.split()) if _is_strange(found, own))
     return f"a file that was left behind has the canary {strange[0]} of another trial" if strange else ""
+
+
+def _is_strange(found: str, own: str) -> bool:
+    """Whether a canary is of another trial. A small model that copies its own one down may slip on the way."""
+    alike = sum(one == other for one, other in zip(found, own, strict=False)) - len(CANARY)
+    return alike < HEXADECIMALS // 2

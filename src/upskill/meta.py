@@ -1,12 +1,14 @@
 """A Meta is what `skill_meta.json` says of how a skill came about: by whom, from what, with which tests.
 
-It has upstream's two fields, `metadata` and `tests`, and two of our own: `sources` (which evidence stands behind a
-line of the body) and `evidence` (that evidence, as the teacher saw it). A student never sees this file.
+It has upstream's two fields, `metadata` and `tests`, and three of our own: `sources` (which evidence stands behind a
+line of the body), `evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost).
+A student never sees this file.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,12 +23,45 @@ EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
 
 
+Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What one search for a skill cost."""
+
+    search: str  # the same search, carried out again, has the same
+    spent: Spent
+
+    @property
+    def tokens(self) -> int:
+        return sum(tokens for tokens, _ in self.spent.values())
+
+    @property
+    def cost_usd(self) -> float | None:
+        return _sum(cost for _, cost in self.spent.values())
+
+    def plain(self) -> dict[str, Any]:
+        spent = {role: {"tokens": tokens, "cost_usd": _rounded(cost)} for role, (tokens, cost) in self.spent.items()}
+        return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
+
+    @classmethod
+    def read(cls, said: object) -> Making:
+        row = as_mapping(said) or {}
+        spent: dict[str, tuple[int, float | None]] = {}
+        for role, told in (as_mapping(row.get("spent")) or {"unknown": None}).items():
+            used = as_mapping(told) or {}
+            spent[role] = (int(_number(used.get("tokens")) or 0), _number(used.get("cost_usd")))
+        return cls(str(row.get("search", "")), spent)
+
+
 @dataclass(frozen=True, slots=True)
 class Meta:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tests: tuple[Any, ...] = ()
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # line -> evidence ids
     evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    making: tuple[Making, ...] = ()
     others: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
 
     @classmethod
@@ -48,6 +83,7 @@ class Meta:
             tuple(as_list(said.pop("tests", [])) or []),
             {str(row.get("line", "")): tuple(map(str, as_list(row.get("evidence")) or [])) for row in rows},
             {key: {k: str(v) for k, v in (as_mapping(row) or {}).items()} for key, row in evidence.items()},
+            tuple(map(Making.read, as_list(said.pop("making", [])) or [])),
             said,
         )
 
@@ -60,12 +96,29 @@ class Meta:
         if sources:
             said["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
             said["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
+        if self.making:
+            said["making"] = [one.plain() for one in self.making]
         return skill.with_file(FILE, _json({**said, **self.others}))
 
     def with_sources(self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]) -> Meta:
         """With the evidence behind some more lines."""
         more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
         return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
+
+    def with_making(self, making: Making) -> Meta:
+        """With what a search cost, on top of the searches before it."""
+        before = tuple(one for one in self.making if one.search != making.search)
+        return replace(self, making=(*before, making))
+
+
+def made_for(skill: Skill, older: Skill | None = None) -> float | None:
+    """The dollars that making a skill cost, beyond what went into an older one already; None: nobody knows."""
+    try:
+        before = {one.search for one in Meta.of(older).making} if older else set[str]()
+        making = [one for one in Meta.of(skill).making if one.search not in before]
+    except UsageError:  # a file that is of no use here is no reason to run nothing
+        return None
+    return _sum(one.cost_usd for one in making) if making else None
 
 
 def with_suite(skill: Skill, suite: Suite) -> Skill:
@@ -101,8 +154,28 @@ def _as_test(case: Case) -> dict[str, Any]:
         test["context"] = {"files": dict(case.files)}
     if len(plain) == 1:
         test["expected"] = {"contains": plain[0]}
-    optional = {key: said[key] for key in ("tags", "reference", "evidence") if key in said}
+    optional = {key: said[key] for key in ("output_file", "tags", "reference", "evidence") if key in said}
     return test | ({"checks": checks} if checks else {}) | optional | {"held_out": case.held_out}
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known: list[float] = []
+    for cost in costs:
+        if cost is None:
+            return None
+        known.append(cost)
+    return math.fsum(known)
+
+
+def _rounded(cost: float | None) -> float | None:
+    return None if cost is None else round(cost, 8)
+
+
+def _number(said: object) -> float | None:
+    """A number that can be an amount."""
+    if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said) or said < 0:
+        return None
+    return float(said)
 
 
 def _json(said: object) -> bytes:

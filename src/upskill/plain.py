@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+DEEPEST = 100  # lists and objects within each other
+
 
 def as_mapping(value: object) -> dict[str, Any] | None:
     """The value with text keys when it is a mapping, None when it is anything else."""
@@ -18,6 +20,15 @@ def as_mapping(value: object) -> dict[str, Any] | None:
 
 def as_list(value: object) -> list[Any] | None:
     return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def is_deep(value: object) -> bool:
+    """Whether lists and objects lie so deep in each other that not all that handles them would come back."""
+    level = [value]
+    for _ in range(DEEPEST):
+        lists = (item for each in level for item in as_list(each) or ())
+        level = [*lists, *(item for each in level for item in (as_mapping(each) or {}).values())]
+    return bool(level)
 
 
 def fields_of(value: object) -> dict[str, Any]:

@@ -199,7 +199,9 @@ def _read_query(said: Any, place: str) -> Query:
         raise UsageError(f"{place}: is not an object but {short(said)}", _HINT)
     _check_fields(fields, (*_TEXT, *_SHOULD, *_SAID_BESIDE), place)
     text, should = _one_of(fields, _TEXT, place), _one_of(fields, _SHOULD, place)
-    if not isinstance(text, str) or not text.strip():
+    if text is not None and not str(text).strip():
+        raise UsageError(f"{place}: the query is empty", _HINT)
+    if not isinstance(text, str):
         raise UsageError(f"{place}: the query is a text, not {short(text)}", _HINT)
     if not isinstance(should, bool):
         raise UsageError(f"{place}: should_trigger is true or false, not {short(should)}", _HINT)

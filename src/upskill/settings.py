@@ -23,7 +23,8 @@ class Price(BaseModel):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
-    cached: float | None = Field(default=None, ge=0)
+    cached: float | None = Field(default=None, ge=0)  # read from a cache
+    written: float | None = Field(default=None, ge=0)  # into one
 
 
 class Settings(BaseModel):
@@ -48,8 +49,9 @@ class Settings(BaseModel):
         named = environment.get("UPSKILL_CONFIG")
         if named:
             return cls.read(Path(named))
-        config = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
-        for path in (Path(here) / FILE, Path(config) / "upskill" / "config.yaml"):
+        usual = Path(environment.get("HOME", "~")).expanduser() / ".config"
+        folders = (environment.get("XDG_CONFIG_HOME") or usual, usual)
+        for path in (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders)):
             if _is_file(path):
                 return cls.read(path)
         return cls()

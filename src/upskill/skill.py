@@ -261,7 +261,7 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         try:
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
-            raise UsageError(f"{here}: cannot be read: {_words(error)}") from error
+            raise UsageError(f"{here}: cannot be read: {_words(error)}", "Name a folder with skills in it.") from error
         if any(entry.name in (MANIFEST, "skill.md") and entry.is_file() for entry in entries):
             yield here
             continue

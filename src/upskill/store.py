@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import queue
 import sqlite3
@@ -34,6 +35,7 @@ except ImportError:  # Windows
 
 FILE = "upskill.db"
 MOST_KEYS = 200_000  # of replies, held in memory
+_SPENDERS = (("student", "input_tokens + output_tokens", "cost_usd"), ("judge", "judge_tokens", "judge_cost_usd"))
 ROOM = "Make room on the disk, then run the same command: it goes on from what was kept."
 
 
@@ -182,16 +184,28 @@ class Store:
     def spent(self, run: Run) -> dict[str, tuple[int, float | None]]:
         """Tokens and dollars of a run by role. None: a price is not known."""
         spent: dict[str, tuple[int, float | None]] = {}
-        for role, tokens, cost in (
-            ("student", "input_tokens + output_tokens", "cost_usd"),
-            ("judge", "judge_tokens", "judge_cost_usd"),
-        ):
+        for role, tokens, cost in _SPENDERS:
             row = self._rows(
                 f"SELECT COALESCE(SUM({tokens}), 0), TOTAL({cost}), SUM({cost} IS NULL) FROM results WHERE run = ?",  # noqa: S608
                 run.number,
             )[0]
             if row[0]:
                 spent[role] = (row[0], None if row[2] else row[1])
+        return spent
+
+    def spent_in_all(self, runs: Iterable[Run]) -> dict[str, tuple[int, float | None]]:
+        """The same of several runs together. A trial that is in more than one of them was paid for once."""
+        numbers = [run.number for run in runs]
+        spent: dict[str, tuple[int, float | None]] = {}
+        for role, tokens, cost in _SPENDERS:
+            trials = self._rows(
+                f"SELECT MAX({tokens}), MAX({cost}), MAX({cost} IS NULL) FROM results"  # noqa: S608
+                f" WHERE run IN ({','.join('?' * len(numbers))}) GROUP BY key",
+                *numbers,
+            )
+            if used := sum(row[0] for row in trials):
+                unknown = any(row[2] for row in trials)
+                spent[role] = (used, None if unknown else math.fsum(row[1] for row in trials))
         return spent
 
     def errors(self, run: Run, most: int = 100) -> list[tuple[str, str, int]]:

@@ -42,6 +42,7 @@ class Case:
     reference: str = ""  # an answer that passes, to test the checks with
     expected_output: str = ""  # what a good answer is like, in words
     evidence: tuple[str, ...] = ()  # what it was made from, by the ids of the material
+    output_file: str = ""  # what an agent that acts leaves there is looked at in place of what it says
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
@@ -57,6 +58,7 @@ class Case:
             "reference": self.reference,
             "expected_output": self.expected_output,
             "evidence": list(self.evidence),
+            "output_file": self.output_file,
         }
         return said | {key: value for key, value in optional.items() if value}
 
@@ -66,6 +68,8 @@ class Case:
         decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]
         if any(named.check.needs_reference for named in self.checks):
             decides.append(self.reference)
+        if self.output_file:
+            decides.append({"output_file": self.output_file})
         return digest(decides)
 
 
@@ -186,6 +190,7 @@ class _Ours(_Strict):
     reference: str = ""
     expected_output: str = ""
     evidence: list[str] = []
+    output_file: str = ""
 
 
 class _Upstream(_Strict):
@@ -216,6 +221,7 @@ class _Evals(_Strict):
     held_out: bool | None = None
     reference: str = ""
     evidence: list[str] = []
+    output_file: str = ""
 
 
 def _read_case(
@@ -242,7 +248,7 @@ def _read_case(
         raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
     if not ours.prompt.strip():
         raise UsageError(f"{place}: the prompt is empty")
-    for name in ours.files:
+    for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
         _check_path(name, place)
     made = ours.id if ours.id is not None else _id_from(ours)
     id = str(made).strip()  # noqa: A001
@@ -259,6 +265,7 @@ def _read_case(
         ours.reference,
         ours.expected_output,
         tuple(ours.evidence),
+        ours.output_file,
     )
 
 
@@ -275,8 +282,6 @@ def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
-    if case.output_file:
-        warnings.append(f"{place}: output_file is not looked at; the checks look at the answer")
     context = case.context or {}
     files = as_mapping(context.get("files") or {})
     if files is None or not all(isinstance(text, str) for text in files.values()):
@@ -292,6 +297,7 @@ def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
         held_out=case.held_out,
         reference=case.reference,
         evidence=case.evidence,
+        output_file=case.output_file or "",
     )
 
 
@@ -312,6 +318,7 @@ def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
         reference=case.reference,
         expected_output=case.expected_output,
         evidence=case.evidence,
+        output_file=case.output_file,
     )
 
 
@@ -322,7 +329,10 @@ def _reader(read_file: ReadFile | None, place: str) -> ReadText:
         _check_path(name, place)
         data = read_file(name) if read_file else None
         if data is None:
-            raise UsageError(f"{place}: the file {name!r} is not there", "Paths are relative to the skill's folder.")
+            raise UsageError(
+                f"{place}: the file {name!r} is not there",
+                "Put it beside the suite, or name it from the skill's folder.",
+            )
         try:
             return data.decode()
         except UnicodeDecodeError as error:

@@ -15,6 +15,7 @@ from upskill.agents.catalog import ACTIVATE
 from upskill.models import Address, Message, Reply, Tool, ToolCall
 from upskill.models.lenient import INVALID_ARGUMENTS, mapping
 from upskill.models.local_models import LOCAL_MODELS
+from upskill.plain import is_deep
 from upskill.traces import Step
 
 WITHOUT_CALLS = ("local", "command", "handoff")  # providers whose models are asked for text alone
@@ -127,11 +128,11 @@ class Spelled:
     def read(self, reply: Reply) -> Said:
         try:
             said = mapping(json.loads(reply.text))
-        except ValueError:
+        except (ValueError, RecursionError):
             said = {}
         call = mapping(said.get("call")) or said
         name = call.pop("tool", None)
-        if not isinstance(name, str):
+        if not isinstance(name, str) or is_deep(call):
             return Said("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)
         if name == ANSWER:
             return Said(str(call.get("text", "")), (), reply.stop)

@@ -112,14 +112,18 @@ class ProgramAgent:
         upstream = self.upstream(address, student.keys, student.prices)
         proxy = Proxy(upstream, task.bounds, student.ledger, _marker(task))
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CORES * task.bounds.seconds)
-        async with proxy.served(sandbox.door) as url:
-            order = self.order(address, upstream, url)
-            done = await sandbox.run(
-                [*program.command, *order.arguments],
-                limits,
-                stdin=task.prompt.encode("utf-8", "replace"),
-                environment=order.environment,
-            )
+        try:
+            async with proxy.served(sandbox.door) as url:
+                order = self.order(address, upstream, url)
+                done = await sandbox.run(
+                    [*program.command, *order.arguments],
+                    limits,
+                    stdin=task.prompt.encode("utf-8", "replace"),
+                    environment=order.environment,
+                )
+        except TrialError as error:  # what was asked until then was paid for
+            error.usage = proxy.usage
+            raise
         trace = self.read(done.output)
         # The proxy saw every question, also those of sub-agents and those that the program does not tell of.
         trace = replace(

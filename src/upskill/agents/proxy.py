@@ -6,8 +6,9 @@ sandbox; the answer is streamed back, counted, priced and entered in the ledger,
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from socket import socket
@@ -25,7 +26,7 @@ from upskill.models.lenient import clean, estimated_tokens, items, mapping, numb
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.models.transport import CONNECT, proxy_for
 from upskill.models.wire import HINTS
-from upskill.plain import compact
+from upskill.plain import compact, is_deep
 from upskill.traces import NO_USAGE, Usage
 
 Wire = Literal["messages", "responses", "chat"]
@@ -43,10 +44,17 @@ DROPPED = frozenset(
 )
 RETURNED = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
 # Tools that the provider itself runs, some of them on the network, which a student does not have.
-PROVIDER_RUN = ("web_search", "web_fetch", "code_execution", "code_interpreter", "file_search", "mcp", "image_gen")
-LARGEST_BODY = 64 * 1024 * 1024  # bytes
+PROVIDER_RUN = (
+    *("web_search", "web_fetch", "x_search", "live_search", "browser_search", "google_search", "url_context"),
+    *("code_execution", "code_interpreter", "file_search", "mcp", "image_gen"),
+)
+# The same, where a field of the request asks for it.
+PROVIDER_SIDE = ("mcp_servers", "web_search_options", "search_parameters", "plugins")
+LARGEST_BODY = 16 * 1024 * 1024  # bytes
+MOST_AT_ONCE = 16  # requests; each is held in memory, and a student may send as many as it likes
 LONGEST_SILENCE = 600.0  # seconds between two parts of an answer
 FATAL = (401, 403, 404)
+MOST_REFUSED = 100  # that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,7 @@ class Proxy:
     trouble: ModelError | None = None  # why the model last gave no answer; None once it did again
     refused: list[str] = field(default_factory=list[str])  # what was asked for beside the model
     _asking: int = 0
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
     _session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -112,7 +121,7 @@ class Proxy:
         """Serve on this socket; gives the base URL as it is inside."""
         port = door.getsockname()[1]
         app = web.Application(client_max_size=LARGEST_BODY)
-        app.router.add_route("*", "/{path:.*}", self._serve)
+        app.router.add_route("*", "/{path:.*}", self._serve_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=LONGEST_SILENCE)
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
@@ -122,6 +131,10 @@ class Proxy:
                 yield f"http://127.0.0.1:{port}/v1"
             finally:
                 await runner.cleanup()
+
+    async def _serve_in_turn(self, request: web.Request) -> web.StreamResponse:
+        async with self._room:
+            return await self._serve(request)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         # Compared as a whole: a path that is only begun with could lead anywhere the key does.
@@ -134,13 +147,13 @@ class Proxy:
             body = mapping(json.loads(await request.read()))
         except (ValueError, RecursionError):
             body = {}
-        if not body:
-            return self._refuse(request, "the request is not a JSON object")
-        tools = [str(mapping(tool).get("type") or "") for tool in items(body.get("tools"))]
-        if body.get("mcp_servers") or any(tool.startswith(PROVIDER_RUN) for tool in tools):
-            return self._refuse(request, "tools that the provider runs are not for a student")
+        if not body or is_deep(body):
+            return self._refuse(request, "the request is not a JSON object, or one that is nested too deeply")
+        if why := _reaching_out(body):
+            return self._refuse(request, why)
         if self.upstream.model:  # whatever the program asks for beside its main model, this trial is about one
             body["model"] = self.upstream.model
+            body.pop("models", None)  # others that a router may fall back to
         if path != ASKS[wire]:
             return await self._forward(request, path, body, None)
         return await self._ask(request, path, body)
@@ -181,7 +194,8 @@ class Proxy:
         return ""
 
     def _refuse(self, request: web.Request, why: str) -> web.Response:
-        self.refused.append(f"{request.method} {request.path}: {why}")
+        if len(self.refused) < MOST_REFUSED:  # a student may ask without end
+            self.refused.append(f"{request.method} {request.path[:200]}: {why}")
         return _error(403, why)
 
     async def _forward(
@@ -191,7 +205,7 @@ class Proxy:
         url = f"{self.upstream.base_url}/{path}"
         if request.query_string:
             url += f"?{request.query_string}"
-        data = compact(body).encode() if body is not None else None
+        data = compact(body).encode("utf-8", "replace") if body is not None else None
         try:
             async with self._session.request(
                 request.method,
@@ -270,6 +284,36 @@ class Proxy:
 
 def _returned(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: answer.headers[name] for name in RETURNED if name in answer.headers}
+
+
+def _reaching_out(body: Mapping[str, Any]) -> str:
+    """Why a request would have the provider reach the network for a student; empty where it would not."""
+    tools = [mapping(tool) for tool in items(body.get("tools"))]
+    kinds = [str(tool.get("type") or "").rpartition(":")[2] for tool in tools]  # some routers put their name before it
+    hosted = any("container" in str(mapping(tool.get("environment")).get("type")) for tool in tools)
+    if hosted or any(body.get(name) for name in PROVIDER_SIDE) or any(kind.startswith(PROVIDER_RUN) for kind in kinds):
+        return "tools that the provider runs are not for a student"
+    if any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name))):
+        return "what lies on the network is not for a student, so nothing is fetched for it"
+    return ""
+
+
+def _blocks(value: object) -> Iterator[dict[str, Any]]:
+    """Messages, and the parts of their content and of results in it. What a tool was called with is data of its own."""
+    for item in items(value):
+        block = mapping(item)
+        yield block
+        for inner in ("content", "output"):
+            yield from _blocks(block.get(inner))
+
+
+def _is_fetched(block: Mapping[str, Any]) -> bool:
+    """Whether a part of a message is one that the provider gets from an address: a picture, a document."""
+    if mapping(block.get("source")).get("type") == "url":
+        return True
+    named = (value for name, value in block.items() if name.endswith("_url"))
+    addresses = (mapping(value).get("url") or value for value in named)
+    return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
 
 
 def _error(status: int, said: str) -> web.Response:

@@ -124,11 +124,11 @@ class Toolbox:
         return await self._acts[call.name](arguments)
 
     async def _bash(self, asked: Mapping[str, Any]) -> _Given:
-        wanted = float(asked.get("timeout", COMMAND_SECONDS))
+        wanted = asked.get("timeout", COMMAND_SECONDS)  # any number, also one that no float can hold
         if not wanted > 0:
             raise _Refused("bash: timeout must be more than 0")
         usual = Limits()
-        wall = max(SMALLEST_WALL, min(wanted, self._left))
+        wall = float(max(SMALLEST_WALL, min(wanted, self._left)))
         done = await self.sandbox.run(asked["command"], replace(usual, wall=wall, cpu=max(usual.cpu, wall)))
         return _Given(_report(done), "error" if done.code or done.killed_why else "ok")
 

@@ -17,7 +17,7 @@ from upskill.agents import SYSTEM, Bounds, Student, Task, runnable_files, skill_
 from upskill.agents.calling import Said, calling_of
 from upskill.agents.catalog import SKILLS, catalog
 from upskill.agents.toolbox import MOST_SHOWN, Toolbox
-from upskill.errors import AgentError, ModelError
+from upskill.errors import AgentError, TrialError
 from upskill.models import Message, Model, Reply, Request
 from upskill.traces import NO_USAGE, Step, Trace
 
@@ -54,7 +54,12 @@ class Tools:
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
             raise AgentError("the agent 'tools' was given no sandbox to work in")
-        return await _Work(task, student, self.system).done()
+        work = _Work(task, student, self.system)
+        try:
+            return await work.done()
+        except TrialError as error:  # the turns before it were paid for
+            error.usage = work.usage + (error.usage or NO_USAGE)
+            raise
 
 
 class _Work:
@@ -117,9 +122,6 @@ class _Work:
         except TimeoutError:
             if patience.expired():
                 return None
-            raise
-        except ModelError as error:  # the turns before it were paid for
-            error.usage = self.usage + (error.usage or NO_USAGE)
             raise
         self.usage = self.usage + reply.usage
         self.name = reply.model or self.name

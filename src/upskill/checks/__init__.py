@@ -75,6 +75,12 @@ class Evidence:
     skill: str = ""  # the name of the skill that could be opened; empty where none was on offer
     canary: str = ""  # the word in its body that nothing else has
     reference: str = ""  # the answer that the case itself gives
+    output: str | None = None  # what an agent left in the file that the case names for it
+
+    @property
+    def answer(self) -> str:
+        """What stands for the answer: the output file, where there is one, or else what was said last."""
+        return self.trace.answer if self.output is None else self.output
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Language:
     install: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     beside: tuple[str, ...] = ()  # where it is, when it is not on the PATH
+    apart: bool = False  # started outside the workspace, where it would take a file for word of which compiler to be
 
 
 # Python compiles without a cache file beside the source, Rust as a library, which needs no `main`; Go must not fetch.
@@ -46,6 +47,7 @@ LANGUAGES = {
         "Rust (rustc) for all users, as the package of the system does; rustup in a home folder is not seen",
         {"RUSTUP_HOME": "/usr/local/rustup"},
         ("/usr/local/cargo/bin",),
+        apart=True,  # rustup runs whatever a rust-toolchain.toml of the student names
     ),
     "go": Language(
         (".go",),
@@ -77,9 +79,11 @@ class Compiles(OnSite):
     @model_validator(mode="after")
     def _is_known(self) -> Compiles:
         if self.language and self.language not in LANGUAGES:
-            raise ValueError(f"{self.language!r} is not a language; {did_you_mean(self.language, LANGUAGES)}")
+            hint = did_you_mean(self.language, LANGUAGES)
+            raise ValueError(f"{self.language!r} is not a language that is compiled here. {hint}")
         if not self.language and not _language_of(self.file):
-            raise ValueError(f"the name {self.file!r} does not say the language: {', '.join(LANGUAGES)}")
+            known = ", ".join(LANGUAGES)
+            raise ValueError(f"the name {self.file!r} does not say its language; name it with `language`: {known}")
         return self
 
     async def look(self, evidence: Evidence) -> Finding:
@@ -97,8 +101,12 @@ class Compiles(OnSite):
                         f" install {language.install}"
                     )
                 arguments = [argument.format(out=place.scratch) for argument in language.arguments]
+                folder, start = ".", list[str]()
+                if language.apart:
+                    folder = place.sandbox.workspace
+                    start = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', place.scratch]
                 done = await place.run(
-                    [program, *arguments, *self.flags, f"./{self.file}"],
+                    [*start, program, *arguments, *self.flags, f"{folder}/{self.file}"],
                     self.timeout,
                     environment=language.environment,
                     beside=language.beside,

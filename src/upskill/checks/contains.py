@@ -12,7 +12,7 @@ class _Search(Check):
     ignore_case: bool = True
 
     def there(self, evidence: Evidence) -> list[str]:
-        absent = lacking(self.text, evidence.trace.answer, ignore_case=self.ignore_case)
+        absent = lacking(self.text, evidence.answer, ignore_case=self.ignore_case)
         return [text for text in self.text if text not in absent]
 
 
@@ -20,7 +20,7 @@ class Contains(_Search):
     """Passes when the answer has this text, or every one of these texts, in it."""
 
     async def look(self, evidence: Evidence) -> Finding:
-        if absent := lacking(self.text, evidence.trace.answer, ignore_case=self.ignore_case):
+        if absent := lacking(self.text, evidence.answer, ignore_case=self.ignore_case):
             return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
 

@@ -12,7 +12,7 @@ class Equals(Check):
     ignore_case: bool = False
 
     async def look(self, evidence: Evidence) -> Finding:
-        answer, text = evidence.trace.answer.strip(), self.text.strip()
+        answer, text = evidence.answer.strip(), self.text.strip()
         same = answer.casefold() == text.casefold() if self.ignore_case else answer == text
         return Finding(same, f"the answer {'is' if same else 'is not'} {self.text!r}")
 
@@ -24,7 +24,7 @@ class StartsWith(Check):
     ignore_case: bool = False
 
     async def look(self, evidence: Evidence) -> Finding:
-        answer, text = evidence.trace.answer.lstrip(), self.text.lstrip()
+        answer, text = evidence.answer.lstrip(), self.text.lstrip()
         if self.ignore_case:
             answer, text = answer.casefold(), text.casefold()
         starts = answer.startswith(text)

@@ -24,13 +24,13 @@ class Extract(OnSite):
 
     async def look(self, evidence: Evidence) -> Finding:
         wanted = {language.casefold() for language in self.language or ()}
-        found = [code for language, code in blocks(evidence.trace.answer) if not wanted or language in wanted]
+        found = [code for language, code in blocks(evidence.answer) if not wanted or language in wanted]
         if not found:
             kind = f" in {' or '.join(self.language)}" if self.language else ""
             return Finding(False, f"the answer has no fenced code block{kind}")
         code = found[-1] if self.which == "last" else found[0]
         try:
-            await site_of(evidence).write(self.to, code)
+            await site_of(evidence).write(self.to, code.encode("utf-8", "replace"))
         except OSError as error:
             return Finding(False, f"{self.to}: {in_words(error)}")
         return Finding(True, f"{len(code.splitlines())} lines of the answer are in {self.to}")

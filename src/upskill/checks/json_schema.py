@@ -45,7 +45,7 @@ class JsonSchema(Check):
     wanted: Schema = Field(alias="schema")
 
     async def look(self, evidence: Evidence) -> Finding:
-        answer = evidence.trace.answer.strip()
+        answer = evidence.answer.strip()
         fenced = _FENCED.findall(answer)
         return await _compare("the answer", fenced[0] if len(fenced) == 1 else answer, self.wanted)
 
@@ -66,7 +66,11 @@ async def _compare(what: str, text: str, wanted: dict[str, Any]) -> Finding:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         return Finding(False, f"{what} is not JSON: {error}")
-    if problem := await within_limit("the schema", misfit, wanted, value):
+    try:
+        problem = await within_limit("the schema", misfit, wanted, value)
+    except (RecursionError, OverflowError) as error:  # the value's doing: the schema was tried when it was read
+        return Finding(False, f"{what}'s JSON cannot be held against the schema: {error}")
+    if problem:
         return Finding(False, f"{what}'s JSON does not fit at {problem}")
     return Finding(True, f"{what} is JSON that fits the schema")
 

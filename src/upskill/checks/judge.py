@@ -100,10 +100,10 @@ class Judge(Check):
 
 
 async def _affirm(evidence: Evidence, statement: str) -> Finding:
-    shown = {"task": evidence.prompt, "answer": evidence.trace.answer, "statement": statement}
+    shown = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
     reply = await _ask(evidence, _messages("judge", shown), STATEMENT, 1024)
     passed, reason, quote = _verdict(_read(reply), reply)
-    absent = "" if _occurs(quote, [evidence.trace.answer]) else ", which is not in the answer"
+    absent = "" if _occurs(quote, [evidence.answer]) else ", which is not in the answer"
     return Finding(passed, f"judge: {reason} (evidence: {quote!r}{absent})")
 
 
@@ -111,9 +111,9 @@ async def _affirm(evidence: Evidence, statement: str) -> Finding:
 
 
 async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
-    shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.trace.answer, "rubric": rubric}
+    shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
     messages = _messages("judge_rubric", shown | ({"files": files} if files else {}))
-    graded = [evidence.trace.answer, *files.values()]
+    graded = [evidence.answer, *files.values()]
     grades: list[tuple[bool, str, str]] = []
     for last in (False, True):
         reply = await _ask(evidence, messages, rubric_schema(len(rubric)), 512 + 300 * len(rubric))
@@ -153,7 +153,7 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     """Asked twice, either one first: judges lean to a position, and what hangs on it is no preference."""
     won, lost, reasons = 0, 0, list[str]()
     for own in ("A", "B"):
-        answers = {"A": evidence.trace.answer, "B": other} if own == "A" else {"A": other, "B": evidence.trace.answer}
+        answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
         shown = {"task": evidence.prompt, "criterion": on, **answers}
         reply = await _ask(evidence, _messages("judge_pair", shown), PAIR, 1024)
         said = _read(reply)

@@ -13,7 +13,7 @@ class MinLength(Check):
     characters: int = Field(ge=1)
 
     async def look(self, evidence: Evidence) -> Finding:
-        length = len(evidence.trace.answer.strip())
+        length = len(evidence.answer.strip())
         return Finding(
             length >= self.characters, f"the answer has {length} characters, at least {self.characters} wanted"
         )
@@ -25,7 +25,7 @@ class MaxLength(Check):
     characters: int = Field(ge=1)
 
     async def look(self, evidence: Evidence) -> Finding:
-        length = len(evidence.trace.answer.strip())
+        length = len(evidence.answer.strip())
         return Finding(
             length <= self.characters, f"the answer has {length} characters, at most {self.characters} wanted"
         )

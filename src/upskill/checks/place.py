@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from upskill.checks import Finding
 from upskill.errors import CheckError
-from upskill.sandboxes import Done, Limits, MiB, Sandbox
+from upskill.sandboxes import Done, Limits, MiB, Sandbox, printable
 
 # An unforeseeable name, so that nothing can have been put there before, in a folder that may have been closed to all.
 _MAKE = (
@@ -124,7 +124,7 @@ def _expect(done: Done) -> Done:
 
 def told(done: Done) -> str:
     """What a command said, for a reason: the end of it, where the point mostly is."""
-    said = "\n".join(text for text in (done.output.strip(), done.error.strip()) if text)
+    said = printable("\n".join(text for text in (done.output.strip(), done.error.strip()) if text))
     ended = f"it {done.killed_why}" if done.killed_why else f"exit code {done.code}"
     if not said:
         return ended

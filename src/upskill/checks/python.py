@@ -64,7 +64,7 @@ class PythonCheck(OnSite):
             "file": self.file,
             "source": self.source,
             "function": self.function,
-            "arguments": [evidence.trace.answer, sandbox.workspace, steps],
+            "arguments": [evidence.answer, sandbox.workspace, steps],
         }
         try:
             async with working_place(sandbox) as place:

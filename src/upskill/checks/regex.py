@@ -13,7 +13,7 @@ class _Matching(Check):
     multiline: bool = True
 
     async def found(self, evidence: Evidence) -> str | None:
-        answer = evidence.trace.answer
+        answer = evidence.answer
         return await find(self.pattern, answer, ignore_case=self.ignore_case, multiline=self.multiline)
 
 

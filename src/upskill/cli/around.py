@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +18,12 @@ from upskill.errors import UsageError
 from upskill.models import Surroundings
 from upskill.models.keys import read_keys
 from upskill.models.ledger import Ceilings
+from upskill.plain import counted
 from upskill.settings import Settings
 from upskill.store import FILE, Store
+
+if TYPE_CHECKING:
+    from upskill.estimate import Estimate
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -31,16 +37,20 @@ offline_option = click.option("--offline", is_flag=True, help="Download nothing.
 max_cost_option = click.option(
     "--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."
 )
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."
+)
 SPENDING: list[Decorator] = [
     max_cost_option,
     click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
     click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
-    click.option("-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."),
+    yes_option,
 ]
+concurrency_option = click.option(
+    "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
+)
 CALLING: list[Decorator] = [
-    click.option(
-        "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
-    ),
+    concurrency_option,
     click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
 ]
 KEEPING: list[Decorator] = [
@@ -80,8 +90,29 @@ class Common:
         return Path(self.runs_dir or self.settings.runs_dir)
 
     @property
+    def found_with(self) -> str:
+        """What a command that looks at a run needs besides its id."""
+        return f" --runs-dir {shlex.quote(self.runs_dir)}" if self.runs_dir else ""
+
+    @property
     def ceilings(self) -> Ceilings:
         return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
+
+
+def agree(common: Common, expected: Estimate, said: str = "") -> None:
+    """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
+    if common.max_cost is not None and expected.unknown:
+        raise UsageError(
+            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
+            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+        )
+    high = expected.cost_usd[1]
+    if not expected.calls or (high == 0 and not expected.unknown):
+        return
+    common.tell(f"Estimate: {said or expected.words}.")
+    most = high if common.max_cost is None else min(high, common.max_cost)
+    if most > common.settings.confirm_above and not common.yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm("Go ahead?", abort=True, err=True)
 
 
 def acting(who: str, bounds: Bounds) -> list[Decorator]:
@@ -91,7 +122,8 @@ def acting(who: str, bounds: Bounds) -> list[Decorator]:
             "--sandbox",
             default="",
             metavar="KIND",
-            help="Where commands are run (default: the first that proves itself here; `upskill sandbox` tells which).",
+            help="Where commands are run: bubblewrap, container (docker or podman), landlock, seatbelt or none "
+            "(default: the first that proves itself here; `upskill sandbox` tells which).",
         ),
         click.option(
             "--max-turns", type=click.IntRange(1), metavar="N", help=f"Turns of {who} (default {bounds.turns})."
@@ -122,6 +154,11 @@ def open_stored(folder: str | Path) -> Store:
     if not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
     if not (Path(folder) / FILE).is_file():
+        if older := sum(1 for _ in Path(folder).glob("*/run_*/run_metadata.json")):
+            raise UsageError(
+                f"{folder}: has {counted(older, 'run')} logged as upstream does, one folder each, and none in a store",
+                "Those have no pairs that a lift could be computed from; `upskill eval SKILL` runs them anew.",
+            )
         raise UsageError(f"{folder}: no runs are kept here", "`upskill eval SKILL` makes one.")
     return Store(folder)
 
@@ -149,12 +186,15 @@ def found_keys() -> dict[str, str]:
     return read_keys(os.environ, Path(".env"))
 
 
-def student(named: tuple[str, ...], settings: Settings, *, quiet: bool) -> tuple[str, ...]:
-    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so."""
+def student(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:
+    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
+
+    `option` is the one that names a student to the command that asks.
+    """
     if named:
         return named
     if settings.eval_model:
         return (settings.eval_model,)
     if not quiet:
-        note("No model was named, so the student is `local`, the small embedded model. Choose others with -m.")
+        note(f"No student was named, so it is `local`, the small embedded model. Choose others with {option}.")
     return ("local",)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from upskill.cli.evaluating import carry_out
-from upskill.cli.order import Order, options
+from upskill.cli.order import Order, models_option, options
 from upskill.errors import UsageError
 
 
@@ -15,6 +15,7 @@ from upskill.errors import UsageError
 @click.argument("skill", type=click.Path())
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="How often each case is run.")
 @click.option("-o", "--output", metavar="DIR", help="Where runs are kept; the same as --runs-dir.")
+@models_option("At least one.")
 @options
 def command(output: str | None, **given: Any) -> None:
     """Compare models on one SKILL: every case three times, with and without it.

@@ -20,7 +20,7 @@ from upskill import __version__
 from upskill.cli.around import json_option
 from upskill.cli.screen import show, show_json
 from upskill.errors import UpskillError
-from upskill.models.addresses import COMMANDS
+from upskill.models.command import AGENTS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import read_keys
 from upskill.settings import Settings
@@ -69,10 +69,8 @@ def _look() -> Iterator[Row]:
             place = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
             detail = f"{place} (asked when used)" if place else f"set {row.url_variables[0]} or use --base-url"
             yield f"server {name}", "ok" if place else "missing", detail
-    for name in COMMANDS:
-        binary = "claude" if name == "claude-code" else name
-        found = shutil.which(binary)
-        yield f"agent {name}", "ok" if found else "missing", found or f"{binary} is not on PATH"
+    yield from _agents()
+    yield from _extras()
 
 
 def _store(settings: Settings) -> Row:
@@ -98,6 +96,21 @@ def _sandbox() -> Row:
     except UpskillError as error:
         return "sandbox", "missing", f"{error.message} {error.hint}"
     return "sandbox", "ok", f"{chosen.version or chosen.name}{' (reduced)' if chosen.reduced else ''}"
+
+
+def _agents() -> Iterator[Row]:
+    for name, agent in AGENTS.items():
+        found = shutil.which(agent.program)
+        if found and name == "opencode" and shutil.which("rg") is None:
+            found += " (as a student that acts it also needs ripgrep: apt install ripgrep)"
+        missing = f"{agent.program} is not on PATH: {agent.install}, then {agent.log_in}"
+        yield f"agent {name}", "ok" if found else "missing", found or missing
+
+
+def _extras() -> Iterator[Row]:
+    for what, package, extra in (("bridge pydantic-ai", "pydantic_ai", "providers"), ("MCP servers", "mcp", "mcp")):
+        found = importlib.util.find_spec(package) is not None
+        yield what, "ok" if found else "missing", package if found else f'pip install "upskill[{extra}]"'
 
 
 def _local() -> Iterator[Row]:

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from upskill.cli.evaluating import carry_out
-from upskill.cli.order import Order, options
+from upskill.cli.order import Order, models_option, options
 
 
 @click.command("eval")
 @click.argument("skill", type=click.Path())
 @click.option("--runs", type=click.IntRange(1), metavar="N", help="How often each case is run (default 1).")
+@models_option("Default: local.")
 @options
 def command(**given: Any) -> None:
     """Run a student on a suite with and without SKILL and say what the skill did.

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from upskill.cli.around import found_keys, student, surroundings
+from upskill.cli.around import agree, found_keys, student, surroundings
 from upskill.cli.order import Order
 from upskill.cli.screen import Watch, check_writable, note, show, show_json, write_file
 from upskill.create import write_suite
 from upskill.errors import UsageError
-from upskill.estimate import estimate
+from upskill.estimate import estimate, estimate_writing
 from upskill.evaluate import evaluate, make_plan
 from upskill.evaluation import Evaluation
 from upskill.executors import Executor
 from upskill.executors.local import Local
+from upskill.gate import only_by_acting
+from upskill.meta import FILE as META
+from upskill.meta import made_for
 from upskill.models import CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
@@ -36,6 +39,8 @@ from upskill.trial import Plan, Trial
 from upskill.verdict import Verdict
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
+CASES = 12  # that are written where a skill has none
+_STAND_IN = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])  # to see whether a plan can be made
 
 Rulings = list[tuple[str, Ruling]]
 
@@ -165,6 +170,8 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
         _say_what_is_left(plan, run, missing, order)
         if missing and not order.quiet:
             _say_where(run)
+            if not plan.acts and (said := only_by_acting(plan.suite)):
+                note(f"Warning: {said}")
         if not order.replay:
             _say_what_it_costs(plan, missing, around, order)
         watch.begin(len(plan) - len(missing))
@@ -179,7 +186,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
                 fresh=order.fresh,
                 until_decided=order.scope if order.until_decided else None,
                 margin=order.margin / 100,
-                making_cost=order.making_cost,
+                making_cost=made_for(plan.skill, plan.against) if order.making_cost is None else order.making_cost,
                 strict_suite=order.strict_suite,
                 begin=begin,
                 watch=watch,
@@ -196,6 +203,8 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
         watch.end()
     if (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
+    if evaluation.making_cost is not None:
+        evaluation.making_source = META if order.making_cost is None else "--making-cost"
     evaluation.target = None if order.target is None else order.target / 100
     if models.hits and not order.silent:
         were = f"{counted(models.hits + ledger.calls, 'call')} {'was' if models.hits == 1 else 'were'}"
@@ -231,20 +240,7 @@ def _say_where(run: Run) -> None:
 def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, order: Order) -> None:
     """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
     expected = estimate(plan, missing, around.prices, student_share=BATCH_SHARE if order.batch else 1.0)
-    if order.max_cost is not None and expected.unknown:
-        raise UsageError(
-            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
-            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
-        )
-    high = expected.cost_usd[1]
-    if not expected.calls or (high == 0 and not expected.unknown):
-        return
-    if not order.silent:
-        said = f"{expected.words}; fewer where fewer rounds decide" if order.until_decided else expected.words
-        note(f"Estimate: {said}.")
-    at_most = high if order.max_cost is None else min(high, order.max_cost)
-    if at_most > order.settings.confirm_above and not order.yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm("Go ahead?", abort=True, err=True)
+    agree(order, expected, f"{expected.words}; fewer where fewer rounds decide" if order.until_decided else "")
 
 
 def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
@@ -265,7 +261,11 @@ def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) 
         show_json(json_report.of_evaluation(evaluation, rulings))
         return
     shown = terminal.of_evaluation(
-        evaluation, verbose=order.verbose, results=store.results, stored=store.path is not None
+        evaluation,
+        verbose=order.verbose,
+        results=store.results,
+        stored=store.path is not None,
+        found_with=order.found_with,
     )
     show(*shown)
     if evaluation.halted:
@@ -278,18 +278,24 @@ def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) 
 def _write_tests(skill: Skill, writer: str, models: Models, order: Order) -> tuple[Skill, Suite]:
     """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
 
+    # What is wrong with the students is said before the writer is paid.
+    students = _plan(skill, _STAND_IN, replace(order, quiet=True)).models
+    address = resolve(writer, keys=found_keys())
+
     async def write() -> Suite:
         async with models:
-            model = await models.get(resolve(writer, keys=found_keys()), "test writer")
-            return await write_suite(skill, model, tell=models.surroundings.tell)
+            for each in students:
+                await models.get(each)
+            model = await models.get(address, "test writer")
+            if not order.replay:
+                agree(order, estimate_writing(address, models.surroundings.prices, material=skill.tokens, items=CASES))
+            order.tell(f"Generating test cases with {writer}...")
+            return await write_suite(skill, model, count=CASES, tell=models.surroundings.tell)
 
-    if not order.silent:
-        note(f"Generating test cases with {writer}...")
     suite = asyncio.run(write())
     text = json.dumps(suite.plain(), indent=2, ensure_ascii=False) + "\n"
     assert skill.folder is not None
     place = skill.folder / "evals" / "suite.json"
     write_file(str(place), text)
-    if not order.silent:
-        note(f"Wrote {counted(len(suite.cases), 'case')} to {place}")
+    order.tell(f"Wrote {counted(len(suite.cases), 'case')} to {place}")
     return Skill.load(skill.folder), Suite.load(place)

@@ -60,19 +60,19 @@ def heading(skill: Skill, plan: Plan, queries: Queries) -> RenderableType:
     beside = ", ".join(other.name for other in plan.beside) or "nothing"
     lines = [
         "",
-        f"  [bold]{escape(skill.name)}[/bold]",
-        f"  {escape(' '.join(skill.description.split()))}",
+        f"[bold]{escape(skill.name)}[/bold]",
+        escape(" ".join(skill.description.split())),
         "",
-        f"  queries    {len(queries.should_trigger)} should trigger, {len(queries.should_not)} should not, {runs}",
-        f"  agent      {plan.agent}; beside it: {escape(beside)}",
+        f"queries    {len(queries.should_trigger)} should trigger, {len(queries.should_not)} should not, {runs}",
+        f"agent      {plan.agent}; beside it: {escape(beside)}",
         "",
     ]
-    return Text.from_markup("\n".join(lines))
+    return indented(Text.from_markup("\n".join(lines)))
 
 
 def rate_table(firing: Firing) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Query", overflow="ellipsis", no_wrap=True, max_width=64)
+    table.add_column("Query", max_width=64)  # the only column that may become narrower
     for column in ("Should", "Fired", "Rate", "95% interval", ""):
         table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
     for rate in firing.rates:
@@ -85,7 +85,7 @@ def _row(rate: Rate) -> tuple[RenderableType, ...]:
     mark = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
     errored = f" ({rate.errored} errored)" if rate.errored else ""
     return (
-        Text(" ".join(rate.query.text.split())),
+        Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
         "yes" if rate.query.should_trigger else "no",
         f"{rate.triggered}/{rate.scored}{errored}",
         percent(rate.value),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 
 import click
 
-from upskill.cli.around import found_keys, student, surroundings
+from upskill.cli.around import agree, found_keys, student, surroundings
 from upskill.cli.made import Made, Progress, report, with_result
 from upskill.cli.screen import note
 from upskill.cli.wish import Wish
@@ -23,10 +22,10 @@ from upskill.evaluate import judge_suite, make_plan
 from upskill.executors.local import Local
 from upskill.extract import extract
 from upskill.material import Material, gather
-from upskill.meta import Meta, with_suite
+from upskill.meta import Making, Meta, with_suite
 from upskill.models import Address, Models, Surroundings
 from upskill.models.addresses import resolve
-from upskill.models.cache import note_keys
+from upskill.models.cache import note_keys, note_usage
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.question import Unanswered
@@ -36,7 +35,7 @@ from upskill.refiners.rewrite import Rewrite
 from upskill.skill import Skill
 from upskill.store import Store
 from upskill.suite import Suite
-from upskill.traces import Trace
+from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.trial import Plan
 
 EXTRACT = "extract"
@@ -54,6 +53,10 @@ class Lesson(Protocol):
 
     def told(self) -> Mapping[str, Any]:
         """What is known of it afterwards, as plain data."""
+        ...
+
+    def usage(self) -> Usage:
+        """What it used, whoever paid for it."""
         ...
 
 
@@ -110,7 +113,8 @@ class _Maker:
         self.student: Address | None = None
         if not wish.no_eval:
             named = (wish.eval_model,) if wish.eval_model else ()
-            self.student = resolve(student(named, settings, quiet=wish.silent)[0], wish.eval_base_url or "", keys=keys)
+            known = student(named, settings, quiet=wish.silent, option="--eval-model")
+            self.student = resolve(known[0], wish.eval_base_url or "", keys=keys)
         self.attempts = 0 if self.extracts else settings.max_refine_attempts if wish.attempts is None else wish.attempts
         self.name = self._name()
         self.around: Surroundings = surroundings(
@@ -203,8 +207,15 @@ class _Maker:
         )
 
     async def make(self, store: Store) -> Made:
-        wish = self.wish
         models = Models(self.around, shelf=store, ledger=self.ledger)
+        with note_usage() as noted:
+            skill, suite, found = await self._search(models, store)
+        told = self.lesson.told() if self.lesson else dict[str, Any]()
+        making = self._making(noted.values(), found, store)
+        return Made(skill, suite, self.material, self.teacher, self.student, self.ledger, making, found, told)
+
+    async def _search(self, models: Models, store: Store) -> tuple[Skill, Suite, Refinement | None]:
+        wish = self.wish
         async with models:
             await self._open(models)
             self._say_what_it_costs()
@@ -215,13 +226,22 @@ class _Maker:
             for warning in await judge_suite(suite, drafts[0]):
                 wish.tell(f"Note: {warning}")
             if self.student is None:
-                return self._made(await self._edited_unseen(drafts[0], models, store, material, suite), suite)
+                return await self._edited_unseen(drafts[0], models, store, material, suite), suite, None
             found = await self._refine(drafts, suite, material, models, store)
-            return self._made(found.skill, suite, found)
+            return found.skill, suite, found
 
-    def _made(self, skill: Skill, suite: Suite, found: Refinement | None = None) -> Made:
-        told = self.lesson.told() if self.lesson else dict[str, Any]()
-        return Made(skill, suite, self.material, self.teacher, self.student, self.ledger, found, told)
+    def _making(self, noted: Iterable[tuple[str, Usage]], found: Refinement | None, store: Store) -> Making:
+        """What it cost by role: teacher and test writer by their replies, students and judge by the stored trials."""
+        written = {"teacher": self.lesson.usage() if self.lesson else NO_USAGE, "test writer": NO_USAGE}
+        for role, usage in noted:
+            if role in written:
+                written[role] = written[role] + usage
+        tried = [one.evaluation for one in found.tried] if found else []
+        runs = [evaluation.run for evaluation in (*tried, found.held_out if found else None) if evaluation]
+        spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in written.items() if usage != NO_USAGE}
+        older = self.material.skill
+        search = digest([self.material.task, self.teacher.name, older.taught if older else ""])
+        return Making(search, spent | store.spent_in_all(runs))
 
     async def _open(self, models: Models) -> None:
         """All that will be asked: a missing key is found before anything is paid for."""
@@ -357,19 +377,8 @@ class _Maker:
             drafts=wish.candidates,
             attempts=self.attempts,
         )
-        if wish.max_cost is not None and expected.unknown:
-            raise UsageError(
-                f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
-                "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
-            )
-        high = expected.cost_usd[1]
-        if high == 0 and not expected.unknown:
-            return
         on_top = f", and on top of it {self.lesson.describe()}" if self.lesson else ""
-        wish.tell(f"Estimate: up to {expected.words}{on_top}.")
-        most = high if wish.max_cost is None else min(high, wish.max_cost)
-        if most > wish.settings.confirm_above and not wish.yes and sys.stdin.isatty() and sys.stderr.isatty():
-            click.confirm("Go ahead?", abort=True, err=True)
+        agree(wish, expected, f"up to {expected.words}{on_top}")
 
 
 @asynccontextmanager

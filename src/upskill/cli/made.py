@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 from upskill.cli.screen import Watch, show, show_json
@@ -16,7 +17,7 @@ from upskill.cli.wish import Wish
 from upskill.create import signed
 from upskill.evaluation import Evaluation
 from upskill.material import Material
-from upskill.meta import Meta
+from upskill.meta import Making, Meta
 from upskill.models import Address
 from upskill.models.ledger import Ledger
 from upskill.refine import Refinement, Tried
@@ -38,6 +39,7 @@ class Made:
     teacher: Address
     student: Address | None
     ledger: Ledger
+    making: Making  # what it cost, by this process and by those that were interrupted before it
     refinement: Refinement | None = None
     lesson: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of teach: what is told of the recording
 
@@ -105,7 +107,7 @@ def with_result(made: Made) -> Skill:
             "pairs": verdict.pairs,
             "decision": verdict.decision,
         }
-    return replace(meta, metadata=metadata).written_into(skill)
+    return replace(meta, metadata=metadata).with_making(made.making).written_into(skill)
 
 
 # What is shown.
@@ -116,8 +118,11 @@ def report(made: Made, wish: Wish, place: Path) -> None:
         show_json(_plain(made, place))
         return
     skill, found = made.skill, made.refinement
-    head = f"\n  [bold]{escape(skill.name)}[/bold]\n  {escape(' '.join(skill.description.split()))}\n"
-    shown: list[RenderableType] = [Text.from_markup(head), Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n")]
+    head = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
+    shown: list[RenderableType] = [
+        Padding(Text.from_markup(head), (0, 0, 0, 2)),
+        Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
+    ]
     evaluation = (found.held_out or found.fit) if found else None
     if found and evaluation:
         word = f"held-out, {len(evaluation.plan.suite.cases)} cases" if found.held_out else "fit only"
@@ -186,6 +191,7 @@ def _plain(made: Made, place: Path) -> dict[str, Any]:
             for role, usage in made.ledger.spent.items()
         },
         "calls": made.ledger.calls,
+        "making": made.making.plain(),
         "redacted": dict(made.material.redacted),
         "left_out": list(made.material.left_out),
         **({"lesson": dict(made.lesson)} if made.lesson else {}),

@@ -24,9 +24,6 @@ from upskill.statistics import Scope
 
 _OPTIONS: list[Decorator] = [
     click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder)."),
-    click.option(
-        "-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local."
-    ),
     click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; MODEL is its name for the model."),
     click.option("--test-gen-model", metavar="MODEL", help="Writes the test cases when the skill has none."),
     judge_option,
@@ -73,7 +70,10 @@ _OPTIONS: list[Decorator] = [
         "--target", type=click.FloatRange(0, 100), metavar="PERCENT", help="Name the cheapest that passes so many."
     ),
     click.option(
-        "--making-cost", type=click.FloatRange(0), metavar="USD", help="What the skill cost to make, for break-even."
+        "--making-cost",
+        type=click.FloatRange(0),
+        metavar="USD",
+        help="What the skill cost to make, for break-even (default: what its skill_meta.json says).",
     ),
     click.option(
         "--require",
@@ -112,6 +112,13 @@ _OPTIONS: list[Decorator] = [
     click.option("-v", "--verbose", is_flag=True, help="Also show every case."),
     *SAYING,
 ]
+
+
+def models_option(otherwise: str) -> Decorator:
+    """The students, and what holds where none is named."""
+    return click.option(
+        "-m", "--model", "models", multiple=True, metavar="MODEL", help=f"A student; repeatable. {otherwise}"
+    )
 
 
 def options(function: Any) -> Any:

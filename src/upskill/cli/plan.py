@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import found_keys, json_option, student
+from upskill.cli.around import concurrency_option, found_keys, json_option, student
 from upskill.cli.screen import show, show_json
 from upskill.estimate import estimate
 from upskill.evaluate import make_plan
+from upskill.models import Address
 from upskill.settings import Settings
 from upskill.skill import Skill
 from upskill.statistics import Spread, cases_needed, power
@@ -22,6 +24,9 @@ from upskill.suite import Suite
 from upskill.trial import Outcome, Plan
 
 RUNS = (1, 3, 5, 10)
+# Seconds for a call where no stored run tells; a guess, and said to be one. An agent that acts makes several.
+REMOTE_CALL = (2.0, 20.0)
+EMBEDDED_CALL = (1.0, 10.0)  # on two cores a second for 40 tokens, and more for long answers or larger models
 
 
 @click.command("plan")
@@ -34,6 +39,7 @@ RUNS = (1, 3, 5, 10)
               help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
 @click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local.")
 @click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder).")
+@concurrency_option
 @click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
 @json_option
 def command(
@@ -43,12 +49,14 @@ def command(
     baseline: float,
     models: tuple[str, ...],
     tests: str | None,
+    concurrency: int | None,
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
     """Say how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
 
-    Uses what stored runs of the skill show about how much cases differ; without one, stated assumptions.
+    Uses what stored runs of the skill show about how much cases differ and how long a trial takes; without one, stated
+    assumptions. Trials of one model run --concurrency at a time, those of the embedded model one by one.
 
     \b
     upskill plan ./skills/my-skill --detect 10            a lift of ten points
@@ -65,7 +73,8 @@ def command(
     for address in plan.models:
         rows = _stored(folder, plan, address.name)
         alone = replace(plan, models=(address,))
-        found.append(_needs(alone, rows, detect / 100, chance / 100, baseline / 100, prices))
+        lanes = 1 if address.provider == "local" else concurrency or settings.concurrency
+        found.append(_needs(alone, rows, detect / 100, chance / 100, baseline / 100, prices, lanes))
     if as_json:
         show_json({"skill": loaded.name, "detect": detect / 100, "chance": chance / 100, "models": found})
         return
@@ -88,14 +97,14 @@ def _stored(folder: Path, plan: Plan, model: str) -> list[Outcome]:
 
 
 def _needs(
-    plan: Plan, rows: list[Outcome], lift: float, chance: float, baseline: float, prices: dict[str, Any]
+    plan: Plan, rows: list[Outcome], lift: float, chance: float, baseline: float, prices: dict[str, Any], lanes: int
 ) -> dict[str, Any]:
     differences, labels = _differences(rows)
     measured = len(set(labels)) > 1
     spread = Spread.measured(differences, labels) if measured else Spread.assumed(baseline, lift)
     have = len(plan.suite.cases)
     one_round = estimate(plan, plan.trials(), prices)
-    seconds = sum(row.seconds for row in rows) / len(rows) if rows else None
+    seconds = _seconds(plan.models[0], rows)
     options: list[dict[str, Any]] = []
     for runs in RUNS:
         needed = cases_needed(lift, runs, spread, chance=chance)
@@ -109,7 +118,7 @@ def _needs(
                 "cases": needed,
                 "trials": trials,
                 "cost_usd": None if one_round.unknown else [round(cost * share, 4) for cost in one_round.cost_usd],
-                "seconds": None if seconds is None else round(seconds * trials),
+                "seconds": [round(each * math.ceil(trials / lanes)) for each in seconds],
                 "chance_with_your_cases": round(power(lift, have, runs, spread), 3),
             }
         )
@@ -119,8 +128,19 @@ def _needs(
         "cases": have,
         "between_cases_sd": round(spread.between**0.5, 4),
         "within_case_sd": round(spread.within**0.5, 4),
+        "at_a_time": lanes,
+        "seconds_a_trial": [round(each, 2) for each in seconds],
+        "seconds_source": "stored run" if rows else "assumption",
         "options": options,
     }
+
+
+def _seconds(address: Address, rows: list[Outcome]) -> tuple[float, float]:
+    """How long a trial takes, from and to: the mean of a stored run, or a guess."""
+    if not rows:
+        return EMBEDDED_CALL if address.provider == "local" else REMOTE_CALL
+    mean = sum(row.seconds for row in rows) / len(rows)
+    return mean, mean
 
 
 def _differences(rows: list[Outcome]) -> tuple[list[float], list[str]]:
@@ -136,20 +156,29 @@ def _differences(rows: list[Outcome]) -> tuple[list[float], list[str]]:
 def _words(model: dict[str, Any], detect: float, chance: float) -> list[Any]:
     source = "what a stored run shows" if model["source"] == "stored run" else "assumptions (no stored run yet)"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Runs a case", "Cases needed", "Trials", "Cost", "Time one by one", "Chance with your cases"):
+    for column in ("Runs a case", "Cases needed", "Trials", "Cost", "Time", "Chance with your cases"):
         table.add_column(column, justify="right")
     for option in model["options"]:
         cost = "unknown" if option["cost_usd"] is None else "${:.2f} to ${:.2f}".format(*option["cost_usd"])
-        time = "unknown" if option["seconds"] is None else _time(option["seconds"])
+        shortest, longest = (_time(seconds) for seconds in option["seconds"])
+        time = shortest if shortest == longest else f"{shortest} to {longest}"
         share = f"{option['chance_with_your_cases']:.0%}"
         table.add_row(str(option["runs"]), f"{option['cases']:,}", f"{option['trials']:,}", cost, time, share)
     return [
         Text(f"{model['model']}: to see a lift of {detect:g} points with a chance of {chance:g}%, from {source}:\n"),
         table,
-        Text(
-            f"\nYour suite has {model['cases']} cases. Runs average out chance within a case; only cases add tasks.\n"
-        ),
+        Text(f"\n{_pace(model)}"),
+        Text(f"Your suite has {model['cases']} cases. Runs average out chance within a case; only cases add tasks.\n"),
     ]
+
+
+def _pace(model: dict[str, Any]) -> str:
+    """What the time is computed from."""
+    shortest, longest = model["seconds_a_trial"]
+    lanes = f"{model['at_a_time']} trials at a time" if model["at_a_time"] > 1 else "one trial at a time"
+    if model["seconds_source"] == "stored run":
+        return f"Time: {lanes}, {shortest:g} s each in the stored run."
+    return f"Time: {lanes}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
 
 
 def _time(seconds: float) -> str:

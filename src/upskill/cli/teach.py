@@ -17,9 +17,10 @@ from upskill.cli.wish import MAKING, SOURCES, Wish
 from upskill.errors import UsageError
 from upskill.evidence import command_of, error_of, failed
 from upskill.models import Address, Models
+from upskill.plain import counted
 from upskill.redact import counts_in_words
 from upskill.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
-from upskill.traces import Step, Trace
+from upskill.traces import NO_USAGE, Step, Trace, Usage
 
 LINE = 110  # characters
 
@@ -133,7 +134,8 @@ class _Teaching:
         chosen = await choose(self.sandbox or None)
         if chosen.warning:
             wish.tell(f"Note: {chosen.warning}")
-        wish.tell(f"{lesson.teacher.name} does the task ({self.agent}, in {chosen.name})...")
+        where = f"in {chosen.name}" if chosen.isolated else "without a sandbox"
+        wish.tell(f"{lesson.teacher.name} does the task ({self.agent}, {where})...")
 
         def watch(step: Step) -> None:
             if step.kind == "tool":
@@ -149,7 +151,7 @@ class _Teaching:
             raise
         failures = sum(failed(step) for step in found.trace.calls)
         where = f"recorded in {found.path}" if found.path else "not kept: --no-log-runs"
-        wish.tell(f"{len(found.trace.calls)} tool calls, of which {failures} failed, {where}.")
+        wish.tell(f"{counted(len(found.trace.calls), 'tool call')}, of which {failures} failed, {where}.")
         if found.redacted:
             wish.tell(f"Before it was kept: {counts_in_words(found.redacted)}.")
         return found
@@ -159,9 +161,12 @@ class _Teaching:
         if found.checked:
             wish.tell(f"The check holds: {self.check}")
             return
-        if found.checked is None and not found.bound:
+        acted = bool(found.trace.calls)
+        if found.checked is None and acted and not found.bound:
             return
-        if found.checked is None:
+        if found.checked is None and not acted:
+            why, hint = "the teacher did nothing, it only answered", "Name a stronger model with -m."
+        elif found.checked is None:
             why, hint = f"the teacher was stopped by its bound on {found.bound}", "Give it more room, or a --check."
         else:
             said = error_of(next(step.output for step in reversed(found.trace.steps) if step.kind == "tool"))
@@ -190,6 +195,9 @@ class _Teaching:
             "cost_usd": found.trace.usage.cost_usd,
         }
 
+    def usage(self) -> Usage:
+        return self.recording.trace.usage if self.recording else NO_USAGE
+
 
 def line_of(number: int, step: Step) -> str:
     """A call as one line."""
@@ -199,7 +207,7 @@ def line_of(number: int, step: Step) -> str:
     if not failed(step):
         return shorten(said, LINE)
     said = shorten(said, LINE // 2)
-    return shorten(f"{said} — failed: {error_of(step.output)}", LINE)
+    return shorten(f"{said} — failed{f': {wrong}' if (wrong := error_of(step.output)) else ''}", LINE)
 
 
 def shorten(text: str, most: int) -> str:

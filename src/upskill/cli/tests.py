@@ -8,10 +8,21 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import found_keys, json_option, max_cost_option, offline_option, quiet_option, surroundings
+from upskill.cli.around import (
+    Common,
+    agree,
+    found_keys,
+    json_option,
+    max_cost_option,
+    offline_option,
+    quiet_option,
+    surroundings,
+    yes_option,
+)
 from upskill.cli.screen import note, show_json
 from upskill.create import room_of, write_suite
 from upskill.errors import UsageError
+from upskill.estimate import estimate_writing
 from upskill.gate import summarise, try_suite
 from upskill.material import Material, gather
 from upskill.meta import Meta, with_suite
@@ -34,6 +45,7 @@ BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 @click.option("--edit", is_flag=True, help="Open them in $EDITOR; what cannot be used is said and not kept.")
 @click.option("-f", "--from", "sources", multiple=True, metavar="PATH", help="A trace or a document to make them from.")
 @max_cost_option
+@yes_option
 @offline_option
 @click.option("--runs-dir", metavar="DIR", help="Where replies are kept (default ./runs).")
 @json_option
@@ -46,6 +58,7 @@ def command(
     edit: bool,
     sources: tuple[str, ...],
     max_cost: float | None,
+    yes: bool,
     offline: bool,
     runs_dir: str | None,
     as_json: bool,
@@ -70,16 +83,17 @@ def command(
         name = model or settings.test_gen_model or settings.skill_generation_model or "local"
         before = Suite.of(found) if add else None
         material = _material(found, sources)
-        silent = quiet or as_json
-        around = surroundings(settings, quiet=silent, offline=offline)
-        if not silent:
-            note(f"Generating test cases with {name}...")
+        common = Common(max_cost=max_cost, yes=yes, as_json=as_json, quiet=quiet, settings=settings)
+        around = surroundings(settings, quiet=common.silent, offline=offline)
 
         async def write(store: Store) -> Suite:
             address = resolve(name, keys=found_keys())
             # A fresh set is wanted, not the stored one again.
             async with Models(around, shelf=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
                 writer = await models.get(address, "test writer")
+                taken = found.tokens + min(material.tokens, room_of(address))
+                agree(common, estimate_writing(address, around.prices, material=taken, items=add or cases))
+                common.tell(f"Generating test cases with {name}...")
                 return await write_suite(
                     found,
                     writer,

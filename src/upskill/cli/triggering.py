@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from upskill.agents import Bounds
-from upskill.cli.around import Common, found_keys, student, surroundings
+from upskill.cli.around import Common, agree, found_keys, student, surroundings
 from upskill.cli.evaluating import load_beside
 from upskill.cli.fired import (
     heading,
@@ -31,7 +30,7 @@ from upskill.cli.fired import (
 from upskill.cli.screen import Watch, note, show, show_json, write_file
 from upskill.create import as_name
 from upskill.errors import UsageError
-from upskill.estimate import Estimate
+from upskill.estimate import Estimate, estimate_writing
 from upskill.evaluate import evaluate
 from upskill.evaluation import Evaluation
 from upskill.executors.local import Local
@@ -266,8 +265,12 @@ class _Asked:
             return self.queries
         assert self.writer is not None
         assert self.skill.folder is not None
-        self.inquiry.tell(f"Generating queries with {self.writer.name}...")
         model = await models.get(self.writer, "test writer")
+        material = sum(skill.tokens for skill in (self.skill, *self.beside))
+        self._say_what_it_costs(
+            estimate_writing(self.writer, self.around.prices, material=material, items=self.inquiry.count)
+        )
+        self.inquiry.tell(f"Generating queries with {self.writer.name}...")
         with note_keys() as asked:
             try:
                 queries = await write_queries(self.skill, model, count=self.inquiry.count, beside=self.beside)
@@ -351,16 +354,8 @@ class _Asked:
 
     def _say_what_it_costs(self, expected: Estimate) -> None:
         """Say what it will cost before the first paid call, and ask when it may be much and a person is there."""
-        inquiry = self.inquiry
-        if inquiry.replay:
-            return
-        high = expected.cost_usd[1]
-        if not expected.calls or (high == 0 and not expected.unknown):
-            return
-        inquiry.tell(f"Estimate: up to {expected.words}.")
-        most = high if inquiry.max_cost is None else min(high, inquiry.max_cost)
-        if most > inquiry.settings.confirm_above and not inquiry.yes and sys.stdin.isatty() and sys.stderr.isatty():
-            click.confirm("Go ahead?", abort=True, err=True)
+        if not self.inquiry.replay:
+            agree(self.inquiry, expected, f"up to {expected.words}")
 
     # What is shown.
 
@@ -395,7 +390,7 @@ class _Asked:
         notes += [f"{model} was given up: {message}" for model, message in evaluation.stopped.items()]
         notes += [f"{trials} runs of {model} errored: {message}" for model, message, trials in evaluation.errors[:10]]
         if stored:
-            notes.append(f"Every run: upskill show {evaluation.run.id}")
+            notes.append(f"Every run: upskill show {evaluation.run.id}{self.inquiry.found_with}")
         show(*shown, *(indented(Text(line, style="dim")) for line in notes))
         if evaluation.halted:
             note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")

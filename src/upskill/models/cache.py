@@ -31,6 +31,23 @@ def note_keys() -> Generator[list[str]]:
         _ASKED.reset(before)
 
 
+_NOTED: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def note_usage() -> Generator[dict[str, tuple[str, Usage]]]:
+    """What everyone but the students used inside, with their role, by the key of the request.
+
+    A reply from the shelf is in it at the price it had when it was paid for, each once.
+    """
+    noted: dict[str, tuple[str, Usage]] = {}
+    before = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(before)
+
+
 class Cached:
     """Looks on the shelf before it asks. `refresh` only puts there; `replay` only takes, and a miss is an error."""
 
@@ -55,7 +72,7 @@ class Cached:
             asked.append(key)
         if self.mode != "refresh" and (text := self.shelf.reply(key)) is not None:
             self.hits += 1
-            return read_reply(text)
+            return self._noted(key, read_reply(text))
         if self.mode == "replay":
             raise ModelError(
                 f"{self.address.name}: this request has no stored reply, and --replay asks nobody",
@@ -69,6 +86,11 @@ class Cached:
         await self.shelf.add_reply(
             key, self.address.name, write_reply(reply), self.role, asked_for, wait=bool(self.role)
         )
+        return self._noted(key, reply)
+
+    def _noted(self, key: str, reply: Reply) -> Reply:
+        if self.role and (noted := _NOTED.get()) is not None:
+            noted[key] = (self.role, reply.usage)
         return reply
 
     async def close(self) -> None:

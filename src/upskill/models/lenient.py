@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from upskill.plain import is_deep
+
 LONGEST_WORDS = 300  # characters of a provider's own words in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
@@ -35,13 +37,15 @@ def clean(text: str, secrets: Iterable[str]) -> str:
 
 def arguments_of(text: object) -> Mapping[str, Any]:
     """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
-    if isinstance(text, dict):
-        return cast("dict[str, Any]", text)
+    parsed: Any = text
     try:
-        parsed: Any = json.loads(text) if isinstance(text, str) and text.strip() else {}
-    except ValueError:
+        if not isinstance(text, dict):
+            parsed = json.loads(text) if isinstance(text, str) and text.strip() else {}
+    except (ValueError, RecursionError):
         parsed = None
-    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {INVALID_ARGUMENTS: str(text)}
+    if isinstance(parsed, dict) and not is_deep(cast("object", parsed)):
+        return cast("dict[str, Any]", parsed)
+    return {INVALID_ARGUMENTS: text if isinstance(text, str) else ""}
 
 
 def estimated_tokens(text: str) -> int:

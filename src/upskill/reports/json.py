@@ -42,6 +42,7 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
         "spent": {
             role: {"tokens": tokens, "cost_usd": _rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
+        "making": {"cost_usd": _rounded(evaluation.making_cost, 8), "source": evaluation.making_source},
         "halted": evaluation.halted,
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "warnings": evaluation.warnings,

@@ -33,8 +33,14 @@ Results = Callable[[Run], Iterator[Result]]
 
 
 def of_evaluation(
-    evaluation: Evaluation, *, verbose: bool = False, results: Results | None = None, stored: bool = True
+    evaluation: Evaluation,
+    *,
+    verbose: bool = False,
+    results: Results | None = None,
+    stored: bool = True,
+    found_with: str = "",
 ) -> list[RenderableType]:
+    """`found_with` is what `upskill show` needs besides the run's id."""
     verdicts, against = evaluation.verdicts, evaluation.plan.against is not None
     shown: list[RenderableType] = [_heading(evaluation)]
     if len(verdicts) == 1 and not evaluation.leaked:
@@ -49,10 +55,11 @@ def of_evaluation(
             shown += _acted(verdicts, against)
         said += _findings(evaluation)
     if stored:
-        said.append((f"Every trial: upskill show {evaluation.run.id}", "dim"))
+        said.append((f"Every trial: upskill show {evaluation.run.id}{found_with}", "dim"))
     shown += [_indented(Text(line, style=style)) for line, style in said]
     if evaluation.leaked:
-        shown += [Text(""), _indented(invalid(evaluation.run.id, evaluation.invalid, stored=stored))]
+        run = f"{evaluation.run.id}{found_with}"
+        shown += [Text(""), _indented(invalid(run, evaluation.invalid, stored=stored))]
     shown.append(_table(evaluation))
     return shown
 
@@ -69,7 +76,7 @@ def _findings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         yield line, ""
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
-        for line in (*_card(verdict, against=plan.against is not None), verdict.recommendation):
+        for line in (*_card(verdict, evaluation), verdict.recommendation):
             yield f"{name}{line}", ""
 
 
@@ -113,14 +120,14 @@ def _heading(evaluation: Evaluation) -> RenderableType:
     runs = "one run each" if plan.runs == 1 else f"{most}{plan.runs} runs each"
     lines = [
         "",
-        f"  [bold]{escape(plan.skill.name)}[/bold]",
-        f"  {escape(' '.join(plan.skill.description.split()))}",
+        f"[bold]{escape(plan.skill.name)}[/bold]",
+        escape(" ".join(plan.skill.description.split())),
         "",
-        f"  SKILL.md   ~{plan.skill.tokens:,} tokens",
-        f"  cases      {len(suite.cases)} ({len(suite.held_out)} held out), {runs}",
+        f"SKILL.md   ~{plan.skill.tokens:,} tokens",
+        f"cases      {len(suite.cases)} ({len(suite.held_out)} held out), {runs}",
         "",
     ]
-    return Text.from_markup("\n".join(lines))
+    return _indented(Text.from_markup("\n".join(lines)))
 
 
 def bars(verdict: Verdict, *, against: bool = False) -> RenderableType:
@@ -303,9 +310,10 @@ def _cost(verdict: Verdict) -> str:
     return f"${sum(cost or 0.0 for cost in costs):.4f}"
 
 
-def _card(verdict: Verdict, *, against: bool) -> Iterator[str]:
+def _card(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls say."""
     before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
+    against = evaluation.plan.against is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
         words = ("with the older skill", "with this one") if against else ("in the baseline", "with the skill")
         said = [
@@ -315,7 +323,8 @@ def _card(verdict: Verdict, *, against: bool) -> Iterator[str]:
         ]
         line = f"A passed task costs {' and '.join(said)}"
         if verdict.break_even is not None:
-            line += f"; making it has paid off after {counted(math.ceil(verdict.break_even), 'passed task')}"
+            tasks = counted(math.ceil(verdict.break_even), "passed task")
+            line += f"; {_made_for(evaluation)}, it has paid off after {tasks}"
         yield line + "."
     if verdict.controls:
         parts = [
@@ -328,6 +337,12 @@ def _card(verdict: Verdict, *, against: bool) -> Iterator[str]:
             if found is not None
         ]
         yield f"Of the lift, in points: {' · '.join(parts)}."
+
+
+def _made_for(evaluation: Evaluation) -> str:
+    cost = evaluation.making_cost or 0.0
+    source = f" ({evaluation.making_source})" if evaluation.making_source else ""
+    return f"made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}"
 
 
 def _choices(evaluation: Evaluation) -> Iterator[str]:

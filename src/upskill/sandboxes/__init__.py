@@ -208,7 +208,7 @@ class Chosen:
     def warning(self) -> str:
         if not self.isolated:
             return (
-                "--sandbox none: what the student runs can read, change and send away everything that you can. "
+                "--sandbox none: whatever is run can read, change and send away everything that you can. "
                 "Use it only where that does not matter."
             )
         return f"the sandbox {self.name!r} is a reduced one: {self.reduced}" if self.reduced else ""
@@ -360,9 +360,12 @@ def check_variable(name: str) -> None:
         raise SandboxError(f"{name!r} is not the name of an environment variable")
 
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Text as a terminal can be shown it: what a student wrote must not move the cursor or speak to the terminal."""
+    """Text as a terminal can be shown it: what a student wrote must not move the cursor or speak to the terminal.
+
+    Halves of characters go the same way, as the names of files may hold them and nothing else can.
+    """
     return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))

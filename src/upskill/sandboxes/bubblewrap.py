@@ -369,9 +369,9 @@ class BubblewrapSandbox:
         data = task.encode("utf-8", "surrogateescape")
         message = data if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
         began = self._loop.time()
-        cpu = watch.use_of(self._first).cpu
+        cpu, filled = watch.use_of(self._first).cpu, self._filled()
         try:
-            os.write(self._pipes["control"], message + (b"\n" if message is data else b""))
+            await self._tell(message + (b"\n" if message is data else b""))
             while not answer.done():
                 left = began + limits.wall - self._loop.time()
                 await asyncio.wait([answer], timeout=min(watch.EVERY, max(0.0, left)))
@@ -379,7 +379,7 @@ class BubblewrapSandbox:
                     break
                 if self._loop.time() - began >= limits.wall:
                     self._end(f"ran longer than {limits.wall:g} s")
-                self._end(watch.overused(self._first, limits, cpu) or self._overfull())
+                self._end(watch.overused(self._first, limits, cpu) or self._overfull(filled))
                 if self._loop.time() - began > limits.wall + GRACE:
                     self._kill()
                     raise SandboxError("the sandbox did not end its processes, so it was ended as a whole")
@@ -393,8 +393,23 @@ class BubblewrapSandbox:
             self._kill()
             raise
         finally:
+            if answer.done():  # Ctrl-C ends bubblewrap and us: what nobody asked for would be complained of at exit
+                answer.exception()
             self._capture = self._answer = None
             self._mind()
+
+    async def _tell(self, message: bytes) -> None:
+        """Quoted, a command can be several times as long as it was, and more than the pipe holds."""
+        left, until = memoryview(message), self._loop.time() + GRACE
+        while left:
+            try:
+                left = left[os.write(self._pipes["control"], left) :]
+                until = self._loop.time() + GRACE
+            except BlockingIOError:
+                if self._loop.time() > until:
+                    self._kill()
+                    raise SandboxError("the sandbox takes no commands any more") from None
+                await asyncio.sleep(0.001)
 
     def _end(self, why: str) -> None:
         """End all processes of the sandbox but the first, when there is a reason to."""
@@ -403,14 +418,19 @@ class BubblewrapSandbox:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pipes["first"], signal.SIGUSR1)
 
-    def _overfull(self) -> str:
+    def _filled(self) -> int:
+        """Bytes in all that can be written to."""
         used = 0
         for folder in self._folders.values():
             room = os.fstatvfs(folder.descriptor)
             # An empty file takes memory too, which no size of a tmpfs counts.
             used += (room.f_blocks - room.f_bfree) * room.f_frsize + (room.f_files - room.f_ffree) * 1024
+        return used
+
+    def _overfull(self, before: int = 0) -> str:
+        """What was there before a command is not held against it, or none could look at it or make room again."""
         most = self._setup.limits.disk
-        return f"wrote more than {watch.size(most)} in all" if used > most else ""
+        return f"wrote more than {watch.size(most)} in all" if self._filled() > max(most, before) else ""
 
     def _mind(self) -> None:
         """Between commands, look after what runs on in the background."""

@@ -42,6 +42,10 @@ class Folder:
         shown = path.encode("utf-8", "replace").decode()
         if "\0" in path:
             raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", shown)
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            raise OSError(errno.EINVAL, "a path cannot hold half of a character", shown) from None
         if path == self.place or path.startswith(self.place + "/"):
             path = path[len(self.place) :].lstrip("/")
         elif path.startswith("/"):

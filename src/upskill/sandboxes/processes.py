@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -229,15 +230,38 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 
 def _remove(root: Path) -> None:
-    """Remove a folder and all in it, also folders that the student closed to everyone. No process of theirs is left."""
+    """Remove a folder and all in it, however deep, and folders that the student closed to everyone.
+
+    No process of theirs is left.
+    """
     with suppress(FileNotFoundError):
         try:
             shutil.rmtree(root)
-        except PermissionError:
-            waiting = [os.fspath(root)]
-            while waiting:
-                folder = waiting.pop()
-                os.chmod(folder, 0o700)  # noqa: PTH101
-                with os.scandir(folder) as entries:
-                    waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-            shutil.rmtree(root)
+        except (OSError, RecursionError):
+            _flatten(root)
+            root.rmdir()
+
+
+def _flatten(root: Path) -> None:
+    """Empty a folder. Folders within are moved up before they are emptied, so that no path gets too long."""
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        waiting, made = [""], 0
+        while waiting:
+            name = waiting.pop()
+            folder = os.open(name or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+            try:
+                for entry in os.listdir(folder):  # noqa: PTH208 - of a descriptor
+                    if not stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
+                        os.unlink(entry, dir_fd=folder)
+                        continue
+                    made += 1
+                    os.chmod(entry, 0o700, dir_fd=folder)
+                    os.rename(entry, f".upskill-{made}", src_dir_fd=folder, dst_dir_fd=top)
+                    waiting.append(f".upskill-{made}")
+            finally:
+                os.close(folder)
+            if name:
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)

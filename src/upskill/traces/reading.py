@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, is_deep
 from upskill.traces import Status, Step, StepKind, Trace, Usage
 
 HEAD = 1_000_000  # bytes that a format may be known by; the first line of a Codex session alone may have 60,000
@@ -120,9 +120,10 @@ def load_document(path: Path) -> object:
 
 def _object(line: str) -> dict[str, Any] | None:
     try:
-        return as_mapping(json.loads(line))
+        said = as_mapping(json.loads(line))
     except (ValueError, RecursionError):
         return None
+    return None if is_deep(said) else said
 
 
 # Values of a line that may be anything.
