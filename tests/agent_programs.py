@@ -12,6 +12,7 @@ import pytest
 
 PACKAGES = ("@openai/codex@0.166", "opencode-ai@1.18", "@anthropic-ai/claude-code@2.1")
 COMMANDS = ("codex", "opencode", "claude")
+ROOM = 4 * 2**30  # bytes; they take one GB, and the cache of npm another
 PATIENCE = 240  # seconds, of the 300 that a test has
 # Read before a test has a home folder of its own.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "upskill-tests"
@@ -41,9 +42,12 @@ def _install() -> None:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("the agent programs are not here, and npm, which could install them, is not either")
+    if shutil.disk_usage(FOLDER).free < ROOM:
+        pytest.skip("the agent programs are not here, and the disk has too little room for them")
     arguments = ["install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", *PACKAGES]
     try:
         subprocess.run([npm, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=True)
     except subprocess.SubprocessError as error:
         said = getattr(error, "stderr", "") or error
+        shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
         pytest.skip(f"the agent programs cannot be installed: {str(said).strip()[-300:]}")
