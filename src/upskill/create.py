@@ -18,7 +18,7 @@ from upskill.meta import Meta
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.local_models import LOCAL_MODELS, find
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, object_schema
 from upskill.prompts import read_prompt
 from upskill.question import Question, Unfit, ask
 from upskill.redact import redact
@@ -63,17 +63,17 @@ def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, 
         "path": {"type": "string", "maxLength": 80},
         "text": {"type": "string", "maxLength": 20_000},
     }
-    return _object(
+    return object_schema(
         {
             "name": {"type": "string", "maxLength": 64},
             "description": {"type": "string", "maxLength": 240 if small else 600},
             "blocks": {
                 "type": "array",
-                "items": _object(block),
+                "items": object_schema(block),
                 "minItems": 1,
                 "maxItems": min(12, tokens // 20) if small else max(8, tokens // 10),
             },
-            "files": {"type": "array", "items": _object(file), "maxItems": 0 if small else 4},
+            "files": {"type": "array", "items": object_schema(file), "maxItems": 0 if small else 4},
         }
     )
 
@@ -82,15 +82,6 @@ def _cited(ids: Iterable[str]) -> dict[str, Any]:
     """An id of the material: where there are few, nothing else can be said at all."""
     known = sorted(ids)
     return {"type": "string", "enum": known} if len(known) <= 40 else {"type": "string", "maxLength": 20}
-
-
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 async def write_skill(
@@ -264,8 +255,8 @@ async def _map(
     # All notes together must fit into the same room, with some to spare.
     most = max(3, min(60, room // (60 * total)))
     evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 12}
-    note = _object({"text": {"type": "string", "maxLength": 400}, "evidence": evidence})
-    schema = _object({"notes": {"type": "array", "items": note, "maxItems": most}})
+    note = object_schema({"text": {"type": "string", "maxLength": 400}, "evidence": evidence})
+    schema = object_schema({"notes": {"type": "array", "items": note, "maxItems": most}})
     task = json.dumps(material.task, ensure_ascii=False)
     user = f"The task, as a JSON string:\n{task}\n\nPart {number} of {total} of the material:\n{quote(part)}"
     question = Question(
@@ -293,7 +284,7 @@ async def _map(
 
 def _suite_schema(count: int, *, small: bool) -> dict[str, Any]:
     text = {"type": "string", "maxLength": 120 if small else 600}
-    check = _object(
+    check = object_schema(
         {
             "kind": {"type": "string", "enum": ["contains", "max_length"] if small else list(KINDS)},
             "texts": {
@@ -304,7 +295,7 @@ def _suite_schema(count: int, *, small: bool) -> dict[str, Any]:
             "number": {"type": "integer"},
         }
     )
-    case = _object(
+    case = object_schema(
         {
             "id": {"type": "string", "maxLength": 60},
             "prompt": text,
@@ -314,7 +305,7 @@ def _suite_schema(count: int, *, small: bool) -> dict[str, Any]:
             "evidence": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 6},
         }
     )
-    return _object({"cases": {"type": "array", "items": case, "minItems": 1, "maxItems": count}})
+    return object_schema({"cases": {"type": "array", "items": case, "minItems": 1, "maxItems": count}})
 
 
 async def write_suite(

@@ -405,12 +405,12 @@ async def _ground(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGene
     if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
         yield None
         return
-    from upskill.sandboxes import SANDBOXES, Kind, Setup, choose  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes import SANDBOXES, Kind, choose  # noqa: PLC0415 - only where something acts
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
     kind: Kind = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
     with blame(SandboxError, f"opening a sandbox ({kind.name})"):
-        sandbox = await kind.open(agent.setup(task) if agent.acts else Setup(files=task.files))
+        sandbox = await kind.open(agent.setup(task))
     async with sandbox:
         yield sandbox
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic_core import to_json
@@ -74,3 +75,13 @@ def short(value: object, most: int = 60) -> str:
 def counted(number: int, noun: str) -> str:
     """1 pair, 2 pairs."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with all of these properties and no others: the form that every provider takes."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }

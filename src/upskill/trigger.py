@@ -26,7 +26,7 @@ from upskill.firing import Firing, Rate, compare, weigh_firing
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.prices import Prices, price_of
-from upskill.plain import as_list
+from upskill.plain import as_list, object_schema
 from upskill.prompts import read_prompt
 from upskill.queries import PARTS, Part, Queries, Query
 from upskill.question import Question, Unanswered, Unfit, ask
@@ -162,7 +162,7 @@ async def write_queries(skill: Skill, model: Model, *, count: int = 20, beside: 
         "writing queries",
         read_prompt("write_queries", half=half),
         json.dumps(_shown(skill, beside), ensure_ascii=False),
-        _object({"should_trigger": items, "should_not_trigger": items}),
+        object_schema({"should_trigger": items, "should_not_trigger": items}),
         max_output_tokens=2 * half * 150 + 1000,
     )
 
@@ -455,7 +455,7 @@ async def _propose(
         "rewriting the description",
         read_prompt("rewrite_description", longest=LONGEST_DESCRIPTION),
         json.dumps(shown, ensure_ascii=False),
-        _object(
+        object_schema(
             {
                 "note": {"type": "string", "maxLength": 300},
                 "description": {"type": "string", "maxLength": LONGEST_DESCRIPTION},
@@ -533,12 +533,3 @@ def estimate_improvement(
         (each.cost_usd[0], (attempts + 1) * each.cost_usd[1] + 2 * end.cost_usd[1] + calls * (cost or 0.0)),
         tuple(dict.fromkeys(unknown)),
     )
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -89,7 +89,7 @@ class Agent(Protocol):
     acts: ClassVar[bool]  # it runs commands, so it is given a sandbox
 
     def setup(self, task: Task) -> Setup:
-        """What the sandbox of this task is opened with. Asked only of an agent that acts."""
+        """What the sandbox of this task is opened with, where the agent acts or a check wants one."""
         ...
 
     async def run(self, task: Task, student: Student) -> Trace: ...

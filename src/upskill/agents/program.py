@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +62,7 @@ class Order:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class ProgramAgent:
+class ProgramAgent(ABC):
     """What the three programs share. A kind says where its model is, what is in its home, and how it is started."""
 
     acts: ClassVar[bool] = True
@@ -69,17 +70,17 @@ class ProgramAgent:
     program: ClassVar[str]
     install: ClassVar[str]
 
+    @abstractmethod
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
         """The API behind an address; UsageError where this program cannot speak to it."""
-        raise NotImplementedError
 
     def settings(self, url: str) -> dict[str, str]:
         """Files of the home folder that make the program quiet and let it do what it likes in there."""
         del url
         return {}
 
-    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
-        raise NotImplementedError
+    @abstractmethod
+    def order(self, address: Address, upstream: Upstream, url: str) -> Order: ...
 
     def helpers(self) -> Mapping[str, Path]:
         """Further files that the program needs to see."""

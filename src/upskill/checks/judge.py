@@ -17,7 +17,7 @@ from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError
 from upskill.models import Message, Reply, Request
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, object_schema
 from upskill.prompts import read_prompt
 
 REFERENCE = "reference"  # stands for the reference of the case
@@ -26,17 +26,15 @@ _SAID: dict[str, Any] = {"type": "string", "maxLength": 400}
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-STATEMENT = _object({"evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
-PAIR = _object({"reason": _SAID, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
+STATEMENT = object_schema({"evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
+PAIR = object_schema({"reason": _SAID, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
 
 
 def rubric_schema(count: int) -> dict[str, Any]:
-    grade = _object({"number": {"type": "integer"}, "evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
-    return _object({"grades": {"type": "array", "items": grade, "minItems": count, "maxItems": count}})
+    grade = object_schema(
+        {"number": {"type": "integer"}, "evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}}
+    )
+    return object_schema({"grades": {"type": "array", "items": grade, "minItems": count, "maxItems": count}})
 
 
 def _statements(value: object) -> object:

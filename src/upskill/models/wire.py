@@ -11,6 +11,7 @@ import html
 import json
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import IO, Any, cast
@@ -63,7 +64,7 @@ HINTS = {
 }
 
 
-class WireModel:
+class WireModel(ABC):
     """A model behind an HTTP API. A format inherits this and fills in `write`, `read`, `learn` and `headers`."""
 
     key_variable = ""  # named in hints
@@ -89,20 +90,20 @@ class WireModel:
         self._secrets = secrets_of(key, surroundings.keys)
         self._told: set[str] = set()
 
-    def headers(self, key: str) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def headers(self, key: str) -> dict[str, str]: ...
 
+    @abstractmethod
     def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
         """The body of the call, without what the server is known not to take."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, answer: dict[str, Any], request: Request) -> Reply:
         """The reply in the body of a 200; ModelError when it is none that could be judged."""
-        raise NotImplementedError
 
+    @abstractmethod
     def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
         """The lesson in a server's complaint about this body, or nothing."""
-        raise NotImplementedError
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
@@ -220,9 +221,9 @@ class WireModel:
                 error.usage = self.used(answer, request)
             raise
 
+    @abstractmethod
     def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
         """What an answer used, by its own account."""
-        raise NotImplementedError
 
     def _wait_after_cut(self, cut: Undelivered, tries: int) -> float:
         """Seconds until the next try, or the ModelError that there will be none."""

@@ -9,7 +9,7 @@ from typing import Any
 from upskill.material import OWN, Material
 from upskill.meta import Meta
 from upskill.models import Model
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, object_schema
 from upskill.prompts import read_prompt
 from upskill.question import Question, Unanswered, Unfit, ask
 from upskill.redact import redact
@@ -42,13 +42,13 @@ class Rewrite:
         }
         fields: dict[str, Any] = {
             "note": {"type": "string", "maxLength": 400},
-            "edits": {"type": "array", "items": _object(edit), "maxItems": MOST_EDITS},
+            "edits": {"type": "array", "items": object_schema(edit), "maxItems": MOST_EDITS},
         }
         question = Question(
             "revising the skill",
             read_prompt("revise_skill", edits=MOST_EDITS, tokens=budget),
             self._told(skill, failures, rejected),
-            _object(fields),
+            object_schema(fields),
             max_output_tokens=4 * budget + 1000,
             seed=attempt,
         )
@@ -158,12 +158,3 @@ def _read_edits(said: dict[str, Any], lines: int, budget: int) -> tuple[list[Edi
 
 def _cut(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} characters more)"
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

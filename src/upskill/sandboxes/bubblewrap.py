@@ -24,14 +24,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, Stream, check_variable, seccomp, watch
+from upskill.sandboxes import Done, Hear, Limits, MiB, Setup, Stream, check_variable, seccomp, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import LONGEST, argv_of, cannot_run
 from upskill.sandboxes.files import Folder
+from upskill.sandboxes.opened import OpenedFolders
 from upskill.sandboxes.users import unused_user
 
 WORKSPACE, HOME = "/workspace", "/home/student"
@@ -157,7 +156,7 @@ def _walls(limits: Limits) -> list[str]:
     return arguments
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(OpenedFolders):
     kind = "bubblewrap"
     workspace = WORKSPACE
     home = HOME
@@ -179,14 +178,6 @@ class BubblewrapSandbox:
         self._said = b""
         self._why = ""
         self._minding: asyncio.TimerHandle | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         setup = self._setup
@@ -479,25 +470,6 @@ class BubblewrapSandbox:
             self._ended.set_result(None)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(SandboxError("the sandbox ended while a command ran in it"))
-
-    # Files.
-
-    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
-        return self._folder(path).read(path, most)
-
-    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        self._folder(path).write(path, content, executable=executable)
-
-    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
-        return self._folder(path).list(path, most)
-
-    def _folder(self, path: str) -> Folder:
-        if WORKSPACE not in self._folders:
-            raise SandboxError("the sandbox was stopped, and its files with it")
-        for place, folder in self._folders.items():
-            if path.startswith(place + "/"):
-                return folder
-        return self._folders[WORKSPACE]
 
     # The way out, and the end.
 

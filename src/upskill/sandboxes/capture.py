@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import StreamReader
+
 from upskill.sandboxes import Hear, Stream
 
 
@@ -23,6 +25,11 @@ class Capture:
         self._kept[stream] += data
         if data and self._hear is not None:
             self._hear(stream, data)
+
+    async def listen(self, stream: Stream, reader: StreamReader) -> None:
+        """All that comes from a pipe, until it is closed."""
+        while data := await reader.read(65536):
+            self.add(stream, data)
 
     def text(self, stream: Stream) -> str:
         return self._kept[stream].decode("utf-8", "replace")

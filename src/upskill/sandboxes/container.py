@@ -15,14 +15,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from socket import socket
-from types import TracebackType
-from typing import Self
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, Stream, check_variable, watch
+from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, check_variable, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import argv_of, cannot_run
 from upskill.sandboxes.files import Folder
+from upskill.sandboxes.opened import Opened
 
 ENGINES = ("docker", "podman")
 IMAGE = "python:3.12-slim"
@@ -103,7 +102,7 @@ def arguments(name: str, setup: Setup) -> list[str]:
     return [*line, IMAGE, "bash", "-c", FIRST]
 
 
-class ContainerSandbox:
+class ContainerSandbox(Opened):
     kind = "container"
     workspace = WORKSPACE
     home = HOME
@@ -117,14 +116,6 @@ class ContainerSandbox:
         self._lock = asyncio.Lock()
         # Only for reading paths: the files are in the container.
         self._places = {place: Folder(-1, place) for place in (WORKSPACE, HOME)}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         self._client = await asyncio.create_subprocess_exec(
@@ -189,8 +180,8 @@ class ContainerSandbox:
         process.stdin.write(stdin)
         process.stdin.close()
         talk = [
-            asyncio.ensure_future(_listen(process.stdout, "output", capture)),
-            asyncio.ensure_future(_listen(process.stderr, "error", capture)),
+            asyncio.ensure_future(capture.listen("output", process.stdout)),
+            asyncio.ensure_future(capture.listen("error", process.stderr)),
         ]
         ended = asyncio.ensure_future(process.wait())
         why = ""
@@ -287,11 +278,6 @@ class ContainerSandbox:
         with suppress(ProcessLookupError):
             client.kill()
         await client.wait()
-
-
-async def _listen(reader: asyncio.StreamReader, stream: Stream, capture: Capture) -> None:
-    while data := await reader.read(65536):
-        capture.add(stream, data)
 
 
 async def _ask(line: list[str], patience: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:

@@ -17,15 +17,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socket import socket
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, Stream, check_variable, watch
+from upskill.sandboxes import Done, Hear, Limits, Setup, check_variable, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import argv_of, cannot_run
 from upskill.sandboxes.files import Folder, folder_size
 from upskill.sandboxes.launching import Launched
+from upskill.sandboxes.opened import OpenedFolders
 
 GRACE = 5.0
 
@@ -36,7 +36,7 @@ class Launch(Protocol):
     def __call__(self, argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched: ...
 
 
-class ProcessSandbox:
+class ProcessSandbox(OpenedFolders):
     def __init__(self, kind: str, setup: Setup, launch: Launch, *, user: int | None = None) -> None:
         self.kind = kind
         self.door: socket | None = None
@@ -66,14 +66,6 @@ class ProcessSandbox:
         except BaseException:
             self._close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def run(
         self,
@@ -132,8 +124,8 @@ class ProcessSandbox:
         assert process.stderr is not None
         began = time.perf_counter()
         talk = [
-            asyncio.ensure_future(_listen(process.stdout, "output", capture)),
-            asyncio.ensure_future(_listen(process.stderr, "error", capture)),
+            asyncio.ensure_future(capture.listen("output", process.stdout)),
+            asyncio.ensure_future(capture.listen("error", process.stderr)),
             asyncio.ensure_future(_feed(process, stdin)),
         ]
         ended = asyncio.ensure_future(process.wait())
@@ -186,23 +178,6 @@ class ProcessSandbox:
     async def clear(self) -> None:
         """Nothing to do: what a command leaves behind is ended with it."""
 
-    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
-        return self._folder(path).read(path, most)
-
-    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        self._folder(path).write(path, content, executable=executable)
-
-    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
-        return self._folder(path).list(path, most)
-
-    def _folder(self, path: str) -> Folder:
-        if not self._folders:
-            raise SandboxError("the sandbox was stopped, and its files with it")
-        for place, folder in self._folders.items():
-            if path.startswith(place + "/"):
-                return folder
-        return self._folders[self.workspace]
-
     async def stop(self) -> None:
         self._close()
 
@@ -213,11 +188,6 @@ class ProcessSandbox:
         if self.door is not None:
             self.door.close()
         _remove(self._root)
-
-
-async def _listen(reader: asyncio.StreamReader, stream: Stream, capture: Capture) -> None:
-    while data := await reader.read(65536):
-        capture.add(stream, data)
 
 
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
