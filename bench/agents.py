@@ -79,13 +79,13 @@ async def serve() -> None:
 
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
-    from upskill.evaluate import evaluate, make_plan  # noqa: PLC0415 - not for the server
-    from upskill.executors.local import Local  # noqa: PLC0415
     from upskill.models import Models, Surroundings  # noqa: PLC0415
+    from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415 - not for the server
+    from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
     from upskill.sandboxes import choose  # noqa: PLC0415
-    from upskill.skill import Skill  # noqa: PLC0415
-    from upskill.store import Store  # noqa: PLC0415
-    from upskill.suite import Suite  # noqa: PLC0415
+    from upskill.skills.skill import Skill  # noqa: PLC0415
+    from upskill.suites.suite import Suite  # noqa: PLC0415
 
     cases = trials // 2
     suite = Suite.parse(

@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from upskill import Models, Skill, Store, Suite, evaluate, make_plan
-from upskill.evaluation import Evaluation
-from upskill.placebo import placebo
+from upskill.runs.evaluation import Evaluation
+from upskill.skills.placebo import placebo
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -21,8 +21,8 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Pa
 import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
-from upskill.statistics import BETS, Floats, Sequential, lift_bounds, normal_quantile  # noqa: E402
-from upskill.verdict import LOOKING  # noqa: E402
+from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds, normal_quantile  # noqa: E402
+from upskill.verdicts.verdict import LOOKING  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"

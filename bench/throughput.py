@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from upskill.records import Run
-    from upskill.trial import Result, Trial
+    from upskill.runs.plan import Result, Trial
+    from upskill.runs.stores.rows import Run
 
 HERE = Path(__file__).resolve()
 WORD = "kumquat"  # see server.py
@@ -68,15 +68,15 @@ def shape(trials: int) -> tuple[int, int]:
 
 async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", "off"], *, sampled: bool) -> None:
     """What `upskill eval --json` does: plan, estimate, trials into the store on disk, verdict, report."""
-    from upskill.estimate import estimate  # noqa: PLC0415 - each side imports its own
-    from upskill.evaluate import evaluate, make_plan  # noqa: PLC0415
-    from upskill.executors.local import Local  # noqa: PLC0415
     from upskill.models import Models, Surroundings  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.reports.json import of_evaluation  # noqa: PLC0415
-    from upskill.skill import Skill  # noqa: PLC0415
-    from upskill.store import Store  # noqa: PLC0415
-    from upskill.suite import Suite  # noqa: PLC0415
+    from upskill.runs.estimate import estimate  # noqa: PLC0415 - each side imports its own
+    from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415
+    from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
+    from upskill.skills.skill import Skill  # noqa: PLC0415
+    from upskill.suites.suite import Suite  # noqa: PLC0415
 
     cases, runs = shape(trials)
     suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])

@@ -16,10 +16,10 @@ from upskill.checks import CHECKS, Check
 from upskill.cli import COMMANDS, upskill
 from upskill.models.addresses import ALIASES
 from upskill.models.addresses import COMMANDS as AGENT_COMMANDS
+from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.local_models import LOCAL_MODELS
 from upskill.settings import Settings
-from upskill.targets import TARGETS
+from upskill.skills.targets import TARGETS
 
 PAGE = Path(__file__).with_name("reference.md")
 

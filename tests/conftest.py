@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from upskill.cli import main
-from upskill.models import manners
+from upskill.models.http import throttling as manners
 from upskill.models.keys import VARIABLES
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill import Store, Suite
-from upskill.evaluate import evaluate_now, make_plan
 from upskill.reports import terminal
-from upskill.skill import Skill
+from upskill.runs.evaluate import evaluate_now, make_plan
+from upskill.skills.skill import Skill
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
 OPEN = {"name": "activate_skill", "arguments": {"name": "greeter"}}

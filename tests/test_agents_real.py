@@ -37,18 +37,18 @@ from conftest import Upskill
 from upskill.agents import AGENTS, Bounds, Student, Task
 from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
+from upskill.agents.isolation import mark
 from upskill.agents.opencode import OpenCode
 from upskill.agents.program import DUMMY, LIMITS, ProgramAgent, find_program
 from upskill.agents.proxy import MOST_AT_ONCE, MOST_REFUSED, Proxy, Upstream, Wire, upstream_of
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
-from upskill.isolation import mark
 from upskill.models import Address, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
 from upskill.sandboxes import MiB, Setup, choose
-from upskill.skill import Skill
-from upskill.targets import TARGETS
+from upskill.skills.skill import Skill
+from upskill.skills.targets import TARGETS
 from upskill.traces import Trace, Usage
 
 KEY = "sk-loopback-0123456789"

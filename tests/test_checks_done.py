@@ -16,19 +16,19 @@ import pytest
 from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
+from upskill.authoring.create import KINDS, write_suite
 from upskill.checks import CHECKS, harness, read_check
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS
-from upskill.create import KINDS, write_suite
 from upskill.errors import CheckError
-from upskill.evaluate import evaluate, make_plan
-from upskill.gate import summarise, try_case, try_suite
 from upskill.models import Reply, Request
+from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.stores.sqlite import Store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
-from upskill.skill import Skill
-from upskill.store import Store
-from upskill.suite import Suite
+from upskill.skills.skill import Skill
+from upskill.suites.quality import summarise, try_case, try_suite
+from upskill.suites.suite import Suite
 from upskill.traces import Step
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}

@@ -24,10 +24,10 @@ from loopback import Call
 from upskill import Skill, Store, __version__
 from upskill.cli import COMMANDS
 from upskill.models.command import AGENTS
+from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.local_models import LOCAL_MODELS
-from upskill.store import FILE
-from upskill.targets import TARGETS
+from upskill.runs.stores.sqlite import FILE
+from upskill.skills.targets import TARGETS
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
 # What issue and documentation promise; the schema also lists what has been added since.

@@ -14,11 +14,11 @@ import pytest
 
 from teaching import WORDS, case, draft, fact
 from upskill import Skill, Trace, UpskillError
-from upskill.create import PLAIN, as_name, condense, write_skill, write_suite
-from upskill.material import Material, Piece, gather
-from upskill.meta import Meta, with_suite
+from upskill.authoring.create import PLAIN, as_name, condense, write_skill, write_suite
+from upskill.authoring.material import Material, Piece, gather
+from upskill.authoring.provenance import Meta, with_suite
 from upskill.models import Reply, Request
-from upskill.suite import Case, Suite
+from upskill.suites.suite import Case, Suite
 from upskill.traces import Step
 
 
@@ -178,9 +178,9 @@ async def test_a_very_long_trace_is_noted_in_several_rounds() -> None:
 LONG = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from upskill.create import write_skill
-from upskill.extract import extract
-from upskill.material import gather
+from upskill.authoring.create import write_skill
+from upskill.authoring.extract import extract
+from upskill.authoring.material import gather
 from upskill.models import Reply
 
 material = gather("task", sources=[sys.argv[1]])

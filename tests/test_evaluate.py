@@ -36,13 +36,13 @@ from upskill import (
 from upskill.agents.chat import SYSTEM
 from upskill.checks import Named
 from upskill.errors import ModelError, StoreError
-from upskill.evaluate import get_failure_descriptions
-from upskill.executors import EXECUTORS, Executor
-from upskill.executors.local import Local
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.suite import Case
+from upskill.runs.evaluate import get_failure_descriptions
+from upskill.runs.executors import EXECUTORS, Executor
+from upskill.runs.executors.local import Local
+from upskill.suites.suite import Case
 from upskill.traces import Usage
 
 Answer = Callable[[str, Request], Reply | str]

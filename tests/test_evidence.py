@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY
-from upskill.evidence import (
+from upskill.authoring.evidence import (
     VERIFY,
     Fix,
     Helper,

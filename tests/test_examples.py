@@ -10,7 +10,7 @@ import skills_ref
 
 from conftest import REPOSITORY
 from upskill import Models, Skill, Store, Suite, evaluate, make_plan
-from upskill.gate import near_duplicates, try_suite
+from upskill.suites.quality import near_duplicates, try_suite
 
 EXAMPLES = {"kernel-builder-cuda-kernels": 40, "tern-deploy": 20, "house-commit-messages": 20}
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from conftest import REPOSITORY
+from upskill.authoring.extract import Extraction, extract
 from upskill.errors import UpskillError, UsageError
-from upskill.evaluate import evaluate, make_plan
-from upskill.extract import Extraction, extract
-from upskill.gate import near_duplicates, try_suite
 from upskill.models import Models, Surroundings
-from upskill.models.local_models import find
-from upskill.models.weights import pull
-from upskill.suite import Suite
+from upskill.models.embedded.local_models import find
+from upskill.models.embedded.weights import pull
+from upskill.runs.evaluate import evaluate, make_plan
+from upskill.suites.quality import near_duplicates, try_suite
+from upskill.suites.suite import Suite
 from upskill.traces import Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

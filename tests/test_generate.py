@@ -36,9 +36,9 @@ from teaching import (
 )
 from test_redact import PLANTED
 from upskill import Skill, Store, Suite
-from upskill.gate import try_suite
-from upskill.meta import Meta, made_for
-from upskill.models.weights import cache_folder
+from upskill.authoring.provenance import Meta, made_for
+from upskill.models.embedded.weights import cache_folder
+from upskill.suites.quality import try_suite
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]  # what the first draft states

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
-from upskill.install import RECORD, Installed, install
-from upskill.targets import TARGETS, find_target
+from upskill.skills.install import RECORD, Installed, install
+from upskill.skills.targets import TARGETS, find_target
 
 # agent -> below the project, below the home folder
 PLACES = {

@@ -18,7 +18,7 @@ from conftest import Done, greetings, serving, spawn, start, write_skill
 from loopback import Call, Loopback, Trouble
 from upskill import Store
 from upskill.agents.chat import SYSTEM
-from upskill.store import FILE
+from upskill.runs.stores.sqlite import FILE
 
 MODELS = ("small", "large")
 CASES = 20

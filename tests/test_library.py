@@ -47,18 +47,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 def test_importing_upskill_loads_next_to_nothing() -> None:
     loaded = run("import sys; before = set(sys.modules); import upskill; print(*sorted(set(sys.modules) - before))")
-    assert {name for name in loaded.split() if name.startswith("upskill")} == {"upskill"}
+    assert {name for name in loaded.split() if name.startswith("upskill")} == {"upskill", "upskill.version"}
     assert not {"pydantic", "yaml", "numpy", "asyncio"} & set(loaded.split())
 
 
-@pytest.mark.parametrize("first", ["upskill.evaluate", "upskill.install", "upskill.cli.eval", "upskill.reports.json"])
+@pytest.mark.parametrize(
+    "first", ["upskill.runs.evaluate", "upskill.skills.install", "upskill.cli.eval", "upskill.reports.json"]
+)
 def test_importing_a_submodule_first_does_not_hide_a_verb(first: str) -> None:
     said = run(
         f"import {first}, sys, upskill\n"
         "from upskill import evaluate, install\n"
-        "assert evaluate is upskill.evaluate is sys.modules['upskill.evaluate'].evaluate\n"
-        "assert install is upskill.install is sys.modules['upskill.install'].install\n"
-        "from upskill.evaluate import make_plan\n"
+        "assert evaluate is upskill.evaluate is sys.modules['upskill.runs.evaluate'].evaluate\n"
+        "assert install is upskill.install is sys.modules['upskill.skills.install'].install\n"
+        "from upskill.runs.evaluate import make_plan\n"
         "assert upskill.evaluate is evaluate and make_plan is upskill.make_plan\n"
         "print(callable(evaluate), callable(install))"
     )

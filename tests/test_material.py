@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
 from upskill import Skill, Trace, UsageError, mcp
-from upskill.material import Material, Piece, chunks, gather, quote, read_source, read_tools
+from upskill.authoring.material import Material, Piece, chunks, gather, quote, read_source, read_tools
 from upskill.traces import Step
 
 TOOL = {"name": "send_word", "description": "Sends a word.", "inputSchema": {"type": "object"}}

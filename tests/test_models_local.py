@@ -19,9 +19,9 @@ import pytest_asyncio
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Request, Surroundings, open_model
 from upskill.models.addresses import resolve
-from upskill.models.local import Embedded, Process, threads
-from upskill.models.local_models import find
-from upskill.models.weights import pull
+from upskill.models.embedded.local import Embedded, Process, threads
+from upskill.models.embedded.local_models import find
+from upskill.models.embedded.weights import pull
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

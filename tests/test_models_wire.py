@@ -18,10 +18,12 @@ from aiohttp import ClientSession, web
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, Models, Request, Surroundings, Tool, ToolCall, manners, transport
+from upskill.models import Address, Message, Model, Models, Request, Surroundings, Tool, ToolCall
 from upskill.models.addresses import resolve
+from upskill.models.http import throttling as manners
+from upskill.models.http import transport
+from upskill.models.http.throttling import Gate, retry_after, wait_before
 from upskill.models.lenient import INVALID_ARGUMENTS
-from upskill.models.manners import Gate, retry_after, wait_before
 
 KEY = "sk-planted-4711-secret"
 FORMATS = ("openai", "anthropic")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY
 from upskill.plain import canonical
-from upskill.redact import redact, redact_trace
 from upskill.traces import Step, Trace, read_trace
+from upskill.traces.redact import redact, redact_trace
 
 
 def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:

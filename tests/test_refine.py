@@ -14,15 +14,15 @@ import pytest
 from conftest import write_skill
 from teaching import HELD_OUT, NUMBERS, TRAIN, case, fact, prompt, student_rules, write_rules
 from upskill import Models, Outcome, Plan, Skill, Store, Suite, make_plan
+from upskill.authoring.material import Material, Piece
+from upskill.authoring.provenance import Meta
+from upskill.authoring.refine import ALPHA, affordable, compare, masked, refine, stored_failures
+from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, Rejected
+from upskill.authoring.refiners.rewrite import Rewrite, apply
 from upskill.checks import read_check
-from upskill.material import Material, Piece
-from upskill.meta import Meta
 from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
-from upskill.refine import ALPHA, affordable, compare, masked, refine, stored_failures
-from upskill.refiners import REFINERS, Edit, Failure, Proposal, Rejected
-from upskill.refiners.rewrite import Rewrite, apply
-from upskill.suite import Case
+from upskill.suites.suite import Case
 
 
 def outcomes(passed: Sequence[bool | None], runs: int = 1) -> list[Outcome]:

@@ -15,9 +15,9 @@ import pytest
 from conftest import Upskill, greetings, serving, write_skill
 from loopback import Say, refuse
 from upskill.models import Surroundings
-from upskill.models.local import threads
-from upskill.models.local_models import find
-from upskill.models.weights import pull
+from upskill.models.embedded.local import threads
+from upskill.models.embedded.local_models import find
+from upskill.models.embedded.weights import pull
 
 USED = {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500}
 
@@ -71,7 +71,7 @@ def test_no_key_is_left_anywhere_after_a_failing_run(
 @contextmanager
 def llama_server(model: Path) -> Generator[tuple[str, str]]:
     """A llama.cpp server that somebody else has started: its URL and key."""
-    argv = [sys.executable, "-m", "upskill.models.local_server", "--model", str(model), "--threads", str(threads())]
+    argv = [sys.executable, "-m", "upskill.models.embedded.server", "--model", str(model), "--threads", str(threads())]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None

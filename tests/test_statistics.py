@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from upskill import statistics
-from upskill.statistics import Further, Sequential, Spread
+from upskill.verdicts import statistics
+from upskill.verdicts.statistics import Further, Sequential, Spread
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 

@@ -22,11 +22,11 @@ import pytest
 from conftest import greetings
 from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError
 from upskill.errors import StoreError
-from upskill.records import Run
-from upskill.store import FILE
-from upskill.tables import MIGRATIONS
+from upskill.runs.plan import Judgement
+from upskill.runs.stores.rows import Run
+from upskill.runs.stores.sqlite import FILE
+from upskill.runs.stores.tables import MIGRATIONS
 from upskill.traces import Step, Trace, Usage
-from upskill.trial import Judgement
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 PLAN = Plan(SKILL, Suite.parse(greetings(3)), (Address("one", "scripted", "one"),))
@@ -391,7 +391,7 @@ def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: p
         MIGRATIONS[0](db)
         raise sqlite3.OperationalError("the power went out")
 
-    monkeypatch.setattr("upskill.tables.MIGRATIONS", (half_way,))
+    monkeypatch.setattr("upskill.runs.stores.tables.MIGRATIONS", (half_way,))
     with pytest.raises(UsageError, match="the power went out"):
         Store(tmp_path)
     monkeypatch.undo()

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upskill import Case, Skill, Suite, UsageError
-from upskill.meta import Meta, with_suite
-from upskill.suite import HELD_OUT_SHARE, held_out_by_id
+from upskill.authoring.provenance import Meta, with_suite
+from upskill.suites.suite import HELD_OUT_SHARE, held_out_by_id
 
 CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}
 

@@ -16,11 +16,11 @@ from agent_server import agent_server, working
 from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
 from upskill import Skill, Store, UsageError
-from upskill.evidence import VERIFY, evidence_of
+from upskill.authoring.evidence import VERIFY, evidence_of
+from upskill.authoring.teach import Lesson, read_files, teach
 from upskill.models import Address, Models, Surroundings
 from upskill.models.ledger import Ledger
 from upskill.sandboxes import Chosen, choose
-from upskill.teach import Lesson, read_files, teach
 from upskill.traces import read_trace
 
 TASK = "find out all about the ship"

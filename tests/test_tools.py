@@ -18,23 +18,23 @@ import yaml
 from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Models, Skill, Store, Suite, evaluate, isolation, make_plan
-from upskill.activation import activated, canaries, resources_read, touches
 from upskill.agents import SYSTEM, Bounds, Student, Task
+from upskill.agents.activation import activated, canaries, resources_read, touches
 from upskill.agents.calling import LONGEST_TEXT, Spelled, calling_of, speaks_tools
 from upskill.agents.catalog import BEHAVIOUR, activation, catalog
+from upskill.agents.isolation import canary_of, leak, mark
 from upskill.agents.toolbox import TOOLS, Toolbox, cut
 from upskill.agents.tools import WORK, Tools
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, blame
-from upskill.estimate import Estimate, estimate
-from upskill.gate import try_suite
-from upskill.isolation import canary_of, leak, mark
 from upskill.models import Address, Message, Model, Reply, Request, Surroundings, ToolCall
 from upskill.models.addresses import resolve
 from upskill.models.lenient import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, Scripted
+from upskill.runs.estimate import Estimate, estimate
+from upskill.runs.plan import Result, Trial
 from upskill.sandboxes import Kind, Sandbox, Setup, choose
+from upskill.suites.quality import try_suite
 from upskill.traces import Step, Trace, Usage
-from upskill.trial import Result, Trial
 
 SCRIPT = Address("scripted:x", "scripted", "x")
 GREETER = Skill.new("greeter", "Greets <people> & pets. Use for greetings.", BODY)

@@ -15,8 +15,8 @@ from upskill import Address, Plan, Result, Skill, Suite, Trial
 from upskill.agents import Task
 from upskill.agents.chat import request_for
 from upskill.plain import digest
+from upskill.runs.plan import GENERATION, Judgement
 from upskill.traces import Step, Trace, Usage
-from upskill.trial import GENERATION, Judgement
 
 ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")
 TWO = Address("two", "openai", "two", "generic", "http://127.0.0.1:1/v1")

@@ -14,13 +14,13 @@ from conftest import REPOSITORY, Done, Upskill, serving, write_script
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Skill, Store
 from upskill.agents import Bounds
+from upskill.authoring.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
 from upskill.cli.evaluating import load_beside
 from upskill.errors import UsageError
-from upskill.firing import compare, weigh_firing
 from upskill.models.addresses import resolve
-from upskill.queries import PARTS, Queries, Query, part_of
-from upskill.trial import Outcome
-from upskill.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
+from upskill.suites.queries import PARTS, Queries, Query, part_of
+from upskill.verdicts.firing import compare, weigh_firing
+from upskill.verdicts.outcome import Outcome
 
 GREETER, SAILOR = "house-greeter", "house-sailor"
 ACTIVATE = {"name": "activate_skill", "arguments": {"name": GREETER}}
@@ -426,7 +426,7 @@ def test_the_terminal_shows_every_query_and_the_intervals(upskill: Upskill, six:
 def test_a_narrow_terminal_cuts_the_queries_and_no_number(
     upskill: Upskill, six: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upskill.cli.screen.WIDTH_IN_A_PIPE", 60)
+    monkeypatch.setattr("upskill.cli.console.WIDTH_IN_A_PIPE", 60)
     lines = trigger(upskill, *STUDENT, "--runs-dir", "my runs").out.splitlines()
     assert max(map(len, lines)) <= 60
     assert any(line.split()[-7:] == ["yes", "3/3", "100%", "44%", "to", "100%", "ok"] for line in lines)

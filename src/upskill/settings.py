@@ -10,8 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.frontmatter import read_yaml, yaml_words
-from upskill.plain import as_mapping, short
+from upskill.plain import as_mapping, read_yaml, short, yaml_words
 
 FILE = "upskill.config.yaml"
 

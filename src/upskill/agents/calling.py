@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from upskill.agents.catalog import ACTIVATE
 from upskill.models import Address, Message, Reply, Tool, ToolCall
+from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.lenient import INVALID_ARGUMENTS, mapping
-from upskill.models.local_models import LOCAL_MODELS
 from upskill.plain import is_deep
 from upskill.traces import Step
 

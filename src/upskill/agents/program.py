@@ -17,15 +17,15 @@ from pathlib import Path
 from socket import socket
 from typing import Any, ClassVar
 
-from upskill.activation import CANARY
 from upskill.agents import Student, Task, runnable_files, skill_files
+from upskill.agents.activation import CANARY
 from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address
 from upskill.models.lenient import clean, mapping
 from upskill.models.prices import Prices
 from upskill.sandboxes import Done, Limits, MiB, Setup, printable
-from upskill.targets import TARGETS
+from upskill.skills.targets import TARGETS
 from upskill.traces import FORMATS, Trace
 from upskill.traces.reading import Format
 

@@ -21,11 +21,11 @@ from upskill.agents import Bounds
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
+from upskill.models.http.transport import CONNECT, proxy_for
+from upskill.models.http.wire import HINTS
 from upskill.models.ledger import Ledger
 from upskill.models.lenient import clean, estimated_tokens, items, mapping, number, secrets_of
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
-from upskill.models.transport import CONNECT, proxy_for
-from upskill.models.wire import HINTS
 from upskill.plain import compact, is_deep
 from upskill.traces import NO_USAGE, Usage
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from upskill.activation import activated
 from upskill.agents import SYSTEM, Bounds, Student, Task, runnable_files, skill_files
+from upskill.agents.activation import activated
 from upskill.agents.calling import Said, calling_of
 from upskill.agents.catalog import SKILLS, catalog
 from upskill.agents.toolbox import MOST_SHOWN, Toolbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from upskill.activation import activated, resources_read
+from upskill.agents.activation import activated, resources_read
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.workspace import Paths
 

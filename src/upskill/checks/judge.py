@@ -17,8 +17,8 @@ from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError
 from upskill.models import Message, Reply, Request
+from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
-from upskill.prompts import read_prompt
 
 REFERENCE = "reference"  # stands for the reference of the case
 LONGEST_FILE = 20_000  # characters of a file that the judge is shown
@@ -175,7 +175,7 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
 
 def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
     return (
-        Message("system", read_prompt(prompt).strip()),
+        Message("system", read_prompt("upskill.checks", prompt).strip()),
         Message("user", json.dumps(shown, ensure_ascii=False)),
     )
 

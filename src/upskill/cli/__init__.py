@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from upskill import __version__
+from upskill.version import __version__
 
 # name -> (where it is, its line of help). A command whose line is empty is not listed.
 COMMANDS: dict[str, tuple[str, str]] = {

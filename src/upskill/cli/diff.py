@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import click
 
-from upskill.cli.around import open_stored, runs_dir_option
 from upskill.cli.history import candidates_of
+from upskill.cli.options import open_stored, runs_dir_option
 from upskill.errors import UsageError
-from upskill.records import Candidate, read_files
+from upskill.runs.stores.rows import Candidate, read_files
 from upskill.settings import Settings
-from upskill.skill import NOT_TAUGHT
+from upskill.skills.skill import NOT_TAUGHT
 
 
 @click.command("diff")

@@ -16,14 +16,14 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from upskill import __version__
-from upskill.cli.around import json_option
-from upskill.cli.screen import show, show_json
+from upskill.cli.console import show, show_json
+from upskill.cli.options import json_option
 from upskill.errors import UpskillError
 from upskill.models.command import AGENTS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import read_keys
 from upskill.settings import Settings
+from upskill.version import __version__
 
 State = Literal["ok", "missing", "broken"]
 Row = tuple[str, State, str]
@@ -74,7 +74,7 @@ def _look() -> Iterator[Row]:
 
 
 def _store(settings: Settings) -> Row:
-    from upskill.store import Store  # noqa: PLC0415
+    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
 
     try:
         folder = Path(settings.runs_dir)
@@ -114,8 +114,8 @@ def _extras() -> Iterator[Row]:
 
 
 def _local() -> Iterator[Row]:
-    from upskill.models.local_models import LOCAL_MODELS  # noqa: PLC0415
-    from upskill.models.weights import path_of, state  # noqa: PLC0415
+    from upskill.models.embedded.local_models import LOCAL_MODELS  # noqa: PLC0415
+    from upskill.models.embedded.weights import path_of, state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
         yield "local runtime", "missing", 'pip install "upskill[local]"'

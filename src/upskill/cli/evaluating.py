@@ -10,33 +10,33 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import agree, found_keys, student, surroundings
+from upskill.authoring.create import write_suite
+from upskill.authoring.provenance import FILE as META
+from upskill.authoring.provenance import made_for
+from upskill.cli.console import Watch, check_writable, note, show, show_json, write_file
+from upskill.cli.options import agree, found_keys, student, surroundings
 from upskill.cli.order import Order
-from upskill.cli.screen import Watch, check_writable, note, show, show_json, write_file
-from upskill.create import write_suite
 from upskill.errors import UsageError
-from upskill.estimate import estimate, estimate_writing
-from upskill.evaluate import evaluate, make_plan
-from upskill.evaluation import Evaluation
-from upskill.executors import Executor
-from upskill.executors.local import Local
-from upskill.gate import only_by_acting
-from upskill.meta import FILE as META
-from upskill.meta import made_for
 from upskill.models import CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
-from upskill.records import Run
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
-from upskill.requirements import Requirement, Ruling, judge, parse_requirement
-from upskill.skill import Skill, find_skills
-from upskill.store import Store
-from upskill.suite import Suite
-from upskill.trial import Plan, Trial
-from upskill.verdict import Verdict
+from upskill.runs.estimate import estimate, estimate_writing
+from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.executors import Executor
+from upskill.runs.executors.local import Local
+from upskill.runs.plan import Plan, Trial
+from upskill.runs.stores.rows import Run
+from upskill.runs.stores.sqlite import Store
+from upskill.skills.skill import Skill, find_skills
+from upskill.suites.quality import only_by_acting
+from upskill.suites.suite import Suite
+from upskill.verdicts.requirements import Requirement, Ruling, judge, parse_requirement
+from upskill.verdicts.verdict import Verdict
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 CASES = 12  # that are written where a skill has none
@@ -92,7 +92,7 @@ def _rule(requirement: Requirement, verdict: Verdict, evaluation: Evaluation) ->
 
 
 def _check_batch(order: Order) -> None:
-    from upskill.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
+    from upskill.runs.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
 
     if order.agent != "chat":
         raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
@@ -108,7 +108,7 @@ def _executor(store: Store, models: Models, order: Order) -> Executor:
     local = Local(order.concurrency or order.settings.concurrency)
     if not order.batch:
         return local
-    from upskill.batch import Batched  # noqa: PLC0415
+    from upskill.runs.batch import Batched  # noqa: PLC0415
 
     return Batched(local, store, models, models.surroundings.tell)
 

@@ -11,15 +11,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from upskill.evaluation import Evaluation
-from upskill.firing import QUANTITIES, Firing, Rate
+from upskill.authoring.trigger import Improvement, Tried
 from upskill.models.ledger import Ledger
-from upskill.queries import Queries
-from upskill.requirements import Ruling
-from upskill.skill import Skill
-from upskill.statistics import Estimate as Measured
-from upskill.trial import Plan
-from upskill.trigger import Improvement, Tried
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.plan import Plan
+from upskill.skills.skill import Skill
+from upskill.suites.queries import Queries
+from upskill.verdicts.firing import QUANTITIES, Firing, Rate
+from upskill.verdicts.requirements import Ruling
+from upskill.verdicts.statistics import Estimate as Measured
 
 WORDS = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
 

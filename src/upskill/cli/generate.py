@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.around import with_options
 from upskill.cli.generating import carry_out
+from upskill.cli.options import with_options
 from upskill.cli.wish import MAKING, SOURCES, Wish
 
 

@@ -11,32 +11,32 @@ from typing import Any, Protocol
 
 import click
 
-from upskill.cli.around import agree, found_keys, student, surroundings
+from upskill.authoring.create import as_name, condense, room_of, write_skill, write_suite
+from upskill.authoring.extract import extract
+from upskill.authoring.material import Material, gather
+from upskill.authoring.provenance import Making, Meta, with_suite
+from upskill.authoring.refine import Refinement, refine, stored_failures
+from upskill.authoring.refiners.rewrite import Rewrite
+from upskill.authoring.structured import Unanswered
+from upskill.cli.console import note
 from upskill.cli.made import Made, Progress, report, with_result
-from upskill.cli.screen import note
+from upskill.cli.options import agree, found_keys, student, surroundings
 from upskill.cli.wish import Wish
-from upskill.create import as_name, condense, room_of, write_skill, write_suite
 from upskill.errors import UpskillError, UsageError
-from upskill.estimate import estimate_search
-from upskill.evaluate import judge_suite, make_plan
-from upskill.executors.local import Local
-from upskill.extract import extract
-from upskill.material import Material, gather
-from upskill.meta import Making, Meta, with_suite
 from upskill.models import Address, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys, note_usage
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
-from upskill.question import Unanswered
-from upskill.redact import counts_in_words
-from upskill.refine import Refinement, refine, stored_failures
-from upskill.refiners.rewrite import Rewrite
-from upskill.skill import Skill
-from upskill.store import Store
-from upskill.suite import Suite
+from upskill.runs.estimate import estimate_search
+from upskill.runs.evaluate import judge_suite, make_plan
+from upskill.runs.executors.local import Local
+from upskill.runs.plan import Plan
+from upskill.runs.stores.sqlite import Store
+from upskill.skills.skill import Skill
+from upskill.suites.suite import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.trial import Plan
+from upskill.traces.redact import counts_in_words
 
 EXTRACT = "extract"
 _STAND_IN = Skill.new("task", "A task.", "A task.")  # for a plan that is only made to see whether it can be

@@ -9,14 +9,14 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from upskill.cli.around import json_option, open_stored, runs_dir_option
-from upskill.cli.screen import show, show_json
+from upskill.cli.console import show, show_json
+from upskill.cli.options import json_option, open_stored, runs_dir_option
 from upskill.errors import UsageError
-from upskill.records import Candidate
 from upskill.reports.terminal import percent
+from upskill.runs.stores.rows import Candidate
+from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skill import Skill
-from upskill.store import Store
+from upskill.skills.skill import Skill
 
 WORDS = {True: "kept", False: "rejected", None: "not decided"}
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import json_option
-from upskill.cli.screen import note, show_json
-from upskill.install import install
-from upskill.skill import Skill
-from upskill.targets import TARGETS, find_target
+from upskill.cli.console import note, show_json
+from upskill.cli.options import json_option
+from upskill.skills.install import install
+from upskill.skills.skill import Skill
+from upskill.skills.targets import TARGETS, find_target
 
 
 @click.command("install")

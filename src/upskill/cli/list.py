@@ -8,11 +8,11 @@ import click
 from rich.markup import escape
 from rich.tree import Tree
 
-from upskill.cli.around import json_option
-from upskill.cli.screen import note, show, show_json
+from upskill.cli.console import note, show, show_json
+from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.settings import Settings
-from upskill.skill import Skill, find_skills
+from upskill.skills.skill import Skill, find_skills
 
 
 @click.command("list")

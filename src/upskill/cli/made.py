@@ -12,21 +12,21 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from upskill.cli.screen import Watch, show, show_json
+from upskill.authoring.create import signed
+from upskill.authoring.material import Material
+from upskill.authoring.provenance import Making, Meta
+from upskill.authoring.refine import Refinement, Tried
+from upskill.cli.console import Watch, show, show_json
 from upskill.cli.wish import Wish
-from upskill.create import signed
-from upskill.evaluation import Evaluation
-from upskill.material import Material
-from upskill.meta import Making, Meta
 from upskill.models import Address
 from upskill.models.ledger import Ledger
-from upskill.refine import Refinement, Tried
 from upskill.reports import json as json_report
 from upskill.reports.terminal import bars, percent
-from upskill.skill import Skill
-from upskill.suite import Suite
-from upskill.trial import Plan, Trial
-from upskill.verdict import Verdict, points
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.plan import Plan, Trial
+from upskill.skills.skill import Skill
+from upskill.suites.suite import Suite
+from upskill.verdicts.verdict import Verdict, points
 
 
 @dataclass(frozen=True)

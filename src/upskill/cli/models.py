@@ -7,12 +7,12 @@ import asyncio
 import click
 from rich.table import Table
 
-from upskill.cli.around import json_option, quiet_option, surroundings
-from upskill.cli.screen import note, show, show_json
+from upskill.cli.console import note, show, show_json
+from upskill.cli.options import json_option, quiet_option, surroundings
 from upskill.models.addresses import ALIASES, COMMANDS
+from upskill.models.embedded.local_models import LOCAL_MODELS, find
+from upskill.models.embedded.weights import path_of, pull, state
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.local_models import LOCAL_MODELS, find
-from upskill.models.weights import path_of, pull, state
 from upskill.settings import Settings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from upskill.agents import Bounds
-from upskill.cli.around import (
+from upskill.cli.options import (
     CALLING,
     KEEPING,
     SAYING,
@@ -20,7 +20,7 @@ from upskill.cli.around import (
     offline_option,
     with_options,
 )
-from upskill.statistics import Scope
+from upskill.verdicts.statistics import Scope
 
 _OPTIONS: list[Decorator] = [
     click.option("-t", "--tests", metavar="FILE", help="The suite (default: the one in the skill's folder)."),

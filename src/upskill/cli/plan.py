@@ -11,17 +11,18 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import concurrency_option, found_keys, json_option, student
-from upskill.cli.screen import show, show_json
-from upskill.estimate import estimate
-from upskill.evaluate import make_plan
+from upskill.cli.console import show, show_json
+from upskill.cli.options import concurrency_option, found_keys, json_option, student
 from upskill.models import Address
+from upskill.runs.estimate import estimate
+from upskill.runs.evaluate import make_plan
+from upskill.runs.plan import Plan
+from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skill import Skill
-from upskill.statistics import Spread, cases_needed, power
-from upskill.store import Store
-from upskill.suite import Suite
-from upskill.trial import Outcome, Plan
+from upskill.skills.skill import Skill
+from upskill.suites.suite import Suite
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.statistics import Spread, cases_needed, power
 
 RUNS = (1, 3, 5, 10)
 # Seconds for a call where no stored run tells; a guess, and said to be one. An agent that acts makes several.

@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option, open_stored
-from upskill.cli.screen import note, show, show_json
+from upskill.cli.console import note, show, show_json
+from upskill.cli.options import json_option, open_stored
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.records import Run
+from upskill.runs.stores.rows import Run
+from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.store import Store
 
 if TYPE_CHECKING:
-    from upskill.verdict import Verdict
+    from upskill.verdicts.verdict import Verdict
 
 Metric = Literal["success", "tokens"]
 
@@ -76,7 +76,7 @@ def command(
 
 
 def _verdicts(store: Store, run: Run) -> list[Verdict]:
-    from upskill.evaluation import weigh_run  # noqa: PLC0415
+    from upskill.runs.evaluation import weigh_run  # noqa: PLC0415
 
     return weigh_run(run, store.outcomes(run))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.around import json_option
-from upskill.cli.screen import note, show_json
+from upskill.cli.console import note, show_json
+from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.sandboxes import SANDBOXES, Chosen, Done, Hear, Limits, Setup, Stream, choose, printable
 from upskill.sandboxes.files import copy_in

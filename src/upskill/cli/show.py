@@ -16,17 +16,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option, open_stored
-from upskill.cli.screen import show, show_json
+from upskill.authoring.provenance import Meta
+from upskill.cli.console import show, show_json
+from upskill.cli.options import json_option, open_stored
 from upskill.errors import UsageError, did_you_mean
-from upskill.meta import Meta
 from upskill.plain import counted
-from upskill.records import Run
+from upskill.runs.plan import Result, Trial
+from upskill.runs.stores.rows import Run
 from upskill.sandboxes import printable
 from upskill.settings import Settings
-from upskill.skill import Skill
+from upskill.skills.skill import Skill
 from upskill.traces import Step
-from upskill.trial import Result, Trial
 
 WORDS = {True: "passed", False: "failed", None: "errored"}
 COLOURS = {True: "green", False: "red", None: "yellow"}

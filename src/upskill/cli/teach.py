@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 from upskill.agents import Bounds
-from upskill.cli.around import acting, with_options
+from upskill.authoring.evidence import command_of, error_of, failed
+from upskill.authoring.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
+from upskill.cli.console import note, show_json
 from upskill.cli.generating import EXTRACT, carry_out
-from upskill.cli.screen import note, show_json
+from upskill.cli.options import acting, with_options
 from upskill.cli.wish import MAKING, SOURCES, Wish
 from upskill.errors import UsageError
-from upskill.evidence import command_of, error_of, failed
 from upskill.models import Address, Models
 from upskill.plain import counted
-from upskill.redact import counts_in_words
-from upskill.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
 from upskill.traces import NO_USAGE, Step, Trace, Usage
+from upskill.traces.redact import counts_in_words
 
 LINE = 110  # characters
 

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import click
 
-from upskill.cli.around import (
+from upskill.authoring.create import room_of, write_suite
+from upskill.authoring.material import Material, gather
+from upskill.authoring.provenance import Meta, with_suite
+from upskill.cli.console import note, show_json
+from upskill.cli.options import (
     Common,
     agree,
     found_keys,
@@ -19,20 +23,16 @@ from upskill.cli.around import (
     surroundings,
     yes_option,
 )
-from upskill.cli.screen import note, show_json
-from upskill.create import room_of, write_suite
 from upskill.errors import UsageError
-from upskill.estimate import estimate_writing
-from upskill.gate import summarise, try_suite
-from upskill.material import Material, gather
-from upskill.meta import Meta, with_suite
 from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.runs.estimate import estimate_writing
+from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skill import Skill
-from upskill.store import Store
-from upskill.suite import Suite
+from upskill.skills.skill import Skill
+from upskill.suites.quality import summarise, try_suite
+from upskill.suites.suite import Suite
 
 BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 

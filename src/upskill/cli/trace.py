@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.around import json_option
-from upskill.cli.screen import note, show, show_json
+from upskill.cli.console import note, show, show_json
+from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import as_list
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.sessions import PLACES, Session, find_sessions, find_trace
 
 if TYPE_CHECKING:
-    from upskill.redact import Redaction
+    from upskill.traces.redact import Redaction
 
 COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
 
@@ -35,7 +35,7 @@ def group() -> None:
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
     """List recent sessions of the agents installed here, latest first."""
-    from upskill.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+    from upskill.traces.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
 
     sessions = find_sessions(agent)
     rows: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ def _row(session: Session, trace: Trace, goal: str, folder: str) -> dict[str, An
 @json_option
 def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
     """Show what happened in a session, step by step, with secrets redacted."""
-    from upskill.redact import redact_trace  # noqa: PLC0415
+    from upskill.traces.redact import redact_trace  # noqa: PLC0415
 
     redaction = redact_trace(read_trace(find_trace(source), format_))
     if as_json:

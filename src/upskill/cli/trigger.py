@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from upskill.agents import Bounds
-from upskill.cli.around import CALLING, KEEPING, SAYING, SPENDING, Decorator, acting, offline_option, with_options
+from upskill.cli.options import CALLING, KEEPING, SAYING, SPENDING, Decorator, acting, offline_option, with_options
 from upskill.cli.triggering import TURNS, Inquiry, carry_out
 
 _OPTIONS: list[Decorator] = [

@@ -14,7 +14,21 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from upskill.agents import Bounds
-from upskill.cli.around import Common, agree, found_keys, student, surroundings
+from upskill.authoring.create import as_name
+from upskill.authoring.structured import Unanswered
+from upskill.authoring.trigger import (
+    TURNS,
+    Improvement,
+    Tried,
+    check_parts,
+    estimate_improvement,
+    estimate_runs,
+    firings,
+    improve,
+    make_trigger_plan,
+    write_queries,
+)
+from upskill.cli.console import Watch, note, show, show_json, write_file
 from upskill.cli.evaluating import load_beside
 from upskill.cli.fired import (
     heading,
@@ -27,39 +41,25 @@ from upskill.cli.fired import (
     shown_improvement,
     summary_lines,
 )
-from upskill.cli.screen import Watch, note, show, show_json, write_file
-from upskill.create import as_name
+from upskill.cli.options import Common, agree, found_keys, student, surroundings
 from upskill.errors import UsageError
-from upskill.estimate import Estimate, estimate_writing
-from upskill.evaluate import evaluate
-from upskill.evaluation import Evaluation
-from upskill.executors.local import Local
-from upskill.firing import QUANTITIES, Firing, plain_estimate
 from upskill.models import Address, CacheMode, Models, Surroundings
 from upskill.models.addresses import resolve
 from upskill.models.cache import note_keys
 from upskill.models.ledger import Ledger
 from upskill.models.prices import price_of
 from upskill.plain import digest
-from upskill.queries import PARTS, PLACES_IN_A_SKILL, Queries
-from upskill.question import Unanswered
-from upskill.records import Run
-from upskill.requirements import Requirement, Ruling, judge_number, parse_requirement
-from upskill.skill import Skill
-from upskill.store import Store
-from upskill.trial import Plan, Result, Trial
-from upskill.trigger import (
-    TURNS,
-    Improvement,
-    Tried,
-    check_parts,
-    estimate_improvement,
-    estimate_runs,
-    firings,
-    improve,
-    make_trigger_plan,
-    write_queries,
-)
+from upskill.runs.estimate import Estimate, estimate_writing
+from upskill.runs.evaluate import evaluate
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.executors.local import Local
+from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores.rows import Run
+from upskill.runs.stores.sqlite import Store
+from upskill.skills.skill import Skill
+from upskill.suites.queries import PARTS, PLACES_IN_A_SKILL, Queries
+from upskill.verdicts.firing import QUANTITIES, Firing, plain_estimate
+from upskill.verdicts.requirements import Requirement, Ruling, judge_number, parse_requirement
 
 
 @dataclass

@@ -6,13 +6,13 @@ import asyncio
 
 import click
 
-from upskill.cli.around import json_option
-from upskill.cli.screen import show_json
+from upskill.cli.console import show_json
+from upskill.cli.options import json_option
 from upskill.errors import UsageError
-from upskill.frontmatter import Problem
-from upskill.gate import near_duplicates, summarise, try_suite
-from upskill.skill import Profile, Skill
-from upskill.suite import Suite
+from upskill.skills.frontmatter import Problem
+from upskill.skills.skill import Profile, Skill
+from upskill.suites.quality import near_duplicates, summarise, try_suite
+from upskill.suites.suite import Suite
 
 
 @click.command("validate")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from upskill.cli.around import (
+from upskill.cli.options import (
     CALLING,
     KEEPING,
     SAYING,

@@ -27,9 +27,9 @@ PROVIDERS = Registry(
     "provider",
     "upskill.providers",
     {
-        "openai": "upskill.models.openai:open_model",
-        "anthropic": "upskill.models.anthropic:open_model",
-        "local": "upskill.models.local:open_model",
+        "openai": "upskill.models.http.openai:open_model",
+        "anthropic": "upskill.models.http.anthropic:open_model",
+        "local": "upskill.models.embedded.local:open_model",
         "command": "upskill.models.command:open_model",
         "pydantic-ai": "upskill.models.bridge:open_model",
         "scripted": "upskill.models.scripted:open_model",

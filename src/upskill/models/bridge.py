@@ -14,8 +14,8 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models.http.throttling import HOPELESS, Breaker, Overlong, gate_of
 from upskill.models.lenient import arguments_of, clean, mapping, number, secrets_of
-from upskill.models.manners import HOPELESS, Breaker, Overlong, gate_of
 from upskill.models.prices import UNKNOWN, Price, find_price
 from upskill.traces import Usage
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
 from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings
+from upskill.models.http.throttling import Breaker
 from upskill.models.lenient import clean, items, mapping, number
-from upskill.models.manners import Breaker
 from upskill.models.prices import find_price
 from upskill.traces import Usage
 

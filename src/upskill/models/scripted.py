@@ -29,9 +29,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from upskill.errors import ModelError, UsageError
-from upskill.frontmatter import read_yaml, yaml_words
 from upskill.models import Address, Reply, Request, Surroundings, ToolCall
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
 
 

@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Iterable
 
-from upskill.records import Run
-from upskill.verdict import Verdict
+from upskill.runs.stores.rows import Run
+from upskill.verdicts.verdict import Verdict
 
 COLUMNS = (
     "run",

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from upskill.choices import Choice, cheapest, choices, pareto
-from upskill.diagnosis import diagnose
-from upskill.evaluation import Evaluation
-from upskill.requirements import Ruling
-from upskill.statistics import Estimate
-from upskill.verdict import ArmSummary, Change, Part, Verdict
+from upskill.runs.evaluation import Evaluation
+from upskill.verdicts.choices import Choice, cheapest, choices, pareto
+from upskill.verdicts.diagnosis import diagnose
+from upskill.verdicts.requirements import Ruling
+from upskill.verdicts.statistics import Estimate
+from upskill.verdicts.verdict import ArmSummary, Change, Part, Verdict
 
 
 def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from upskill.evaluation import Evaluation
 from upskill.plain import counted
-from upskill.requirements import Ruling
-from upskill.trial import Outcome
+from upskill.runs.evaluation import Evaluation
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.requirements import Ruling
 
 # XML 1.0 has no form for these, not even an escaped one.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from upskill.evaluation import Evaluation
 from upskill.plain import counted
-from upskill.requirements import Ruling
-from upskill.verdict import SELECTED, Interval, Verdict, points
+from upskill.runs.evaluation import Evaluation
+from upskill.verdicts.requirements import Ruling
+from upskill.verdicts.verdict import SELECTED, Interval, Verdict, points
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
 

@@ -14,14 +14,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from upskill.choices import Choice, cheapest, choices, pareto
-from upskill.diagnosis import Kind, advice_for, diagnose
-from upskill.evaluation import Evaluation
 from upskill.plain import counted
-from upskill.records import Run
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.plan import Result, Trial
+from upskill.runs.stores.rows import Run
 from upskill.sandboxes import printable
-from upskill.trial import Outcome, Result, Trial
-from upskill.verdict import SELECTED, ArmSummary, Interval, Verdict, points
+from upskill.verdicts.choices import Choice, cheapest, choices, pareto
+from upskill.verdicts.diagnosis import Kind, advice_for, diagnose
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import SELECTED, ArmSummary, Interval, Verdict, points
 
 WIDTH = 20
 MODEL_WIDTH = 16  # a model's name may be folded to this

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upskill import __version__
 from upskill.plain import as_mapping
 from upskill.traces import Status, Step, Trace, Usage
 from upskill.traces.reading import (
@@ -27,6 +26,7 @@ from upskill.traces.reading import (
     text_of,
     word,
 )
+from upskill.version import __version__
 
 STATUS: dict[str, Status] = {"ok": "ok", "error": "error", "unknown": "unknown"}
 

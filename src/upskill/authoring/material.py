@@ -1,0 +1,337 @@
+"""Material is what a teacher is given to write from: a task, examples, tool schemas, documents, an older skill, traces.
+
+Everything beside the task is cut into pieces with an id of their own (`e1` an example, `t1` a tool, `d3` a part of a
+document, `s12` a step of a trace), so that every line of a skill can name what it came from. Secrets are taken out
+before a piece exists. A teacher sees pieces as quoted JSON between two marks that no piece can forge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from upskill.authoring.evidence import TraceEvidence, evidence_of
+from upskill.authoring.mcp import list_tools
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import as_list, as_mapping, digest_text
+from upskill.skills.skill import Skill, estimate_tokens
+from upskill.traces import Step, Trace, read_trace
+from upskill.traces.redact import Redactor, redact_trace
+from upskill.traces.sessions import PLACES, find_trace
+
+PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
+TASK, OWN = "task", "own"  # what may be cited beside pieces: the task itself, and what the teacher knew
+LARGEST_DOCUMENT = 20_000_000  # bytes
+PART = 1_500  # characters of a document that one id stands for, about
+LEFT_OUT = ("system",)  # steps that say how the agent was set up, not what it did
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    id: str
+    kind: PieceKind
+    text: str
+    source: str = ""  # where it is from, for people
+    behind: tuple[str, ...] = ()  # the pieces that a note or a finding sums up
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text) + 20
+
+    def plain(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
+        return said | ({"from": list(self.behind)} if self.behind else {})
+
+
+@dataclass(frozen=True)
+class Material:
+    task: str
+    pieces: tuple[Piece, ...] = ()
+    skill: Skill | None = None  # to be improved
+    traces: tuple[Trace, ...] = ()  # without their secrets
+    redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
+    left_out: tuple[str, ...] = ()  # what a teacher is not shown, in words
+
+    @property
+    def tokens(self) -> int:
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def by_id(self) -> dict[str, Piece]:
+        return {piece.id: piece for piece in self.pieces}
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """All that may be cited."""
+        behind = (name for piece in self.pieces for name in piece.behind)
+        return frozenset([TASK, OWN, *(piece.id for piece in self.pieces), *behind])
+
+    def quoted(self) -> str:
+        """All pieces, as a teacher sees them."""
+        return quote(self.pieces)
+
+    def cited(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """These ids with what stands behind notes in place of the notes, without those that nothing has."""
+        found: list[str] = []
+        for name in ids:
+            piece = self.by_id.get(name)
+            found += piece.behind if piece and piece.behind else [name] if name in self.ids else []
+        return tuple(dict.fromkeys(found))
+
+    def excerpts(self, most: int = 400) -> dict[str, dict[str, str]]:
+        """The beginning of every piece, to be kept with a skill that cites it."""
+        return {
+            piece.id: {"kind": piece.kind, "from": piece.source, "text": _cut(piece.text, most)}
+            for piece in self.pieces
+        }
+
+    def with_pieces(self, pieces: Iterable[Piece]) -> Material:
+        return replace(self, pieces=tuple(pieces))
+
+
+def quote(pieces: Iterable[Piece]) -> str:
+    """Pieces as lines of JSON between marks that hold a hash of them: nothing inside can end the quotation."""
+    lines = "\n".join(json.dumps(piece.plain(), ensure_ascii=False) for piece in pieces)
+    mark = digest_text(lines)
+    return f"<<<MATERIAL {mark}\n{lines}\nMATERIAL {mark}>>>"
+
+
+def gather(
+    task: str,
+    *,
+    examples: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    sources: Sequence[str | Path | Skill | Trace] = (),
+) -> Material:
+    """Read everything a person named; UsageError for what cannot be used, before anything is paid for."""
+    redactor = Redactor(Counter[str]())
+    skill: Skill | None = None
+    traces: list[Trace] = []
+    pieces: list[Piece] = []
+    left_out: list[str] = []
+    counts: Counter[str] = Counter()
+    for number, example in enumerate(examples, start=1):
+        pieces.append(Piece(f"e{number}", "example", json.dumps(_example(example), ensure_ascii=False), "-e"))
+    found = [tool for name in tools for tool in read_tools(name)]
+    for number, (tool, source) in enumerate(found, start=1):
+        pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
+    parts = 0
+    for source in sources:
+        read = source if isinstance(source, (Skill, Trace)) else read_source(source)
+        if isinstance(read, Skill):
+            if skill is not None:
+                raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
+            skill = read
+        elif isinstance(read, Trace):
+            clean = redact_trace(read)
+            counts.update(clean.counts)
+            prefix = f"r{len(traces) + 1}-" if traces else ""
+            steps, unused = _of_trace(clean.trace, prefix)
+            pieces += steps
+            left_out += unused
+            traces.append(clean.trace)
+        else:
+            for text in _parts(read):
+                parts += 1
+                pieces.append(Piece(f"d{parts}", "document", text, Path(str(source)).name))
+    pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
+    pieces = [replace(piece, text=redactor.known(piece.text)) for piece in pieces] if redactor.values else pieces
+    task = redactor.text(task.strip())
+    counts.update(redactor.counts)
+    return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out))
+
+
+# Reading.
+
+
+def read_source(name: str | Path) -> Skill | Trace | str:
+    """What stands behind a name: a skill's folder, an agent's trace, or the text of a document.
+
+    `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where the file alone could be taken for something else;
+    `claude-code:last` is the latest session of an agent on this machine.
+    """
+    kind, _, rest = str(name).partition(":")
+    if kind in PLACES and rest:
+        return read_trace(find_trace(str(name)))
+    path = Path(rest) if kind in ("doc", "trace", "skill") and rest else Path(name)
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    if not exists:
+        raise UsageError(f"{path}: no such file or folder", "Give a trace, a document, or a skill's folder.")
+    if kind == "skill" or is_folder or path.name.lower() == "skill.md":
+        return Skill.load(path)
+    if kind == "trace":
+        return read_trace(path)
+    if kind != "doc" and (trace := _as_trace(path)) is not None:
+        return trace
+    return _as_document(path)
+
+
+def _as_trace(path: Path) -> Trace | None:
+    try:
+        trace = read_trace(path)
+    except UsageError:
+        return None
+    # A page of documentation has commands in it too; a conversation has someone who speaks.
+    spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
+    return trace if spoken or trace.agent not in ("", "markdown") else None
+
+
+def _as_document(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    if len(data) > LARGEST_DOCUMENT:
+        raise UsageError(f"{path}: is larger than {LARGEST_DOCUMENT // 10**6} MB", "Is this the right file?")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
+    if not text.strip() or "\0" in text:
+        raise UsageError(f"{path}: has no text in it")
+    return text
+
+
+def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
+    """The tools of a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
+    file, _, wanted = name.partition("#")
+    try:
+        live = file.startswith(("mcp:", "http://", "https://"))
+        said = list_tools(file) if live else json.loads(Path(file).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
+    except ValueError as error:
+        raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
+    tools = [tool for tool in _tools_in(said) if isinstance(tool.get("name"), str)]
+    if not tools:
+        raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
+    names = [str(tool["name"]) for tool in tools]
+    if wanted and wanted not in names:
+        raise UsageError(f"{file}: no tool is called {wanted!r}", did_you_mean(wanted, names))
+    return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if not wanted or tool["name"] == wanted]
+
+
+def _tools_in(said: object) -> list[dict[str, Any]]:
+    if (items := as_list(said)) is not None:
+        return [tool for item in items if (tool := as_mapping(item)) is not None]
+    fields = as_mapping(said) or {}
+    for key in ("result", "tools"):
+        if key in fields:
+            return _tools_in(fields[key])
+    if "function" in fields:  # as chat completions write a tool
+        return _tools_in([fields["function"]])
+    return [fields] if "name" in fields else []
+
+
+def _example(text: str) -> dict[str, str]:
+    before, arrow, after = text.partition("->")
+    if not arrow or not before.strip() or not after.strip():
+        raise UsageError(f"{text!r} is not an example", 'Write -e "input -> output".')
+    return {"input": before.strip(), "output": after.strip()}
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A document in parts: at headings and empty lines, and nowhere inside a block of code."""
+    part: list[str] = []
+    size, fenced = 0, False
+    for line in text.splitlines():
+        starts = not fenced and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART))
+        if starts and size:
+            yield "\n".join(part).strip()
+            part, size = [], 0
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        part.append(line)
+        size += len(line.strip())
+    if size:
+        yield "\n".join(part).strip()
+
+
+def _of_trace(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
+    """What rules find in it, then every step as a piece, counted from 1; and what was left out in words."""
+    source = Path(trace.source).name or trace.agent
+    steps = [
+        Piece(f"{prefix}s{number}", "step", _step(step), source)
+        for number, step in enumerate(trace.steps, start=1)
+        if step.kind not in LEFT_OUT
+    ]
+    unused = len(trace.steps) - len(steps)
+    findings = [
+        Piece(f"{prefix}x{number}", "finding", text, source, tuple(f"{prefix}s{step}" for step in behind))
+        for number, (text, behind) in enumerate(_findings(evidence_of(trace)), start=1)
+    ]
+    return [*findings, *steps], [f"{unused} steps of {source} that only set the agent up"] if unused else []
+
+
+def _findings(found: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What a trace teaches by rules alone, with the steps behind it."""
+    for said in found.corrections:
+        yield json.dumps({"the person corrected": said.text}, ensure_ascii=False), (said.step,)
+    for fix in found.fixes:
+        told = {"failed": fix.command, "error": fix.error, "mended by": fix.how, "with": fix.fix}
+        yield json.dumps(told, ensure_ascii=False), fix.steps
+    for worked in found.confirmed:
+        yield json.dumps({"confirmed the result": worked.command}, ensure_ascii=False), (worked.step,)
+    for helper in found.helpers:
+        yield json.dumps({"was run again and again": helper.command}, ensure_ascii=False), helper.steps
+    for file in found.files:
+        yield json.dumps({"was left behind": file.path}, ensure_ascii=False), file.steps
+
+
+def _step(step: Step) -> str:
+    said: dict[str, Any] = {"by": step.kind}
+    for name in ("agent", "text", "tool", "arguments", "status", "output"):
+        value = getattr(step, name)
+        if value and value != "unknown":
+            said[name] = dict(value) if name == "arguments" else value
+    return json.dumps(said, ensure_ascii=False, default=str)
+
+
+# Fitting it into a context.
+
+
+def chunks(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
+    """All pieces in groups of at most so many tokens. One that is larger is cut into parts that keep its id."""
+    found: list[list[Piece]] = [[]]
+    used = 0
+    for whole in pieces:
+        for piece in _fitted(whole, room):
+            if used + piece.tokens > room and found[-1]:
+                found.append([])
+                used = 0
+            found[-1].append(piece)
+            used += piece.tokens
+    return [group for group in found if group]
+
+
+def _fitted(piece: Piece, room: int) -> list[Piece]:
+    if piece.tokens <= room:
+        return [piece]
+    size = max(200, (room - 20) * 3)  # characters; four bytes make a token, and some letters have several
+    texts = [piece.text[start : start + size] for start in range(0, len(piece.text), size)]
+    parts = [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
+    return parts if all(part.tokens <= room for part in parts) or room < 220 else _halved(parts, room)
+
+
+def _halved(parts: list[Piece], room: int) -> list[Piece]:
+    """Parts that are still too large, for letters of three and four bytes."""
+    found: list[Piece] = []
+    for part in parts:
+        if part.tokens <= room or len(part.text) < 200:
+            found.append(part)
+        else:
+            middle = len(part.text) // 2
+            found += _halved([replace(part, text=part.text[:middle]), replace(part, text=part.text[middle:])], room)
+    return found
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,182 @@
+"""A Meta is what `skill_meta.json` says of how a skill came about: by whom, from what, with which tests.
+
+It has upstream's two fields, `metadata` and `tests`, and three of our own: `sources` (which evidence stands behind a
+line of the body), `evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost).
+A student never sees this file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping
+from upskill.skills.skill import Skill
+from upskill.suites.suite import Case, Suite
+
+FILE = "skill_meta.json"
+EVALS = "evals/evals.json"
+SUITE = "evals/suite.json"
+
+
+Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What one search for a skill cost."""
+
+    search: str  # the same search, carried out again, has the same
+    spent: Spent
+
+    @property
+    def tokens(self) -> int:
+        return sum(tokens for tokens, _ in self.spent.values())
+
+    @property
+    def cost_usd(self) -> float | None:
+        return _sum(cost for _, cost in self.spent.values())
+
+    def plain(self) -> dict[str, Any]:
+        spent = {role: {"tokens": tokens, "cost_usd": _rounded(cost)} for role, (tokens, cost) in self.spent.items()}
+        return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
+
+    @classmethod
+    def read(cls, said: object) -> Making:
+        row = as_mapping(said) or {}
+        spent: dict[str, tuple[int, float | None]] = {}
+        for role, told in (as_mapping(row.get("spent")) or {"unknown": None}).items():
+            used = as_mapping(told) or {}
+            spent[role] = (int(_number(used.get("tokens")) or 0), _number(used.get("cost_usd")))
+        return cls(str(row.get("search", "")), spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tests: tuple[Any, ...] = ()
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # line -> evidence ids
+    evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    making: tuple[Making, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
+
+    @classmethod
+    def of(cls, skill: Skill) -> Meta:
+        """What the skill's folder says; an empty one where it says nothing."""
+        data = skill.read(FILE)
+        if data is None:
+            return cls()
+        try:
+            said = as_mapping(json.loads(data.decode("utf-8-sig")))
+        except ValueError as error:
+            raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not JSON: {error}") from error
+        if said is None:
+            raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not a JSON object")
+        rows = [as_mapping(row) or {} for row in as_list(said.pop("sources", [])) or []]
+        evidence = as_mapping(said.pop("evidence", {})) or {}
+        return cls(
+            as_mapping(said.pop("metadata", {})) or {},
+            tuple(as_list(said.pop("tests", [])) or []),
+            {str(row.get("line", "")): tuple(map(str, as_list(row.get("evidence")) or [])) for row in rows},
+            {key: {k: str(v) for k, v in (as_mapping(row) or {}).items()} for key, row in evidence.items()},
+            tuple(map(Making.read, as_list(said.pop("making", [])) or [])),
+            said,
+        )
+
+    def written_into(self, skill: Skill) -> Skill:
+        """The skill with this file in it. Only lines that the body has, and evidence that they cite, are kept."""
+        lines = {line.strip() for line in skill.body.splitlines()}
+        sources = {line: ids for line, ids in self.sources.items() if line in lines}
+        cited = {name for ids in sources.values() for name in ids}
+        said: dict[str, Any] = {"metadata": dict(self.metadata), "tests": list(self.tests)}
+        if sources:
+            said["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
+            said["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
+        if self.making:
+            said["making"] = [one.plain() for one in self.making]
+        return skill.with_file(FILE, _json({**said, **self.others}))
+
+    def with_sources(self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]) -> Meta:
+        """With the evidence behind some more lines."""
+        more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
+        return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
+
+    def with_making(self, making: Making) -> Meta:
+        """With what a search cost, on top of the searches before it."""
+        before = tuple(one for one in self.making if one.search != making.search)
+        return replace(self, making=(*before, making))
+
+
+def made_for(skill: Skill, older: Skill | None = None) -> float | None:
+    """The dollars that making a skill cost, beyond what went into an older one already; None: nobody knows."""
+    try:
+        before = {one.search for one in Meta.of(older).making} if older else set[str]()
+        making = [one for one in Meta.of(skill).making if one.search not in before]
+    except UsageError:  # a file that is of no use here is no reason to run nothing
+        return None
+    return _sum(one.cost_usd for one in making) if making else None
+
+
+def with_suite(skill: Skill, suite: Suite) -> Skill:
+    """The skill with this suite in its folder: as `evals/evals.json`, and as the tests of `skill_meta.json`."""
+    meta = replace(Meta.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
+    skill = meta.written_into(skill)
+    if any(case.files for case in suite.cases):  # evals.json has paths there, and a student would see other names
+        return skill.with_file(SUITE, _json(suite.plain()))
+    limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
+    said = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
+    return skill.with_file(EVALS, _json(said))
+
+
+def _as_eval(case: Case) -> dict[str, Any]:
+    said = case.plain()
+    return {"id": said.pop("id"), "prompt": said.pop("prompt"), **_expectation(case), **said}
+
+
+def _expectation(case: Case) -> dict[str, str]:
+    expected = case.expected_output or case.reference
+    return {"expected_output": expected} if expected else {}
+
+
+def _as_test(case: Case) -> dict[str, Any]:
+    """In upstream's shape: what it can say in `expected.contains`, and what only we read beside it."""
+    said = case.plain()
+    checks: list[Any] = [{named.name: named.written} for named in case.checks]
+    plain = [named.written for named in case.checks if named.name == "contains" and as_mapping(named.written) is None]
+    if len(plain) == 1:  # the words themselves; where there are more, `checks` says them one by one
+        checks = [check for check in checks if check != {"contains": plain[0]}]
+    test: dict[str, Any] = {"id": said["id"], "input": case.prompt}
+    if case.files:
+        test["context"] = {"files": dict(case.files)}
+    if len(plain) == 1:
+        test["expected"] = {"contains": plain[0]}
+    optional = {key: said[key] for key in ("output_file", "tags", "reference", "evidence") if key in said}
+    return test | ({"checks": checks} if checks else {}) | optional | {"held_out": case.held_out}
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known: list[float] = []
+    for cost in costs:
+        if cost is None:
+            return None
+        known.append(cost)
+    return math.fsum(known)
+
+
+def _rounded(cost: float | None) -> float | None:
+    return None if cost is None else round(cost, 8)
+
+
+def _number(said: object) -> float | None:
+    """A number that can be an amount."""
+    if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said) or said < 0:
+        return None
+    return float(said)
+
+
+def _json(said: object) -> bytes:
+    return (json.dumps(said, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,292 @@
+"""Teach: a teacher does a task with tools in a sandbox, and what it did is recorded as a Trace to make a skill from.
+
+A recording is a file in the Agent Trajectory Interchange Format, without secrets. The same lesson is recorded once:
+whoever asks for it again gets the recording, so that what is made from it stays the same, too.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upskill.agents import AGENTS, Agent, Bounds, Particular, Student, Task
+from upskill.authoring.create import as_name
+from upskill.authoring.evidence import VERIFY
+from upskill.authoring.prompts import read_prompt
+from upskill.errors import ModelError, SandboxError, UsageError, blame
+from upskill.models import Address, Model, Models, Shelf
+from upskill.models.cache import Cached
+from upskill.models.ledger import Ledger
+from upskill.plain import digest
+from upskill.traces import Step, Trace, Usage, read_trace
+from upskill.traces.atif import write
+from upskill.traces.redact import redact_trace
+
+if TYPE_CHECKING:
+    from upskill.models import Role
+    from upskill.sandboxes import Chosen, Sandbox, Setup
+
+FOLDER = "lessons"  # in the folder of runs
+BOUNDS = Bounds(turns=60, seconds=1800.0)
+OUTPUT_TOKENS = 8192  # of one turn
+LOCAL_OUTPUT_TOKENS = 1024  # of the embedded model, which has little room
+REACHED = ("turns", "tokens", "seconds")  # bounds that end the work before the teacher does
+CHECK_SECONDS = 300.0
+LARGEST = 100_000_000  # bytes that are placed in a workspace
+# Of a folder that is placed in a workspace: what is rebuilt, or holds nothing but secrets.
+LEFT_OUT = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A task that a teacher does, with what, and how far it may go."""
+
+    task: str
+    teacher: Address
+    agent: str = "tools"
+    bounds: Bounds = BOUNDS
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    runnable: frozenset[str] = frozenset()
+    check: str = ""  # a command that succeeds where the work was done
+
+    @property
+    def name(self) -> str:
+        """What its recording is called: another task, teacher, file or check is another lesson."""
+        placed = {path: sha256(data).hexdigest() for path, data in self.files.items()}
+        key = digest([self.task, self.teacher, self.agent, self.bounds, placed, sorted(self.runnable), self.check])
+        return f"{as_name(self.task)[:40].strip('-') or 'lesson'}-{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    trace: Trace  # without secrets
+    redacted: Mapping[str, int] = field(default_factory=dict[str, int])
+    path: Path | None = None
+
+    @property
+    def checked(self) -> bool | None:
+        """Whether the check held; None where there was none."""
+        steps = [step for step in self.trace.steps if step.tool == VERIFY]
+        return steps[-1].status == "ok" if steps else None
+
+    @property
+    def bound(self) -> str:
+        """The bound that ended the work; empty where the teacher did."""
+        return self.trace.stop if self.trace.stop in REACHED else ""
+
+
+def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
+    """What is to lie in a workspace: the files, those that can be run, and what was left out.
+
+    A file goes by its name, a folder by what is in it.
+    """
+    files: dict[str, bytes] = {}
+    runnable: set[str] = set()
+    left_out: list[str] = []
+    size = 0
+    for place in map(Path, places):
+        if not place.exists():
+            raise UsageError(f"{place}: no such file or folder", "--files places it in the workspace.")
+        found = sorted(place.rglob("*")) if place.is_dir() else [place]
+        root = place if place.is_dir() else place.parent
+        for path in found:
+            name = path.relative_to(root)
+            if skipped := next((part for part in name.parts if part in LEFT_OUT), ""):
+                left_out.append(skipped)
+            elif path.is_symlink():
+                left_out.append(f"{name} (a link)")
+            elif path.is_file():
+                size += path.stat().st_size
+                if size > LARGEST:
+                    raise UsageError(f"{place}: has more than {LARGEST // 10**6} MB in it", "Give only what is needed.")
+                files[name.as_posix()] = _read(path)
+                if path.stat().st_mode & stat.S_IXUSR:
+                    runnable.add(name.as_posix())
+    return files, frozenset(runnable), list(dict.fromkeys(left_out))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+def recorded(lesson: Lesson, folder: Path | None) -> Recording | None:
+    """The recording of this very lesson, where there is one."""
+    path = folder / f"{lesson.name}.json" if folder else None
+    return Recording(read_trace(path, "atif"), {}, path) if path and path.is_file() else None
+
+
+def agent_for(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
+    """The agent that does it; UsageError where it cannot act, or not with this teacher."""
+    kind: type[Agent] = AGENTS.load(lesson.agent)
+    if not kind.acts:
+        raise UsageError(
+            f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
+            "Name one that acts, for example --agent tools.",
+        )
+    # Our own loop takes other words than those for students; a program brings its own.
+    agent: Agent = AGENTS.load(lesson.agent)(read_prompt("teach")) if lesson.agent == "tools" else kind()
+    if isinstance(agent, Particular):
+        agent.check(lesson.teacher, keys)
+    return agent
+
+
+async def teach(
+    lesson: Lesson,
+    models: Models,
+    sandbox: Chosen,
+    *,
+    folder: Path | None = None,
+    fresh: bool = False,
+    watch: Callable[[Step], None] | None = None,
+) -> Recording:
+    """Have the lesson done and recorded.
+
+    `watch` is told of every step. Whatever ends the work early, what was done until then is kept in the folder as
+    NAME.part.json; replies are on the shelf, so the same lesson goes on where it stopped.
+    """
+    work = _Work(lesson, models, folder, watch, fresh=fresh)
+    agent = agent_for(lesson, models.surroundings.keys)
+    task = Task(
+        lesson.task,
+        bounds=lesson.bounds,
+        max_output_tokens=LOCAL_OUTPUT_TOKENS if lesson.teacher.provider == "local" else OUTPUT_TOKENS,
+    )
+    try:
+        with blame(SandboxError, f"opening a sandbox ({sandbox.name})"):
+            opened = await sandbox.kind.open(_with_files(agent.setup(task), lesson))
+        async with opened:
+            with blame(ModelError, f"asking {lesson.teacher.name}"):
+                trace = await agent.run(task, await work.student(opened))
+            work.finish(trace)
+            await opened.clear()
+            if lesson.check:
+                with blame(SandboxError, "running the check"):
+                    work.note(await _verify(opened, lesson.check))
+    except BaseException:
+        work.save("part.json")
+        raise
+    return work.save("json")
+
+
+def _with_files(setup: Setup, lesson: Lesson) -> Setup:
+    return replace(setup, files={**setup.files, **lesson.files}, runnable=setup.runnable | lesson.runnable)
+
+
+async def _verify(sandbox: Sandbox, command: str) -> Step:
+    from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
+
+    done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
+    said = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
+    return Step(
+        "tool",
+        tool=VERIFY,
+        arguments={"command": command, "description": "Verify the result"},
+        output="\n".join(part for part in said if part),
+        status="error" if done.code or done.killed_why else "ok",
+        seconds=round(done.seconds, 4),
+    )
+
+
+class _Work:
+    """A lesson under way, and what was seen of it."""
+
+    def __init__(
+        self,
+        lesson: Lesson,
+        models: Models,
+        folder: Path | None,
+        watch: Callable[[Step], None] | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        self.lesson = lesson
+        self.models = models
+        self.folder = folder
+        self.fresh = fresh
+        self.watch = watch
+        self.steps: list[Step] = []
+        self.trace = Trace((), agent=lesson.agent)
+
+    async def student(self, sandbox: Sandbox) -> Student:
+        models, address = self.models, self.lesson.teacher
+        ledger = _AsTeacher(models.ledger) if models.ledger else None
+        around = models.surroundings
+        return Student(address, await self._model(), sandbox, around.keys, ledger, around.prices, self.note)
+
+    async def _model(self) -> Model:
+        address, models = self.lesson.teacher, self.models
+        if models.shelf is None:
+            return await models.uncached(address, "teacher")
+        mode = "refresh" if self.fresh else models.cache
+        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesAlone(models.shelf), mode)
+        await cached.open()
+        return cached
+
+    def note(self, step: Step) -> None:
+        self.steps.append(step)
+        if self.watch:
+            self.watch(step)
+
+    def finish(self, trace: Trace) -> None:
+        """The agent's own trace takes the place of what was seen step by step."""
+        if self.watch and not self.steps:  # a program tells its steps only at the end
+            for step in trace.steps:
+                self.watch(step)
+        self.trace, self.steps = trace, list(trace.steps)
+
+    def save(self, ending: str) -> Recording:
+        steps = tuple(self.steps)
+        if not any(step.kind == "user" for step in steps):
+            steps = (Step("user", self.lesson.task), *steps)
+        clean = redact_trace(
+            replace(self.trace, steps=steps, goal=self.lesson.task, agent=self.trace.agent or self.lesson.agent)
+        )
+        path = None
+        if self.folder and self.steps:
+            part, path = (self.folder / f"{self.lesson.name}.{word}" for word in ("part.json", ending))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(write(clean.trace), encoding="utf-8")
+            if path != part:
+                part.unlink(missing_ok=True)
+        return Recording(clean.trace, dict(clean.counts), path)
+
+
+class _RepliesAlone:
+    """A shelf without requests: each turn of a conversation would repeat all that was said before, secrets too."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+
+    def reply(self, key: str) -> str | None:
+        return self.shelf.reply(key)
+
+    async def add_reply(
+        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+    ) -> None:
+        del role, request, wait
+        await self.shelf.add_reply(key, model, reply)
+
+    async def forget_reply(self, key: str) -> None:
+        await self.shelf.forget_reply(key)
+
+
+class _AsTeacher(Ledger):
+    """The same ledger, in which what a program asks through its proxy stands under the teacher."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger.ceilings)
+        self.whole = ledger
+
+    def admit(self) -> None:
+        self.whole.admit()
+
+    def enter(self, role: Role, usage: Usage) -> None:
+        del role
+        self.whole.enter("teacher", usage)

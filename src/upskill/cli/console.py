@@ -1,0 +1,168 @@
+"""What the commands print with: standard output for results, standard error for notes and progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upskill.errors import UsageError
+from upskill.runs.plan import Plan, Result
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress, TaskID
+
+WIDTH_IN_A_PIPE = 110
+
+
+def console(*, err: bool = False) -> Console:
+    from rich.console import Console  # noqa: PLC0415 - rich, only when something is drawn
+
+    stream = sys.stderr if err else sys.stdout
+    width = None if stream.isatty() else WIDTH_IN_A_PIPE
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def show(*parts: RenderableType) -> None:
+    screen = console()
+    if screen.is_terminal:
+        for part in parts:
+            screen.print(part)
+        return
+    with screen.capture() as captured:
+        for part in parts:
+            screen.print(part)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())  # rich pads to the width, which only a terminal wants
+
+
+def show_json(value: Mapping[str, Any] | list[Any]) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def note(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def check_writable(path: str) -> None:
+    """Say before anything is run that a report cannot be written there."""
+    if path == "-":
+        raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
+    near = next((parent for parent in (Path(path), *Path(path).absolute().parents) if parent.exists()), Path("/"))
+    if Path(path).is_dir() or not os.access(near, os.W_OK):
+        raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a report beside the result; a folder that is missing is made."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+class Watch:
+    """The progress of a run on standard error: nothing in a pipe, nothing when quiet."""
+
+    def __init__(self, plan: Plan, *, quiet: bool) -> None:
+        self.plan = plan
+        self.drawn = not quiet and sys.stderr.isatty()
+        self.passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}
+        self.errored = 0
+        self.tokens = 0
+        self.cost: float | None = 0.0
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._drawn_at = 0.0
+        self._done = 0
+
+    def begin(self, done: int) -> None:
+        self._done = done
+        if not self.drawn:
+            return
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(),
+            console=console(err=True),
+            transient=True,
+        )
+        self._progress.start()
+        self._task = self._progress.add_task("", total=len(self.plan), completed=done, said="")
+
+    def __call__(self, result: Result) -> None:
+        counts = self.passed[result.trial.arm]
+        if result.passed is None:
+            self.errored += 1
+        else:
+            counts[0] += result.passed
+            counts[1] += 1
+        self.tokens += result.usage.total_tokens
+        if self.cost is not None:
+            self.cost = None if result.usage.cost_usd is None else self.cost + result.usage.cost_usd
+        self._done += 1
+        now = time.monotonic()
+        if self._progress is not None and self._task is not None and now - self._drawn_at > 0.1:
+            self._drawn_at = now
+            self._progress.update(self._task, completed=self._done, said=self.said)
+
+    @property
+    def said(self) -> str:
+        parts = [f"{arm} {passed}/{tried}" for arm, (passed, tried) in self.passed.items()]
+        if self.errored:
+            parts.append(f"{self.errored} errored")
+        parts.append(f"{self.tokens:,} tokens")
+        parts.append("cost unknown" if self.cost is None else f"${self.cost:.4f}")
+        return " · ".join(parts)
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+class Download:
+    """A progress bar for what is fetched, on standard error; one line a tenth in a pipe would be noise, so none."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.drawn = not quiet and sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if not self.drawn:
+            return
+        if self._progress is None:
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415
+
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(24),
+                DownloadColumn(),
+                console=console(err=True),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(what, total=total or None)
+        assert self._task is not None
+        self._progress.update(self._task, completed=done, total=total or None)
+        if total and done >= total:
+            self._progress.stop()
+            self._progress = None

@@ -1,0 +1,200 @@
+"""What most commands share: settings, keys, and the surroundings that models are opened in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upskill.agents import Bounds
+from upskill.cli.console import Download, note
+from upskill.errors import UsageError
+from upskill.models import Surroundings
+from upskill.models.keys import read_keys
+from upskill.models.ledger import Ceilings
+from upskill.plain import counted
+from upskill.runs.stores.sqlite import FILE, Store
+from upskill.settings import Settings
+
+if TYPE_CHECKING:
+    from upskill.runs.estimate import Estimate
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+runs_dir_option = click.option(
+    "-d", "--runs-dir", "runs_dir", metavar="DIR", help="Where runs are kept (default ./runs)."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; only the result.")
+judge_option = click.option("--judge-model", metavar="MODEL", help="The model that grades cases with `judge` checks.")
+offline_option = click.option("--offline", is_flag=True, help="Download nothing.")
+max_cost_option = click.option(
+    "--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop before this much is spent."
+)
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask before spending more than the settings' confirm_above."
+)
+SPENDING: list[Decorator] = [
+    max_cost_option,
+    click.option("--max-tokens", type=click.IntRange(0), metavar="N", help="Stop at this many tokens."),
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Stop at this many calls."),
+    yes_option,
+]
+concurrency_option = click.option(
+    "--concurrency", type=click.IntRange(1), metavar="N", help="Calls at a time for each model (default 8)."
+)
+CALLING: list[Decorator] = [
+    concurrency_option,
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one call."),
+]
+KEEPING: list[Decorator] = [
+    click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs)."),
+    click.option("--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."),
+]
+SAYING: list[Decorator] = [json_option, quiet_option]
+
+
+@dataclass(kw_only=True)
+class Common:
+    """What the person said with `SPENDING`, `CALLING`, `KEEPING` and `SAYING`, in whichever command."""
+
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+    yes: bool = False
+    concurrency: int | None = None
+    timeout: float | None = None
+    offline: bool = False
+    runs_dir: str | None = None
+    log_runs: bool = True
+    as_json: bool = False
+    quiet: bool = False
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json
+
+    def tell(self, line: str) -> None:
+        if not self.silent:
+            note(line)
+
+    @property
+    def runs_folder(self) -> Path:
+        return Path(self.runs_dir or self.settings.runs_dir)
+
+    @property
+    def found_with(self) -> str:
+        """What a command that looks at a run needs besides its id."""
+        return f" --runs-dir {shlex.quote(self.runs_dir)}" if self.runs_dir else ""
+
+    @property
+    def ceilings(self) -> Ceilings:
+        return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
+
+
+def agree(common: Common, expected: Estimate, said: str = "") -> None:
+    """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
+    if common.max_cost is not None and expected.unknown:
+        raise UsageError(
+            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
+            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+        )
+    high = expected.cost_usd[1]
+    if not expected.calls or (high == 0 and not expected.unknown):
+        return
+    common.tell(f"Estimate: {said or expected.words}.")
+    most = high if common.max_cost is None else min(high, common.max_cost)
+    if most > common.settings.confirm_above and not common.yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm("Go ahead?", abort=True, err=True)
+
+
+def acting(who: str, bounds: Bounds) -> list[Decorator]:
+    """The options of a command in which somebody acts: where, and how far they may go."""
+    return [
+        click.option(
+            "--sandbox",
+            default="",
+            metavar="KIND",
+            help="Where commands are run: bubblewrap, container (docker or podman), landlock, seatbelt or none "
+            "(default: the first that proves itself here; `upskill sandbox` tells which).",
+        ),
+        click.option(
+            "--max-turns", type=click.IntRange(1), metavar="N", help=f"Turns of {who} (default {bounds.turns})."
+        ),
+        click.option("--trial-tokens", type=click.IntRange(1), metavar="N", help=f"Tokens of {who}."),
+        click.option(
+            "--trial-timeout",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help=f"Time of {who} (default {bounds.seconds:.0f}).",
+        ),
+    ]
+
+
+def with_options(options: list[Decorator]) -> Decorator:
+    """A command with all of these, listed in this order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def open_stored(folder: str | Path) -> Store:
+    """The store of a runs folder that has one. Looking at runs never makes a store."""
+    if not Path(folder).is_dir():
+        raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
+    if not (Path(folder) / FILE).is_file():
+        if older := sum(1 for _ in Path(folder).glob("*/run_*/run_metadata.json")):
+            raise UsageError(
+                f"{folder}: has {counted(older, 'run')} logged as upstream does, one folder each, and none in a store",
+                "Those have no pairs that a lift could be computed from; `upskill eval SKILL` runs them anew.",
+            )
+        raise UsageError(f"{folder}: no runs are kept here", "`upskill eval SKILL` makes one.")
+    return Store(folder)
+
+
+def surroundings(
+    settings: Settings,
+    *,
+    quiet: bool = False,
+    offline: bool = False,
+    timeout: float | None = None,
+    connections: int = 64,
+) -> Surroundings:
+    return Surroundings(
+        keys=found_keys(),
+        offline=offline,
+        timeout=timeout or settings.timeout,
+        connections=connections,
+        tell=(lambda _: None) if quiet else note,
+        progress=Download(quiet=quiet),
+        prices={name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()},
+    )
+
+
+def found_keys() -> dict[str, str]:
+    return read_keys(os.environ, Path(".env"))
+
+
+def student(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:
+    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
+
+    `option` is the one that names a student to the command that asks.
+    """
+    if named:
+        return named
+    if settings.eval_model:
+        return (settings.eval_model,)
+    if not quiet:
+        note(f"No student was named, so it is `local`, the small embedded model. Choose others with {option}.")
+    return ("local",)

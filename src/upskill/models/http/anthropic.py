@@ -1,0 +1,256 @@
+"""Messages: Anthropic's wire format, with the system prompt (and so the skill in it) kept in its prompt cache."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from upskill.errors import ModelError, UsageError
+from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models.http.transport import Transport
+from upskill.models.http.wire import WireModel
+from upskill.models.lenient import arguments_of, items, mapping, number
+from upskill.models.prices import find_price
+from upskill.traces import Usage
+
+BASE_URL = "https://api.anthropic.com"
+KEY, URL = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+VERSION = "2023-06-01"
+STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tools",
+}
+EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+ANSWER = "answer"  # the tool that older models are made to call when the answer has a schema
+KEPT_WORDS = frozenset(
+    [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "$defs",
+        "description",
+        "title",
+        "format",
+    ]
+)
+FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"))
+
+
+async def open_model(address: Address, surroundings: Surroundings) -> Model:
+    key = surroundings.keys.get(KEY, "").strip()
+    if not key:
+        raise UsageError(
+            f"no API key for anthropic: {KEY} is not set",
+            f"Set it with `export {KEY}=...`, or write {KEY}=... into .env; without any key, the model `local` works.",
+        )
+    url = address.base_url or surroundings.keys.get(URL, "") or BASE_URL
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{address.name!r}: the base URL {url!r} does not begin with http:// or https://")
+    return Messages(address, url, key, surroundings)
+
+
+class Messages(WireModel):
+    key_variable = KEY
+
+    def __init__(
+        self,
+        address: Address,
+        base_url: str,
+        key: str,
+        surroundings: Surroundings,
+        *,
+        transport: Transport | None = None,
+    ) -> None:
+        root = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+        super().__init__(address, f"{root}/v1/messages", key, surroundings, transport)
+        self.price = find_price("anthropic", address.name, address.model, given=surroundings.prices)
+
+    def headers(self, key: str) -> dict[str, str]:
+        return {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "User-Agent": "upskill",
+            "anthropic-version": VERSION,
+            "x-api-key": key,
+        }
+
+    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.address.model,
+            "max_tokens": request.max_output_tokens,
+            "messages": _write_messages(request.messages),
+        }
+        if system := _write_system(request.messages):
+            body["system"] = system
+        if request.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": _object(tool.parameters)}
+                for tool in request.tools
+            ]
+        forced = request.schema is not None and "output_config.format" in lessons
+        self._write_effort(body, request, lessons, forced=forced)
+        if request.schema is not None and not forced:
+            output = body.setdefault("output_config", {})
+            output["format"] = {"type": "json_schema", "schema": closed(request.schema)}
+        elif request.schema is not None:
+            answer = {"name": ANSWER, "description": "Gives the answer.", "input_schema": _object(request.schema)}
+            body["tools"] = [*body.get("tools", ()), answer]
+            body["tool_choice"] = {"type": "tool", "name": ANSWER}
+        thinks = mapping(body.get("thinking")).get("type") in ("adaptive", "enabled")
+        if request.temperature is not None and "temperature" not in lessons and not thinks:
+            body["temperature"] = min(1.0, request.temperature)
+        return body
+
+    def _write_effort(self, body: dict[str, Any], request: Request, lessons: frozenset[str], *, forced: bool) -> None:
+        """How long to think. Which form a model takes depends on its age, so the newest is tried first."""
+        effort = request.effort or self.address.effort
+        if not effort:
+            return
+        if effort == "none":
+            ways = ("disabled", "between_tools")
+            way = next((way for way in ways if f"thinking {way}" not in lessons), "")
+            if way:
+                body["thinking"] = {"type": way}
+            return
+        if forced:  # a model that has to call a tool may not think first
+            return
+        if "thinking adaptive" not in lessons:
+            body["thinking"] = {"type": "adaptive"}
+            if "output_config.effort" not in lessons:
+                body["output_config"] = {"effort": EFFORTS.get(effort, effort)}
+        elif "thinking enabled" not in lessons:
+            budget = BUDGETS.get(effort, BUDGETS["medium"])
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+            body["max_tokens"] += budget  # thinking counts as output there, and what is asked for is the answer
+
+    def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
+        output, thinking = mapping(body.get("output_config")), mapping(body.get("thinking"))
+        if "format" in output and re.search(r"output_config\.format|output_format|schema|structured output", complaint):
+            return "output_config.format"
+        if "effort" in output and "effort" in complaint:
+            return "output_config.effort"
+        if thinking and "thinking" in complaint:
+            return f"thinking {thinking['type']}"
+        if "output_config" in complaint and output:
+            return "output_config.format" if "format" in output else "output_config.effort"
+        return "temperature" if "temperature" in complaint and "temperature" in body else ""
+
+    def read(self, answer: dict[str, Any], request: Request) -> Reply:
+        blocks = [mapping(block) for block in items(answer.get("content"))]
+        reason = str(answer.get("stop_reason") or "")
+        if not isinstance(answer.get("content"), list):
+            raise ModelError(f"the answer has no content: {self.words(json.dumps(answer))}", status=200)
+        text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+        if reason == "refusal":
+            details = mapping(answer.get("stop_details"))
+            said = details.get("explanation") or details.get("category") or text or "no further word"
+            raise ModelError(f"the provider refused: {self.words(str(said))}", status=200)
+        calls = tuple(
+            ToolCall(str(block.get("id")), str(block.get("name")), arguments_of(block.get("input")))
+            for block in blocks
+            if block.get("type") == "tool_use"
+        )
+        if request.schema is not None and (told := next((call for call in calls if call.name == ANSWER), None)):
+            text, calls = json.dumps(dict(told.arguments), ensure_ascii=False), ()
+            reason = "end_turn" if reason == "tool_use" else reason
+        if reason in ("max_tokens", "model_context_window_exceeded") and not text.strip() and not calls:
+            raise self.cut_short(reason)
+        thinking = tuple(block for block in blocks if block.get("type") in ("thinking", "redacted_thinking"))
+        thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
+        stop = STOPS.get(reason, "other")
+        model = str(answer.get("model") or "")
+        return Reply(text, self.used(answer, request), stop, calls, thinking if calls else (), thoughts, model)
+
+    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+        del request, said  # this API always says what it used
+        usage = mapping(answer.get("usage"))
+        read = number(usage.get("cache_read_input_tokens"))
+        written = number(usage.get("cache_creation_input_tokens"))
+        taken = number(usage.get("input_tokens")) + read + written
+        given = number(usage.get("output_tokens"))
+        if not usage:
+            self.tell_once(f"{self.address.name}: the server does not say how many tokens it used; they count as none")
+        reasoning = number(mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
+        return Usage(taken, given, read, min(reasoning, given), self.price.of(taken, given, read, written))
+
+
+def closed(schema: object) -> Any:
+    """The schema in the form structured output takes: closed objects, and limits it cannot enforce told in words."""
+    if isinstance(schema, list):
+        return [closed(item) for item in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = mapping(cast("object", schema))
+    kept: dict[str, Any] = {}
+    told: dict[str, Any] = {}
+    for word, value in fields.items():
+        if word in ("properties", "$defs"):
+            kept[word] = {name: closed(inner) for name, inner in mapping(value).items()}
+        elif word in ("items", "anyOf", "allOf"):
+            kept[word] = closed(value)
+        elif word == "oneOf":
+            kept["anyOf"] = closed(value)
+        elif (word == "format" and value not in FORMATS) or word not in KEPT_WORDS:
+            told[word] = value
+        else:
+            kept[word] = value
+    told.pop("additionalProperties", None)
+    if kept.get("type") == "object":
+        kept["additionalProperties"] = False
+    if told:
+        limits = ", ".join(f"{word}: {value}" for word, value in told.items())
+        kept["description"] = f"{kept['description']} ({limits})" if kept.get("description") else f"({limits})"
+    return kept
+
+
+def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object"} | dict(schema)
+
+
+def _write_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": message.text} for message in messages if message.role == "system" and message.text
+    ]
+    if (
+        blocks
+    ):  # everything up to here is the same for every case of an arm; too short a prefix is not cached, at no cost
+        blocks[-1]["cache_control"] = {"type": "ephemeral"}
+    return blocks
+
+
+def _write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The turns, with everything between two assistant turns in one: the results of parallel calls belong together."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _blocks(message)
+        if written and written[-1]["role"] == role:
+            written[-1]["content"] += blocks
+        elif blocks:
+            written.append({"role": role, "content": blocks})
+    return written
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
+        return [result | {"is_error": True} if message.is_error else result]
+    text = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in message.calls
+    ]
+    return [*(dict(block) for block in message.thinking), *text, *calls]

@@ -1,0 +1,87 @@
+"""Anthropic's Message Batches: the requests go up in one call, and a file of results comes down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from upskill.errors import ModelError
+from upskill.models.http.batches import Batches, Line, Progress
+from upskill.models.http.transport import Response
+from upskill.models.http.wire import encode
+from upskill.models.lenient import mapping, number
+
+WORDS = {
+    "canceled": "the batch was canceled before this request was answered",
+    "expired": "the batch expired before this request was answered",
+}
+# What a live call would have said with the same error.
+STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class MessageBatches(Batches):
+    most_requests = 100_000
+    most_bytes = 256_000_000
+
+    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return encode({"custom_id": key, "params": body})
+
+    async def submit(self, requests: Iterable[bytes], note: str) -> str:
+        del note  # there is no place for one
+        body = b'{"requests":[' + b",".join(requests) + b"]}"
+        return _progress(await self.ask(f"{self.model.url}/batches", body, once=True), self.model.url).id
+
+    async def poll(self, batch: str) -> Progress:
+        return _progress(await self.ask(f"{self.model.url}/batches/{batch}"), self.model.url)
+
+    async def cancel(self, batch: str) -> Progress:
+        return _progress(await self.ask(f"{self.model.url}/batches/{batch}/cancel", b""), self.model.url)
+
+    def unwrap(self, line: Mapping[str, Any]) -> Line:
+        key, result = str(line.get("custom_id") or ""), mapping(line.get("result"))
+        kind = str(result.get("type") or "")
+        if kind == "succeeded":
+            return Line(key, Response(200, {}, json.dumps(result.get("message")).encode()))
+        if kind == "errored":
+            error = mapping(result.get("error"))
+            inner = mapping(error.get("error")) or error
+            return Line(key, Response(STATUS.get(str(inner.get("type")), 500), {}, json.dumps(error).encode()))
+        return Line(key, None, WORDS.get(kind, f"the result is of an unknown kind: {kind}"))
+
+
+def _progress(said: Mapping[str, Any], url: str) -> Progress:
+    batch = said.get("id")
+    if not isinstance(batch, str) or not batch:
+        raise ModelError("the batch API answered 200 without the id of a batch", status=200)
+    counts = {word: number(count) for word, count in mapping(said.get("request_counts")).items()}
+    ended = said.get("processing_status") == "ended"
+    answered = counts.get("succeeded", 0)
+    failed = sum(counts.get(word, 0) for word in ("errored", "canceled", "expired"))
+    return Progress(
+        batch,
+        str(said.get("processing_status") or "unknown"),
+        ended,
+        answered + failed + counts.get("processing", 0),
+        answered,
+        failed,
+        results=(_results_url(batch, str(said.get("results_url") or ""), url),) if ended else (),
+    )
+
+
+def _results_url(batch: str, given: str, url: str) -> str:
+    """Where the provider says, unless that is another server, which has no business with the key."""
+    ours, theirs = urlsplit(url), urlsplit(given)
+    same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
+    return given if same else f"{url}/batches/{batch}/results"

@@ -1,0 +1,139 @@
+"""A batch API answers many requests within a day, at half the price.
+
+Kinds, by provider: `openai` (a file of requests: OpenAI itself, and any server with its Batch API) and `anthropic`
+(message batches). A kind is given the model on the wire, which writes the requests and reads the answers as it does
+for live calls; what a kind knows is where a batch is submitted, how far it has come, and how its results are wrapped.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import Any, ClassVar
+
+from upskill.errors import ModelError
+from upskill.models import Address
+from upskill.models.http.transport import Response
+from upskill.models.http.wire import WireModel, encode
+from upskill.models.lenient import mapping
+from upskill.registry import Registry
+
+BATCHES = Registry(
+    "batch API",
+    "upskill.batches",
+    {
+        "openai": "upskill.models.http.openai_batches:FileBatches",
+        "anthropic": "upskill.models.http.anthropic_batches:MessageBatches",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch has come, with the provider's own word for it."""
+
+    id: str
+    word: str
+    ended: bool
+    total: int
+    answered: int = 0
+    failed: int = 0
+    trouble: str = ""  # why none of it was done
+    results: tuple[str, ...] = ()  # where they are, once it has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What came of one request: a response as a live call would have had it, or the words why there is none."""
+
+    key: str
+    response: Response | None
+    words: str = ""
+
+
+class Batches(ABC):
+    """The batch API beside one model. Every method raises ModelError with the provider's words."""
+
+    most_requests: ClassVar[int]
+    most_bytes: ClassVar[int]
+    keeps_notes: ClassVar[bool] = False  # a batch can be found again by what was noted on it
+
+    def __init__(self, model: WireModel) -> None:
+        self.model = model
+
+    @abstractmethod
+    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+        """One request of a batch: the body of a live call under the name that its result will have."""
+
+    @abstractmethod
+    async def submit(self, requests: Iterable[bytes], note: str) -> str:
+        """Submit what `write` wrote; returns the provider's id. Never done twice: see `find`."""
+
+    @abstractmethod
+    async def poll(self, batch: str) -> Progress: ...
+
+    @abstractmethod
+    async def cancel(self, batch: str) -> Progress: ...
+
+    @abstractmethod
+    def unwrap(self, line: Mapping[str, Any]) -> Line:
+        """One line of results."""
+
+    async def find(self, note: str) -> str | None:
+        """The id of the batch that was submitted with this note, where the provider keeps notes."""
+        del note
+        return None
+
+    async def results(self, progress: Progress) -> AsyncGenerator[Line]:
+        """What came of each request, in no order; by way of a file, because there may be a day's worth of it."""
+        for url in progress.results:
+            with TemporaryFile() as file:
+                await self.model.call(url, into=file)
+                for text in file:
+                    if text.strip():
+                        yield self.unwrap(_read(text))
+
+    def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
+        """The requests in parts that the provider takes as one batch."""
+        chunk: dict[str, bytes] = {}
+        size = 0
+        for key, request in requests:
+            if chunk and (len(chunk) >= self.most_requests or size + len(request) > self.most_bytes):
+                yield chunk
+                chunk, size = {}, 0
+            chunk[key] = request
+            size += len(request) + 1
+        if chunk:
+            yield chunk
+
+    async def ask(self, url: str, content: Mapping[str, Any] | bytes | None = None, *, once: bool = False) -> Any:
+        """The JSON object at this URL: a GET, or a POST of this content."""
+        body = content if content is None or isinstance(content, bytes) else encode(content)
+        return said_in((await self.model.call(url, body, once=once)).body)
+
+
+def can_batch(address: Address) -> bool:
+    """Whether a model is behind a batch API: its provider's own, or a server that someone has pointed us to."""
+    if address.provider == "openai":
+        return address.endpoint in ("", "openai", "generic") or bool(address.base_url)
+    return address.provider in BATCHES
+
+
+def said_in(body: bytes) -> dict[str, Any]:
+    try:
+        said = mapping(json.loads(body))
+    except ValueError:
+        said = {}
+    if not said:
+        raise ModelError("the batch API answered 200 with something that is not JSON", status=200)
+    return said
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    try:
+        return mapping(json.loads(text))
+    except ValueError:
+        raise ModelError("the results of the batch are not JSON lines", status=200) from None

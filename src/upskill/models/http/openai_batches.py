@@ -1,0 +1,101 @@
+"""OpenAI's Batch API: a file of requests goes up, a batch is made of it, and files of results come down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from upskill.errors import ModelError
+from upskill.models.http.batches import Batches, Line, Progress, said_in
+from upskill.models.http.transport import Response, form
+from upskill.models.http.wire import WireModel, encode
+from upskill.models.lenient import items, mapping, number
+
+ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
+PATH = "/v1/chat/completions"  # as it is called inside a batch, whatever the base URL
+NOTE = "upskill"  # the metadata that a batch is found again by
+PAGES = 10  # of a hundred batches each; what we look for is among the newest
+
+
+class FileBatches(Batches):
+    most_requests = 50_000
+    most_bytes = 200_000_000
+    keeps_notes = True
+
+    def __init__(self, model: WireModel) -> None:
+        super().__init__(model)
+        self.base = model.url.removesuffix("/chat/completions")
+
+    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return encode({"custom_id": key, "method": "POST", "url": PATH, "body": body})
+
+    async def submit(self, requests: Iterable[bytes], note: str) -> str:
+        kind, body = form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
+        uploaded = said_in((await self.model.call(f"{self.base}/files", body, content_type=kind)).body)
+        made = await self.ask(
+            f"{self.base}/batches",
+            {
+                "input_file_id": uploaded.get("id"),
+                "endpoint": PATH,
+                "completion_window": "24h",
+                "metadata": {NOTE: note},
+            },
+            once=True,
+        )
+        return _id(made)
+
+    async def poll(self, batch: str) -> Progress:
+        return self._progress(await self.ask(f"{self.base}/batches/{batch}"))
+
+    async def cancel(self, batch: str) -> Progress:
+        return self._progress(await self.ask(f"{self.base}/batches/{batch}/cancel", b""))
+
+    async def find(self, note: str) -> str | None:
+        after = ""
+        for _ in range(PAGES):
+            page = await self.ask(f"{self.base}/batches?limit=100{after}")
+            listed = [mapping(item) for item in items(page.get("data"))]
+            for batch in listed:
+                if mapping(batch.get("metadata")).get(NOTE) == note:
+                    return _id(batch)
+            if not listed or not page.get("has_more"):
+                break
+            after = f"&after={_id(listed[-1])}"
+        return None
+
+    def unwrap(self, line: Mapping[str, Any]) -> Line:
+        key = str(line.get("custom_id") or "")
+        response, error = mapping(line.get("response")), mapping(line.get("error"))
+        if response:
+            body = json.dumps(response.get("body")).encode()
+            return Line(key, Response(number(response.get("status_code")) or 200, {}, body))
+        return Line(key, None, _words(error) or "no further word")
+
+    def _progress(self, said: Mapping[str, Any]) -> Progress:
+        counts = mapping(said.get("request_counts"))
+        word = str(said.get("status") or "unknown")
+        files = [said.get("output_file_id"), said.get("error_file_id")]
+        troubles = [_words(mapping(error)) for error in items(mapping(said.get("errors")).get("data"))]
+        return Progress(
+            _id(said),
+            word,
+            word in ENDED,
+            number(counts.get("total")),
+            number(counts.get("completed")),
+            number(counts.get("failed")),
+            self.model.words("; ".join(dict.fromkeys(troubles))) if word == "failed" else "",
+            tuple(f"{self.base}/files/{file}/content" for file in files if file),
+        )
+
+
+def _id(said: Mapping[str, Any]) -> str:
+    found = said.get("id")
+    if not isinstance(found, str) or not found:
+        raise ModelError("the batch API answered 200 without the id of a batch", status=200)
+    return found
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    message, code = str(error.get("message") or ""), str(error.get("code") or "")
+    return f"{message} ({code})" if message and code else message or code

@@ -1,0 +1,355 @@
+"""What the two wire formats of our own share: one call with manners, and an error for every reply that is no answer.
+
+A format says how a request is written, how an answer is read, and which complaints of a server it can learn from;
+everything about sending, waiting, retrying, stopping and telling is here, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import IO, Any, cast
+from urllib.parse import urlsplit
+
+from upskill.errors import ModelError
+from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models.http.throttling import (
+    BUSY,
+    HEALING,
+    HOPELESS,
+    LONGEST_RETRY_AFTER,
+    Breaker,
+    Overlong,
+    gate_of,
+    retry_after,
+    wait_before,
+)
+from upskill.models.http.transport import (
+    CONNECT,
+    AiohttpTransport,
+    Response,
+    Timeouts,
+    Transport,
+    Undelivered,
+    take_transport,
+)
+from upskill.models.ledger import admit_another
+from upskill.models.lenient import clean, mapping, secrets_of
+from upskill.plain import compact
+from upskill.traces import Usage
+
+OVERFLOW = re.compile(
+    r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
+    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
+    re.IGNORECASE,
+)
+SPENT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
+UNSUPPORTED = re.compile(
+    r"unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
+    r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
+    re.IGNORECASE,
+)
+SLOWEST = 250_000  # bytes a second that an upload may take its time for
+LONGEST_DOWNLOAD = 3600.0  # seconds
+HINTS = {
+    401: "The key was not accepted: check {key}.",
+    403: "The key may not use this model: check {key} and what its account may use.",
+    404: "Check the model's name, and the base URL if one was given.",
+}
+
+
+class WireModel(ABC):
+    """A model behind an HTTP API. A format inherits this and fills in `write`, `read`, `learn` and `headers`."""
+
+    key_variable = ""  # named in hints
+
+    def __init__(
+        self,
+        address: Address,
+        url: str,
+        key: str,
+        surroundings: Surroundings,
+        transport: Transport | None = None,
+    ) -> None:
+        self.address = address
+        self.url = url
+        self.surroundings = surroundings
+        self.timeouts = Timeouts(min(CONNECT, surroundings.timeout), surroundings.timeout, surroundings.timeout)
+        self.lessons: frozenset[str] = frozenset()  # what this server does not take, learned from its complaints
+        self._own = take_transport() if transport is None else None
+        self.transport: Transport = transport or cast("AiohttpTransport", self._own)
+        self._gate = gate_of(_origin(url), surroundings.connections)
+        self._breaker = Breaker(address.name)
+        self._headers = self.headers(key)
+        self._secrets = secrets_of(key, surroundings.keys)
+        self._told: set[str] = set()
+
+    @abstractmethod
+    def headers(self, key: str) -> dict[str, str]: ...
+
+    @abstractmethod
+    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+        """The body of the call, without what the server is known not to take."""
+
+    @abstractmethod
+    def read(self, answer: dict[str, Any], request: Request) -> Reply:
+        """The reply in the body of a 200; ModelError when it is none that could be judged."""
+
+    @abstractmethod
+    def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
+        """The lesson in a server's complaint about this body, or nothing."""
+
+    async def reply(self, request: Request) -> Reply:
+        self._breaker.check()
+        started = time.monotonic()
+        try:
+            reply, attempts = await self._ask(request)
+        except Overlong:
+            raise
+        except ModelError as error:
+            if error.status in HOPELESS or (error.status == 429 and not _heals(error.status, error.message)):
+                self._breaker.failed(error)
+            raise
+        self._breaker.succeeded()
+        return replace(reply, seconds=time.monotonic() - started, attempts=attempts)
+
+    async def close(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            await own.let_go()
+
+    async def call(
+        self,
+        url: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = "",
+        into: IO[bytes] | None = None,
+        once: bool = False,
+    ) -> Response:
+        """The 200 of a call beside the model's own, with the same manners: a GET, or a POST of this body.
+
+        `into` takes the body of the answer. `once` is for what may not be done twice: it is tried again only where
+        the server has certainly not begun with it.
+        """
+        headers = self._headers | ({"Content-Type": content_type} if content_type else {})
+        patience = self.surroundings.timeout + len(body or b"") / SLOWEST
+        timeouts = Timeouts(self.timeouts.connect, patience, LONGEST_DOWNLOAD if into is not None else patience)
+        tries = 0
+        while True:
+            tries += 1
+            entered = await self._gate.enter()
+            try:
+                if body is None:
+                    response = await self.transport.get(url, headers, timeouts, into)
+                else:
+                    response = await self.transport.post(url, headers, body, timeouts)
+            except Undelivered as undelivered:
+                if once and undelivered.kind != "refused":
+                    raise ModelError(self.words(undelivered.message)) from undelivered
+                wait = self._wait_after_cut(undelivered, tries)
+            else:
+                if response.status == 200:
+                    self._gate.succeeded()
+                    return response
+                if once and response.status not in BUSY:
+                    raise self._refusal(response.status, _complaint(response.body))
+                wait = self._wait_after(response, tries, entered)
+            finally:
+                self._gate.leave()
+            await asyncio.sleep(wait)
+
+    def answer(self, response: Response, request: Request) -> Reply:
+        """The reply in an answer that came another way than by `reply`: out of a batch."""
+        if response.status != 200:
+            raise self._refusal(response.status, _complaint(response.body))
+        return self.read(self._decode(response, request), request)
+
+    def heed(self, response: Response, request: Request, lessons: frozenset[str]) -> bool:
+        """Learn from a complaint about a request written under these lessons; True when asking again may help."""
+        learned = self._lesson(response, self.write(request, lessons))
+        if not learned or learned in lessons:
+            return False
+        self.lessons |= {learned}
+        return True
+
+    async def _ask(self, request: Request) -> tuple[Reply, int]:
+        """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
+        attempts = tries = 0
+        lessons = self.lessons
+        body = self.write(request, lessons)
+        data = encode(body)
+        while True:
+            attempts += 1
+            tries += 1
+            entered = await self._gate.enter()
+            try:
+                response = await self.transport.post(self.url, self._headers, data, self.timeouts)
+            except Undelivered as undelivered:
+                wait = self._wait_after_cut(undelivered, tries)
+            else:
+                if response.status == 200:
+                    self._gate.succeeded()
+                    return self._read_paid(self._decode(response, request), request), attempts
+                learned = self._lesson(response, body) if response.status in (400, 422) else ""
+                if learned and learned not in lessons:
+                    lessons = self.lessons = self.lessons | {learned}
+                    body = self.write(request, lessons)
+                    data = encode(body)
+                    tries -= 1
+                    wait = 0.0
+                else:
+                    wait = self._wait_after(response, tries, entered)
+            finally:
+                self._gate.leave()
+            if wait:
+                await asyncio.sleep(wait)
+            admit_another()
+
+    def _read_paid(self, answer: dict[str, Any], request: Request) -> Reply:
+        """The reply in an answer; an answer that cannot be judged was paid for too, and its error says how much."""
+        try:
+            return self.read(answer, request)
+        except ModelError as error:
+            if answer.get("usage"):
+                error.usage = self.used(answer, request)
+            raise
+
+    @abstractmethod
+    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+        """What an answer used, by its own account."""
+
+    def _wait_after_cut(self, cut: Undelivered, tries: int) -> float:
+        """Seconds until the next try, or the ModelError that there will be none."""
+        host = urlsplit(self.url).hostname or ""
+        at_home = host in ("localhost", "::1") or host.startswith("127.")
+        allowed = self.surroundings.retries
+        if cut.kind == "too large" or (cut.kind == "refused" and at_home):
+            allowed = 0
+        elif cut.kind == "late":
+            allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
+        if tries > allowed:
+            hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "refused" else ""
+            raise ModelError(self.words(cut.message), hint) from cut
+        return wait_before(tries + 1)
+
+    def _wait_after(self, response: Response, tries: int, entered: float) -> float:
+        """Seconds until the next try after a status that is no answer, or the ModelError that there will be none."""
+        status = response.status
+        complaint = _complaint(response.body)
+        wait = retry_after(response.headers)
+        busy = status in BUSY
+        if busy:
+            self._gate.refused(entered, wait if wait is not None and wait <= LONGEST_RETRY_AFTER else None)
+        # A busy server gets twice the patience: its gate has to find the right number of calls first.
+        allowed = self.surroundings.retries * (2 if busy else 1)
+        heals = _heals(status, complaint) and response.headers.get("x-should-retry") != "false"
+        if not heals or tries > allowed or (wait or 0.0) > LONGEST_RETRY_AFTER:
+            error = self._refusal(status, complaint)
+            if wait is not None and wait > LONGEST_RETRY_AFTER:
+                error.hint = f"The server asks to come back in {wait:.0f} s; run the same command again then."
+            raise error
+        return max(wait or 0.0, 0.001) if wait is not None else wait_before(tries + 1)
+
+    def _refusal(self, status: int, complaint: str) -> ModelError:
+        words = self.words(complaint) or "no further word"
+        message = f"the server answered {status}: {words}"
+        if OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
+            return Overlong(
+                message, "The prompt is too long for this model: shorten the case or the skill.", status=status
+            )
+        hint = HINTS.get(status, "").format(key=self.key_variable or "the key")
+        if SPENT.search(complaint):
+            hint = "The account has no credit left."
+        return ModelError(message, hint, status=status)
+
+    def _lesson(self, response: Response, body: Mapping[str, Any]) -> str:
+        complaint = _complaint(response.body, whole=True)
+        if not UNSUPPORTED.search(complaint):
+            return ""
+        lesson = self.learn(complaint, body)
+        if lesson and lesson not in self._told:
+            self._told.add(lesson)
+            self.surroundings.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
+        return lesson
+
+    def _decode(self, response: Response, request: Request) -> dict[str, Any]:
+        """The JSON object in a 200, which some servers also use for their errors."""
+        if not response.body.strip():
+            raise ModelError("the server answered 200 with an empty body", status=200)
+        try:
+            answer: Any = json.loads(response.body)
+        except ValueError:
+            words = self.words(_complaint(response.body))
+            kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
+            hint = "Is the base URL the API's own?" if kind == "an HTML page" else ""
+            raise ModelError(f"the server answered 200 with {kind}: {words}", hint, status=200) from None
+        answer = mapping(answer)
+        if answer.get("error") or answer.get("type") == "error":
+            complaint = _complaint(response.body)
+            error = self._refusal(200, complaint)
+            error.message = f"the server answered 200 with an error: {self.words(complaint)}"
+            raise error
+        return answer
+
+    def cut_short(self, reason: str) -> ModelError:
+        """For an answer that ran into its limit before its first word."""
+        return ModelError(
+            f"the model used up its output tokens before it answered (stopped by {reason!r})",
+            "Allow more with --max-output-tokens.",
+        )
+
+    def tell_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self.surroundings.tell(line)
+
+    def words(self, text: str) -> str:
+        return clean(text, self._secrets)
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    return compact(body).encode("utf-8", "replace")
+
+
+def _heals(status: int, complaint: str) -> bool:
+    return status in HEALING and not (status == 429 and SPENT.search(complaint)) and not OVERFLOW.search(complaint)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def _complaint(body: bytes, *, whole: bool = False) -> str:
+    """What a server says is wrong, in its own words, from any of the shapes that are in use."""
+    text = body.decode("utf-8", "replace").strip()
+    if text[:1] == "<":
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        plain = title.group(1) if title else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
+        return html.unescape(plain).strip()
+    try:
+        answer: Any = json.loads(text)
+    except ValueError:
+        return text
+    if whole:
+        return json.dumps(answer, ensure_ascii=False)
+    if isinstance(answer, list):  # Gemini wraps its errors in a list
+        answer = next(iter(cast("list[Any]", answer)), "")
+    fields = mapping(cast("object", answer))
+    said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
+    if isinstance(said, dict):
+        inner = mapping(cast("object", said))
+        code = inner.get("code") or inner.get("type")
+        words: Any = inner.get("message") or inner
+        if not isinstance(words, str):
+            words = json.dumps(words, ensure_ascii=False)
+        return f"{words} ({code})" if isinstance(code, str) and code not in words else words
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)

@@ -1,0 +1,13 @@
+"""Reads the prompt texts that lie as Markdown files beside the code that sends them."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def read_prompt(package: str, name: str, **values: object) -> str:
+    """The prompt of this name in this package, with each `{value}` filled in."""
+    text = resources.files(package).joinpath(f"{name}.md").read_text(encoding="utf-8")
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", str(value))
+    return text

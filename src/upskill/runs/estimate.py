@@ -1,0 +1,149 @@
+"""An Estimate says what trials will cost before the first of them is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from upskill.agents.chat import request_for
+from upskill.models import Address, Request
+from upskill.models.prices import Price, Prices, UnknownPrice, price_of
+from upskill.plain import counted
+from upskill.runs.plan import Plan, Trial, task_of
+from upskill.skills.skill import estimate_tokens
+from upskill.traces import Usage
+
+SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by
+# Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
+TOOLS, TURN, RESULT = 700, 300, 500
+FEWEST_TURNS = 2  # one that does something, and one that answers
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A range in dollars: answers as short as the references, to answers as long as they may be."""
+
+    calls: int
+    tokens: tuple[int, int]
+    cost_usd: tuple[float, float]
+    unknown: tuple[str, ...] = ()  # models whose price nobody knows; they are not in the dollars
+    acts: bool = False  # how many turns agents take is not known, so there may be more calls
+
+    @property
+    def words(self) -> str:
+        low, high = self.cost_usd
+        calls, (least, most) = counted(self.calls, "call"), self.tokens
+        calls = f"at least {calls}" if self.acts else calls
+        said = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
+        return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
+
+
+def estimate(
+    plan: Plan,
+    trials: Iterable[Trial],
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    student_share: float = 1.0,
+) -> Estimate:
+    """What these trials will use. An agent that acts may answer soon, or take every turn that it is allowed.
+
+    `student_share` is what students pay of the list price; a judge pays all of it.
+    """
+    models = (*plan.models, *([plan.judge] if plan.judge else []))
+    prices = {address.name: price_of(address, given) for address in models}
+    inputs: dict[tuple[str, str], int] = {}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add_turns(model: str, taken: int, answer: int, share: float) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        price, used = prices[model], 0
+        for turn in range(plan.bounds.turns):
+            context = taken + TOOLS + turn * (TURN + RESULT)
+            given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
+            cost = share * (price.of(context, given) or 0.0)
+            if turn < FEWEST_TURNS:
+                calls, low_tokens, low = calls + 1, low_tokens + context + given, low + cost
+            high_tokens, high, used = high_tokens + context + given, high + cost, used + context + given
+            if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
+                break
+
+    def add(model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        calls += 1
+        low_tokens += taken + short
+        high_tokens += taken + long
+        low += share * (prices[model].of(taken, short) or 0.0)
+        high += share * (prices[model].of(taken, long) or 0.0)
+
+    for trial in trials:
+        case = plan.suite.by_id[trial.case]
+        if (trial.case, trial.arm) not in inputs:
+            inputs[trial.case, trial.arm] = input_tokens(request_for(task_of(plan, trial)))
+        answer = estimate_tokens(case.reference) or SHORT_ANSWER
+        if plan.acts:
+            add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)
+        else:
+            add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens, student_share)
+        if plan.judge:
+            for _ in range(sum(named.check.asks for named in case.checks)):
+                add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
+    unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
+    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
+
+
+def estimate_search(
+    teacher: Address,
+    writer: Address,
+    student: Address | None,
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    material: int,
+    tokens: int,
+    cases: int,
+    drafts: int,
+    attempts: int,
+) -> Estimate:
+    """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
+
+    The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
+    """
+    prices = {address: price_of(address, given) for address in (teacher, writer, student) if address is not None}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add(address: Address, least: int, most: int, taken: int, answered: int) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        cost = prices[address].of(taken, answered) or 0.0
+        calls += most
+        low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
+        low, high = low + least * cost, high + most * cost
+
+    add(teacher, drafts, 2 * (drafts + attempts), material + tokens + 800, 2 * tokens)
+    if cases:
+        add(writer, 1, 3, material + tokens + 800, 200 * cases)
+    if student is not None:
+        add(student, cases, cases * (1 + attempts + drafts), tokens + 60, 100)
+        add(student, cases, cases, 60, 100)
+    unknown = tuple(address.name for address, price in prices.items() if price.of(1000, 1000) is None)
+    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+
+
+def estimate_writing(
+    writer: Address, given: Prices | Mapping[str, Mapping[str, float]], *, material: int, items: int
+) -> Estimate:
+    """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
+    taken, answered = material + 800, 200 * items
+    cost = price_of(writer, given).of(taken, answered)
+    tokens = taken + answered
+    unknown = (writer.name,) if cost is None else ()
+    return Estimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
+
+
+def input_tokens(request: Request) -> int:
+    return sum(estimate_tokens(message.text) + 4 for message in request.messages)
+
+
+def at_most(request: Request, price: Price | UnknownPrice) -> Usage:
+    """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
+    taken, given = input_tokens(request), request.max_output_tokens
+    costs = [cost for written in (0, taken) if (cost := price.of(taken, given, 0, written)) is not None]
+    return Usage(taken, given, cost_usd=max(costs, default=None))

@@ -1,0 +1,132 @@
+"""An Evaluation is a run with all that can be computed from what it has stored: what reports show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from upskill.runs.plan import Plan, Trial
+from upskill.runs.stores.rows import Run
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.statistics import Scope
+from upskill.verdicts.verdict import Look, Verdict, weigh
+
+
+@dataclass
+class Evaluation:
+    """A run and all that can be computed from what it has stored."""
+
+    plan: Plan
+    run: Run
+    outcomes: list[Outcome]
+    errors: list[tuple[str, str, int]]  # model, message, how many trials
+    spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+    stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    margin: float = 0.05  # a lift within it counts as none
+    making_cost: float | None = None  # dollars that the skill cost to make
+    making_source: str = ""  # who says so
+    target: float | None = None  # the pass rate that would be good enough
+    scope: Scope | None = None  # the test under which one may look after every round, and stop
+    halted: str = ""  # the ceiling that ended the run before its end
+    warnings: list[str] = field(default_factory=list[str])
+    # What shows that the arms were not apart: then no number of the run means anything.
+    invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
+    failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """One verdict per model, in the order of the plan."""
+        return [
+            replace(self._weigh(self.rows_of(address.name), self.making_cost), model=address.name)
+            for address in self.plan.models
+        ]
+
+    def _weigh(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
+        # A wall that did not stand for one model stood for none.
+        return weigh_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
+
+    # As upstream's users read a result: of the only model, or of the first.
+
+    @property
+    def skill_lift(self) -> float | None:
+        return self.verdicts[0].lift
+
+    @property
+    def token_savings(self) -> float | None:
+        return self.verdicts[0].token_savings
+
+    @property
+    def is_beneficial(self) -> bool:
+        return self.verdicts[0].is_beneficial
+
+    def rows_of(self, model: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.model == model]
+
+    def part(self, *, held_out: bool) -> dict[str, Verdict]:
+        """The verdict of each model over the held-out cases alone, or over the others."""
+        ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
+        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
+        return {
+            address.name: self._weigh([row for row in rows if row.model == address.name])
+            for address in self.plan.models
+        }
+
+    @property
+    def leaked(self) -> bool:
+        """Some trial saw a skill that was kept from it."""
+        return bool(self.invalid) or any(outcome.leaked for outcome in self.outcomes)
+
+    @property
+    def too_many_errors(self) -> bool:
+        """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
+        return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
+
+
+def weigh_so_far(
+    plan: Plan,
+    rows: list[Outcome],
+    scope: Scope | None,
+    margin: float,
+    making_cost: float | None = None,
+    *,
+    leaked: bool = False,
+) -> Verdict:
+    """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
+    look = look_of(rows, scope, plan.runs)
+    tags = {case.id: case.tags for case in plan.suite.cases}
+    return weigh(
+        rows,
+        margin=margin,
+        anytime=scope,
+        look=look,
+        making_cost=making_cost,
+        tags=tags,
+        against=plan.against is not None,
+        leaked=leaked,
+    )
+
+
+def look_of(rows: list[Outcome], scope: Scope | None, runs: int) -> Look:
+    """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test."""
+    if scope != "cases":
+        return "open"
+    return "last" if len({row.seed for row in rows}) == runs else "early"
+
+
+def weigh_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
+    """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
+    scope: Scope | None = run.plan.get("scope")
+    by_model: dict[str, list[Outcome]] = {}
+    for row in rows:
+        by_model.setdefault(row.model, []).append(row)
+    return [
+        weigh(
+            found,
+            margin=run.plan.get("margin", 0.05),
+            anytime=scope,
+            look=look_of(found, scope, run.plan["runs"]),
+            against=bool(run.plan.get("against")),
+            leaked=any(row.leaked for row in rows),
+        )
+        for found in by_model.values()
+    ]

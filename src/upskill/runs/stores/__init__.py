@@ -1,0 +1,1 @@
+"""A Store keeps runs, results, replies, batches and candidates."""

@@ -1,0 +1,182 @@
+"""Frontmatter: the YAML between the two `---` lines of a SKILL.md, read the way lenient clients read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import yaml
+
+from upskill.errors import UsageError
+from upskill.plain import bound_yaml, refused_yaml, yaml_words
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something the specification forbids (error) or advises against (warning)."""
+
+    level: Level
+    message: str
+
+
+_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
+
+
+def split(text: str, where: str) -> tuple[str, str]:
+    """Frontmatter and body; the closing line is the first `---` that stands alone."""
+    opening = _FENCE.match(text)
+    closing = _FENCE.search(text, opening.end()) if opening else None
+    if opening and closing:
+        return text[opening.end() : closing.start()], text[closing.end() :].strip()
+    rough = reference_split(text)
+    if rough is not None and _is_mapping(rough[0]):
+        return rough
+    if not opening:
+        raise UsageError(
+            f"{where}: does not start with frontmatter",
+            "The first line is ---, then name: and description:, then --- again.",
+        )
+    raise UsageError(f"{where}: the frontmatter is not closed", "Add a line --- after the last field.")
+
+
+def reference_split(text: str) -> tuple[str, str] | None:
+    """Frontmatter and body as the reference validator cuts them: at the first two `---`, wherever they stand."""
+    if not text.startswith("---") or text.count("---") < 2:
+        return None
+    _, head, body = text.split("---", 2)
+    return head, body.strip()
+
+
+def parse(head: str, where: str, notes: list[Problem]) -> dict[str, Any]:
+    """Every field, each scalar as the text that was written; what strict readers refuse goes into `notes`."""
+    _, node = _mended(head, where, notes)
+    if not isinstance(node, yaml.MappingNode):
+        raise UsageError(f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io.")
+    try:
+        bound_yaml(node, deepest=20, most=10_000)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where}: {yaml_words(error)}", "Write the values out, one `field: value` a line.") from error
+    return _mapping(node, notes)
+
+
+def with_value(head: str, key: str, value: str) -> str:
+    """The frontmatter with this field's text replaced, every other character as it was."""
+    text, node = _mended(head, key, [])
+    assert isinstance(node, yaml.MappingNode)
+    old = next(item for name, item in reversed(node.value) if name.value == key)
+    quoted = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=10**9).strip()
+    if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):  # its end is the start of the next line
+        quoted += "\n"
+    return text[: old.start_mark.index] + quoted + text[old.end_mark.index :]
+
+
+def _mended(head: str, where: str, notes: list[Problem]) -> tuple[str, yaml.Node | None]:
+    try:
+        node = _compose(head)
+    except yaml.YAMLError as first:
+        mended = _quote_colons(head)
+        try:
+            node = _compose(mended) if mended != head else None
+        except yaml.YAMLError:
+            node = None
+        if node is None:
+            raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
+        notes.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
+        return mended, node
+    notes += _tokens_refused(head)
+    return head, node
+
+
+def _is_mapping(head: str) -> bool:
+    try:
+        return isinstance(_compose(head), yaml.MappingNode)
+    except yaml.YAMLError:
+        return False
+
+
+# YAML 1.2 has only \n and \r end a line, and so have the readers of other clients; PyYAML reads YAML 1.1, where these
+# end one too. They stand for themselves under another name while PyYAML looks.
+_BREAKS = {0x85: 0xF7085, 0x2028: 0xF7028, 0x2029: 0xF7029}
+_BACK = {alias: chr(real) for real, alias in _BREAKS.items()}
+
+
+def _compose(text: str) -> yaml.Node | None:
+    try:
+        return cast("yaml.Node | None", yaml.compose(text.translate(_BREAKS), Loader=yaml.SafeLoader))
+    except RecursionError as error:
+        raise refused_yaml("is nested too deeply") from error
+    except ValueError as error:  # an escape that is no character
+        raise refused_yaml(str(error)) from error
+
+
+_PLAIN = re.compile(r"^(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s'\"\[{|>&*!%@`#].*)$")
+
+
+def _quote_colons(head: str) -> str:
+    def mend(line: str) -> str:
+        found = _PLAIN.match(line.rstrip())
+        if found and ": " in found["value"] + " ":
+            return f"{found['key']}: {json.dumps(found['value'], ensure_ascii=False)}"
+        return line
+
+    return "\n".join(mend(line) for line in head.split("\n"))
+
+
+def _tokens_refused(head: str) -> list[Problem]:
+    """What is YAML but not strict YAML."""
+    words: dict[type[Any], str] = {
+        yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
+        yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
+        yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
+        yaml.TagToken: "the frontmatter uses a tag (!…); leave it out, or put the value in quotes",
+    }
+    tokens = {type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_BREAKS), yaml.SafeLoader))}
+    return [Problem("error", message) for kind, message in words.items() if kind in tokens]
+
+
+def _mapping(node: yaml.MappingNode, notes: list[Problem]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
+        if key in found:
+            notes.append(Problem("error", f"the field {key!r} is there twice"))
+        found[key] = _value(value_node, notes)
+    if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
+        notes.append(Problem("error", "fields below fields are indented differently; use the same width everywhere"))
+    return found
+
+
+def _value(node: yaml.Node, notes: list[Problem]) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, notes)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, notes) for item in node.value]
+    return _text(node)
+
+
+def _text(node: yaml.Node) -> str:
+    """The scalar as text; \\uD83D\\uDE00 is one character, as in JSON, and half of such a pair is none."""
+    text = str(node.value).translate(_BACK)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what YAML 1.1 and 1.2 would read differently as escapes."""
+
+
+def _written(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text.translate(_BREAKS) != text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _written)
+
+
+def render(frontmatter: Mapping[str, Any], body: str) -> str:
+    head = yaml.dump(dict(frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return f"---\n{head}---\n\n{body}"

@@ -1,0 +1,106 @@
+"""Install: put a Skill where a Target looks for it, without ever losing what someone changed there."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from upskill.errors import UsageError
+from upskill.plain import as_mapping
+from upskill.skills.skill import Skill
+
+KEPT = ".upskill-kept"  # beside the skills: what was replaced
+RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we put there
+
+Done = Literal["installed", "updated", "unchanged", "replaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    folder: Path
+    done: Done
+    kept: Path | None = None  # where the replaced folder went
+
+
+def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> Installed:
+    """Copy a skill into a folder of skills.
+
+    A copy that was not changed since we put it there is updated. One that was changed, or that we did not put there,
+    is left alone unless `force`, and is then kept in .upskill-kept.
+    """
+    wrong = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
+    wrong = [message for message in wrong if "differs from the folder's name" not in message]
+    if wrong:
+        raise UsageError(f"{skill.name}: is not a valid skill: {wrong[0]}", "`upskill validate` lists every problem.")
+    root = Path(skills_folder)
+    target = root / skill.name
+    if not os.path.lexists(target):
+        skill.save(target)
+        _record(root, skill)
+        return Installed(target, "installed")
+    there = _fingerprint_at(target)
+    if there == skill.fingerprint:
+        _record(root, skill)
+        return Installed(target, "unchanged")
+    if there is not None and not target.is_symlink() and _recorded(root).get(skill.name) == there:
+        skill.save(target, overwrite=True)
+        _record(root, skill)
+        return Installed(target, "updated")
+    if not force:
+        raise UsageError(
+            f"{target}: holds a skill that was changed since it was installed, or that upskill did not install",
+            "Look at the difference; --force replaces it and keeps the old one beside it.",
+        )
+    kept = _free_name(root, skill.name)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        target.rename(kept)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be replaced: {error.strerror or error}", "Nothing was changed.") from error
+    try:
+        skill.save(target)
+    except BaseException:
+        kept.rename(target)
+        raise
+    _record(root, skill)
+    return Installed(target, "replaced", kept)
+
+
+def _free_name(root: Path, name: str) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    names = (f"{name}-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
+    # A folder further down than agents look: one beside the skills would be loaded as a skill.
+    place = root / KEPT
+    return next(place / kept for kept in names if not os.path.lexists(place / kept))
+
+
+def _fingerprint_at(folder: Path) -> str | None:
+    try:
+        return Skill.load(folder).fingerprint
+    except UsageError:
+        return None
+
+
+def _recorded(root: Path) -> dict[str, str]:
+    try:
+        found = as_mapping(json.loads((root / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+    return {name: str(value) for name, value in (found or {}).items()}
+
+
+def _record(root: Path, skill: Skill) -> None:
+    before = _recorded(root)
+    record = before | {skill.name: skill.fingerprint}
+    if record == before:
+        return
+    fresh = root / f"{RECORD}.{os.getpid()}"
+    try:
+        fresh.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(root / RECORD)
+    except OSError as error:
+        raise UsageError(f"{root / RECORD}: cannot be written: {error.strerror or error}") from error

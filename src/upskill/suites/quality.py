@@ -1,0 +1,284 @@
+"""The gate judges a suite before money is spent on it: answers that know nothing must not pass.
+
+Every case is tried with an empty answer, with its prompt repeated, with the skill recited, and with a refusal that
+names the words its checks look for; in all of them nothing was done, so the workspace has the case's own files and no
+tool was called. A case that has a reference answer must be passed by it, as far as an answer can pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+
+from upskill.checks import Evidence, Named
+from upskill.checks.tools import ToolCalled
+from upskill.errors import CheckError, SandboxError, UsageError, blame
+from upskill.plain import as_list, as_mapping
+from upskill.skills.skill import Skill
+from upskill.suites.suite import Case, Suite
+from upskill.traces import Step, Trace
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Kind, Sandbox
+
+Probe = Literal["empty", "prompt", "skill", "refusal", "reference", "untried"]
+WORDS: dict[Probe, str] = {
+    "empty": "an empty answer passes",
+    "prompt": "the prompt repeated as the answer passes",
+    "skill": "the skill recited in full passes",
+    "refusal": "a refusal that names the keywords passes",
+    "reference": "its own reference answer fails",
+    "untried": "whether knowing nothing passes could not be tried",
+}
+ADVICE: dict[Probe, str] = {
+    "empty": "add a check that an empty answer fails, such as contains or min_length",
+    "prompt": "ask without naming the answer, or look for something the prompt does not say",
+    "skill": "limit the length of an answer with max_length",
+    "refusal": "look for the words in their place, with regex or equals",
+    "reference": "mend the reference or the check",
+    "untried": "its checks run something, and no sandbox works here: `upskill doctor` says what to install",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A case that tells knowing from not knowing badly."""
+
+    case: str
+    probe: Probe
+    reason: str
+
+    def __str__(self) -> str:
+        return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {ADVICE[self.probe]}"
+
+
+def summarise(leaks: Iterable[Leak], most: int = 3) -> list[str]:
+    """A line for each kind of leak, naming the first few cases."""
+    by_probe: dict[Probe, list[Leak]] = {}
+    for leak in leaks:
+        by_probe.setdefault(leak.probe, []).append(leak)
+    lines: list[str] = []
+    for probe, found in by_probe.items():
+        names = ", ".join(repr(leak.case) for leak in found[:most]) + (", …" if len(found) > most else "")
+        cases = f"{len(found)} cases ({names})" if len(found) > 1 else f"case {names}"
+        lines.append(f"{cases}: {WORDS[probe]}; {ADVICE[probe]}")
+    return lines
+
+
+async def try_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "") -> list[Leak]:
+    """Every leak of a suite. Cases that a model grades are not tried: that would cost money.
+
+    `sandbox` is the kind to use where something has to be run; without it, the first that works here.
+    """
+    ground = _Ground(sandbox)
+    # A few at a time: a case may have to wait for its commands.
+    gate = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def attempt(case: Case) -> list[Leak]:
+        async with gate:
+            return await try_case(case, skill, ground)
+
+    return [leak for leaks in await asyncio.gather(*map(attempt, suite.cases)) for leak in leaks]
+
+
+async def try_case(case: Case, skill: Skill | None = None, ground: _Ground | None = None) -> list[Leak]:
+    if any(named.check.needs_judge for named in case.checks):
+        return []
+    probes: list[tuple[Probe, str]] = [("empty", ""), ("prompt", case.prompt)]
+    if skill is not None:
+        probes.append(("skill", skill.body))
+    if keywords := _keywords(case.checks):
+        probes.append(("refusal", f"I cannot help with {', '.join(keywords)}."))
+    trying = _Trying(case, ground or _Ground())
+    leaks: list[Leak] = []
+    try:
+        for probe, answer in probes:
+            if await trying.failure(answer) is None:
+                leaks.append(Leak(case.id, probe, ", ".join(named.name for named in case.checks) + " hold"))
+        if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
+            leaks.append(Leak(case.id, "reference", failed))
+    except (_NoSandbox, SandboxError) as missing:
+        leaks.append(Leak(case.id, "untried", str(missing)))
+    return leaks
+
+
+def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str, str]]:
+    """Pairs of cases whose prompts have nearly the same words: they count as two and prove as much as one."""
+    words = [(case.id, frozenset(re.findall(r"\w+", case.prompt.lower()))) for case in cases]
+    return [
+        (one, two)
+        for number, (one, first) in enumerate(words)
+        for two, second in words[number + 1 :]
+        if first and len(first & second) / len(first | second) >= share
+    ]
+
+
+def only_by_acting(suite: Suite) -> str:
+    """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
+    found = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]
+    if not found:
+        return ""
+    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    cases = "1 case looks" if len(found) == 1 else f"{len(found)} cases look"
+    return f"{cases} at what was done ({names}), and --agent chat only answers: --agent tools lets students act"
+
+
+def unwritten(suite: Suite) -> str:
+    """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
+    found = [case.id for case in suite.cases if case.output_file]
+    if not found:
+        return ""
+    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    cases = "1 case has" if len(found) == 1 else f"{len(found)} cases have"
+    return f"{cases} an output_file ({names}), which --agent chat does not write: the checks look at the answer"
+
+
+def _is_done(named: Named) -> bool:
+    """Whether it looks for something that has to be done; the other checks hold where nothing was."""
+    return named.check.needs_sandbox or isinstance(named.check, ToolCalled)
+
+
+def _beyond_reach(case: Case) -> list[Named]:
+    reached = _within_reach(case)
+    return [named for named in case.checks if named not in reached]
+
+
+def _within_reach(case: Case) -> list[Named]:
+    """The checks that an answer alone can pass: those that look at it, and at what was taken from it into files."""
+    extracted = False
+    found: list[Named] = []
+    for named in case.checks:
+        extracted = extracted or (named.check.needs_sandbox and named.check.reads_answer)
+        if named.check.reads_answer or (extracted and named.check.needs_sandbox):
+            found.append(named)
+    return found
+
+
+class _NoSandbox(Exception):
+    """Something has to be run, and there is nowhere to run it."""
+
+
+class _Ground:
+    """Where checks run what they have to run; found once, when first needed."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._found: Kind | _NoSandbox | None = None
+        self._lock = asyncio.Lock()
+
+    async def open(self, files: Mapping[str, str]) -> Sandbox:
+        from upskill.sandboxes import Setup, choose  # noqa: PLC0415 - only where something is run
+
+        async with self._lock:
+            if self._found is None:
+                try:
+                    self._found = (await choose(self.name or None)).kind
+                except UsageError as error:
+                    self._found = _NoSandbox(error.message)
+        if isinstance(self._found, _NoSandbox):
+            raise self._found
+        with blame(SandboxError, f"opening a sandbox ({self._found.name})"):
+            return await self._found.open(Setup(files=files))
+
+
+@dataclass
+class _Trying:
+    """The checks of one case, held against answers of which nothing came but themselves."""
+
+    case: Case
+    ground: _Ground
+    known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])  # by what the checks look at
+
+    async def failure(self, answer: str, checks: Iterable[Named] | None = None) -> str | None:
+        """Why this answer fails; None when it passes."""
+        chosen = list(self.case.checks if checks is None else checks)
+        # What needs no sandbox first: most of what knows nothing fails there, and a check changes nothing for another
+        # but through files.
+        cheap = [named for named in chosen if not named.check.needs_sandbox]
+        failed = await self._first(cheap, answer, None)
+        rest = [named for named in chosen if named.check.needs_sandbox]
+        if failed is not None or not rest:
+            return failed
+        # Checks that do not look at the answer find the same for every one, and a command may take its time.
+        key = answer if any(named.check.reads_answer for named in rest) else ""
+        if checks is not None:
+            return await self._on_site(rest, answer)
+        if key not in self.known:
+            self.known[key] = await self._on_site(rest, answer)
+        return self.known[key]
+
+    async def _on_site(self, checks: list[Named], answer: str) -> str | None:
+        try:
+            # On paper first, as a workspace of a few texts is all that most checks of files need.
+            return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
+        except _NeedsToRun:
+            pass
+        async with AsyncExitStack() as stack:
+            sandbox = await stack.enter_async_context(await self.ground.open(self.case.files))
+            return await self._first(checks, answer, sandbox)
+
+    async def _first(self, checks: list[Named], answer: str, sandbox: Sandbox | None) -> str | None:
+        trace = Trace((Step("assistant", answer),))
+        evidence = Evidence(trace, self.case.prompt, sandbox=sandbox, reference=self.case.reference)
+        for named in checks:
+            try:
+                with blame(CheckError, f"checking {named.name}"):
+                    finding = await named.check.look(evidence)
+            except CheckError as error:
+                return error.message  # what breaks does not pass
+            if not finding.passed:
+                return finding.reason
+        return None
+
+
+class _NeedsToRun(BaseException):
+    """Not an Exception, so that no check takes it for a failure of its own."""
+
+
+class _Paper:
+    """The workspace of a sandbox in which nothing was ever run, and nothing can be."""
+
+    kind = "paper"
+    workspace = "/workspace"
+    home = "/home"
+    door = None
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = {_parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()}
+
+    async def read(self, path: str, most: int = 16 * 2**20) -> bytes:
+        parts = _parts(path)
+        if parts not in self._files:
+            if any(other[: len(parts)] == parts for other in self._files):
+                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if len(self._files[parts]) > most:
+            raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
+        return self._files[parts]
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        self._files[_parts(path)] = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _NeedsToRun(name)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _keywords(checks: Iterable[Named]) -> list[str]:
+    """The words a refusal would have to name, from the checks that look for plain text."""
+    found: list[str] = []
+    for named in checks:
+        if named.name in ("contains", "contains_any", "equals", "starts_with"):
+            mapping = as_mapping(named.written)
+            texts: Any = mapping.get("text") if mapping else named.written
+            found += [str(text) for text in (as_list(texts) or [texts])]
+    return found

@@ -1,0 +1,221 @@
+"""A Query is what a person might ask an agent, and whether the skill should fire on it; Queries are those of a skill.
+
+They live in the ecosystem's `eval_queries.json`: `[{"query": "…", "should_trigger": true}]`. Which part a query is in
+(train, validation or test) follows from its own words, so that adding one leaves the others where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import as_list, as_mapping, digest, short
+from upskill.skills.skill import Skill
+
+Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+SHARES = (0.4, 0.3, 0.3)
+PLACES_IN_A_SKILL = ("evals/eval_queries.json", "eval_queries.json")
+LARGEST_FILE = 5_000_000  # bytes
+
+_LISTS = ("queries", "eval_queries", "evals")
+_TEXT = ("query", "prompt", "text", "input")
+_SHOULD = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
+_SAID_BESIDE = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")  # read and left alone
+_HINT = 'Write [{"query": "…", "should_trigger": true}, …].'
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    text: str
+    should_trigger: bool
+
+    @property
+    def id(self) -> str:
+        """Its first words, and a hash of all of them."""
+        words = "".join(letter if letter.isalnum() else " " for letter in self.text.lower()).split()[:6]
+        return "-".join([*words, digest(_normal(self.text))[:6]])[-80:]
+
+    def plain(self) -> dict[str, Any]:
+        return {"query": self.text, "should_trigger": self.should_trigger}
+
+
+@dataclass(frozen=True)
+class Queries:
+    all: tuple[Query, ...]
+    source: str = ""
+    among: tuple[Query, ...] = ()  # those that these were taken from, where these are not all
+
+    @classmethod
+    def load(cls, path: str | Path) -> Queries:
+        try:
+            with Path(path).open("rb") as stream:
+                data = stream.read(LARGEST_FILE + 1)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}", f"Give a file of queries. {_HINT}") from error
+        except ValueError as error:  # a zero byte in the path
+            raise UsageError(f"{path!r}: {error}") from error
+        return cls.read(data, str(path))
+
+    @classmethod
+    def of(cls, skill: Skill) -> Queries | None:
+        """The queries that lie in a skill's folder, None when there are none."""
+        for place in PLACES_IN_A_SKILL:
+            if (data := skill.read(place)) is not None:
+                return cls.read(data, str(skill.folder / place) if skill.folder else place)
+        return None
+
+    @classmethod
+    def read(cls, data: bytes, where: str) -> Queries:
+        if len(data) > LARGEST_FILE:
+            raise UsageError(f"{where}: is larger than {LARGEST_FILE // 10**6} MB", "Is this the right file?")
+        try:
+            said = json.loads(data.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}", _HINT) from error
+        except RecursionError as error:
+            raise UsageError(f"{where}: is nested too deeply", _HINT) from error
+        return cls.parse(said, where)
+
+    @classmethod
+    def parse(cls, said: object, where: str = "queries") -> Queries:
+        """Queries from plain data: a list, a list below `queries`, or a list of texts for each of the two kinds."""
+        found = [
+            _read_query(item, f"{where}: query {number}") for number, item in enumerate(_items(said, where), start=1)
+        ]
+        if not found:
+            raise UsageError(f"{where}: has no queries", _HINT)
+        seen: dict[str, int] = {}
+        for number, query in enumerate(found, start=1):
+            words = _normal(query.text)
+            if words in seen:
+                raise UsageError(
+                    f"{where}: query {number} is query {seen[words]} again", "Each query is there once; --runs repeats."
+                )
+            seen[words] = number
+        return cls(tuple(found), where)
+
+    @property
+    def should_trigger(self) -> tuple[Query, ...]:
+        return tuple(query for query in self.all if query.should_trigger)
+
+    @property
+    def should_not(self) -> tuple[Query, ...]:
+        return tuple(query for query in self.all if not query.should_trigger)
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """The part that each query is in, by its text."""
+        whole = Queries(self.among or self.all)
+        return _split(whole.should_trigger) | _split(whole.should_not)
+
+    def part(self, *parts: Part) -> Queries:
+        """The queries of these parts alone."""
+        taken = tuple(query for query in self.all if self.parts[query.text] in parts)
+        return Queries(taken, self.source, self.among or self.all)
+
+    def plain(self) -> list[dict[str, Any]]:
+        return [query.plain() for query in self.all]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self.all)
+
+
+def _split(queries: Sequence[Query]) -> dict[str, Part]:
+    """Where the queries of one kind are.
+
+    The words of a query decide alone, except that test, and then validation, borrow one from train where they would
+    have none: the one that a second hash puts first. Adding a query can therefore move another only back from where
+    it was borrowed to, never on: what train or validation has seen does not become a test.
+    """
+    found: dict[str, Part] = {query.text: part_of(query.text) for query in queries}
+    borrowers: tuple[Part, ...] = ("test", "validation")
+    for lacking in borrowers:
+        train = [text for text, part in found.items() if part == "train"]
+        if lacking not in found.values() and len(train) > 1:
+            found[min(train, key=lambda text: _share(f"borrowed {_normal(text)}"))] = lacking
+    return found
+
+
+def part_of(text: str) -> Part:
+    """The part that the words of a query put it in."""
+    share = _share(_normal(text))
+    if share < SHARES[0]:
+        return "train"
+    return "validation" if share < SHARES[0] + SHARES[1] else "test"
+
+
+def _share(text: str) -> float:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
+
+
+def _normal(text: str) -> str:
+    """What makes two queries the same: words, not spaces or capitals."""
+    return " ".join(text.casefold().split())
+
+
+def _items(said: object, where: str) -> Iterable[Any]:
+    if (items := as_list(said)) is not None:
+        return items
+    mapping = as_mapping(said)
+    if mapping is None:
+        raise UsageError(f"{where}: is not a list of queries but {short(said)}", _HINT)
+    if isinstance(mapping.get("should_trigger"), list):
+        kinds = {"should_trigger": True, "should_not_trigger": False}
+        _check_fields(mapping, (*kinds, "skill_name"), where)
+        return [
+            {"query": text, "should_trigger": should}
+            for kind, should in kinds.items()
+            for text in as_list(mapping.get(kind, [])) or []
+        ]
+    keys = [key for key in _LISTS if key in mapping]
+    if len(keys) != 1 or (items := as_list(mapping[keys[0]])) is None:
+        raise UsageError(f"{where}: is not a list of queries", _HINT)
+    _check_fields(mapping, (keys[0], "skill_name", "version", "description"), where)
+    return items
+
+
+def _check_fields(mapping: dict[str, Any], known: Iterable[str], where: str) -> None:
+    names = tuple(known)
+    if unknown := sorted(set(mapping) - set(names)):
+        hint = did_you_mean(unknown[0], names, otherwise=_HINT)
+        raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)
+
+
+def _read_query(said: Any, place: str) -> Query:
+    fields = as_mapping(said)
+    if fields is None:
+        raise UsageError(f"{place}: is not an object but {short(said)}", _HINT)
+    _check_fields(fields, (*_TEXT, *_SHOULD, *_SAID_BESIDE), place)
+    text, should = _one_of(fields, _TEXT, place), _one_of(fields, _SHOULD, place)
+    if text is not None and not str(text).strip():
+        raise UsageError(f"{place}: the query is empty", _HINT)
+    if not isinstance(text, str):
+        raise UsageError(f"{place}: the query is a text, not {short(text)}", _HINT)
+    if not isinstance(should, bool):
+        raise UsageError(f"{place}: should_trigger is true or false, not {short(should)}", _HINT)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{place}: holds half a character", "Write it out, or as its two halves.") from error
+    return Query(text.strip(), should)
+
+
+def _one_of(fields: dict[str, Any], names: Sequence[str], place: str) -> Any:
+    given = [name for name in names if name in fields]
+    if not given:
+        raise UsageError(f"{place}: has no {names[0]}", _HINT)
+    if len(given) > 1:
+        raise UsageError(f"{place}: {given[0]} and {given[1]} say the same thing", f"Keep {given[0]}.")
+    return fields[given[0]]

@@ -1,0 +1,464 @@
+"""A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split.
+
+Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a `skill_meta.json`, and the ecosystem's
+`evals/evals.json`. Everything that is wrong with a suite is a usage error before the first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upskill.checks import Named, ReadText, read_check
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import as_list, as_mapping, digest, read_yaml, short, yaml_words
+from upskill.skills.skill import Skill
+
+HELD_OUT_SHARE = 0.4
+LARGEST_SUITE = 20_000_000  # bytes
+PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
+
+ReadFile = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    id: str
+    prompt: str
+    checks: tuple[Named, ...]
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: tuple[str, ...] = ()
+    held_out: bool = False
+    reference: str = ""  # an answer that passes, to test the checks with
+    expected_output: str = ""  # what a good answer is like, in words
+    evidence: tuple[str, ...] = ()  # what it was made from, by the ids of the material
+    output_file: str = ""  # what an agent that acts leaves there is looked at in place of what it says
+
+    def plain(self) -> dict[str, Any]:
+        """The case as a suite file would say it."""
+        said: dict[str, Any] = {
+            "id": self.id,
+            "prompt": self.prompt,
+            "checks": [{named.name: named.written} for named in self.checks],
+            "held_out": self.held_out,
+        }
+        optional = {
+            "files": dict(self.files),
+            "tags": list(self.tags),
+            "reference": self.reference,
+            "expected_output": self.expected_output,
+            "evidence": list(self.evidence),
+            "output_file": self.output_file,
+        }
+        return said | {key: value for key, value in optional.items() if value}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what decides an outcome; tags and the split do not."""
+        decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]
+        if any(named.check.needs_reference for named in self.checks):
+            decides.append(self.reference)
+        if self.output_file:
+            decides.append({"output_file": self.output_file})
+        return digest(decides)
+
+
+@dataclass(frozen=True)
+class Suite:
+    cases: tuple[Case, ...]
+    source: str = ""
+    max_output_tokens: int | None = None  # how long an answer may be; one that is cut there is scored as it is
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Suite:
+        """Read a suite file."""
+        file = Path(path)
+        try:
+            with file.open("rb") as stream:
+                data = stream.read(LARGEST_SUITE + 1)
+            if len(data) > LARGEST_SUITE:
+                raise UsageError(f"{path}: is larger than {LARGEST_SUITE // 10**6} MB", "Is this the right file?")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}", "Give a suite file: YAML or JSON.") from error
+        except ValueError as error:  # a zero byte in the path
+            raise UsageError(f"{path!r}: {error}") from error
+        roots = [file.parent.parent if file.parent.name == "evals" else file.parent, file.parent]
+        return cls.read(data, str(path), lambda name: _read_beside(roots, name))
+
+    @classmethod
+    def of(cls, skill: Skill) -> Suite | None:
+        """The suite that lies in a skill's folder, None when there is none."""
+
+        def read(name: str) -> bytes | None:
+            data = skill.read(name)
+            return data if data is not None else skill.read(f"evals/{name}")
+
+        for place in PLACES_IN_A_SKILL:
+            data = skill.read(place)
+            if data is None:
+                continue
+            where = str(skill.folder / place) if skill.folder else place
+            if place != "skill_meta.json":
+                return cls.read(data, where, read)
+            meta = as_mapping(_decode(data, where))
+            if meta and meta.get("tests"):
+                return cls.parse({"tests": meta["tests"]}, where, read)
+        return None
+
+    @classmethod
+    def read(cls, data: bytes, where: str, read_file: ReadFile | None = None) -> Suite:
+        return cls.parse(_decode(data, where), where, read_file)
+
+    @classmethod
+    def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
+        """A suite from plain data, in any of the shapes this module reads."""
+        _check_sound(said, where)
+        items, common, grades = _cases_of(said, where)
+        shared: list[Named] = []
+        for number, item in enumerate(common):
+            place = f"{where}: checks[{number}]"
+            shared.append(read_check(item, place, _reader(read_file, place)))
+        warnings: list[str] = []
+        cases = [
+            _read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades)
+            for number, item in enumerate(items, start=1)
+        ]
+        if not cases:
+            raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
+        seen: dict[str, int] = {}
+        for number, case in enumerate(cases, start=1):
+            if case.id in seen:
+                raise UsageError(
+                    f"{where}: case {number} has the id {case.id!r} of case {seen[case.id]}",
+                    "Give each case an id of its own.",
+                )
+            seen[case.id] = number
+        return cls(tuple(cases), where, _limit_of(said, where), tuple(warnings))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return digest([[case.id, case.fingerprint, case.held_out] for case in self.cases])
+
+    @cached_property
+    def by_id(self) -> dict[str, Case]:
+        return {case.id: case for case in self.cases}
+
+    @property
+    def held_out(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case.held_out)
+
+    @property
+    def train(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if not case.held_out)
+
+    def plain(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"cases": [case.plain() for case in self.cases]}
+        return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
+
+
+def held_out_by_id(id: str) -> bool:  # noqa: A002
+    """Which side of the split a case is on."""
+    # Decided by the id alone, so adding a case never moves another across the split.
+    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16) / 2**32 < HELD_OUT_SHARE
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+_Shape = TypeVar("_Shape", bound=_Strict)
+
+
+class _Ours(_Strict):
+    id: str | int | None = None
+    prompt: str
+    files: dict[str, str] = {}
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+    expected_output: str = ""
+    evidence: list[str] = []
+    output_file: str = ""
+
+
+class _Upstream(_Strict):
+    id: str | int | None = None
+    input: str
+    context: dict[str, Any] | None = None
+    expected: dict[str, Any] | str | list[str] | None = None
+    output_file: str | None = None
+    validator: str | None = None
+    validator_config: dict[str, Any] | None = None
+    tags: list[str] = []
+    held_out: bool | None = None
+    checks: list[Any] = []  # this and what follows are our own
+    reference: str = ""
+    evidence: list[str] = []
+
+
+class _Evals(_Strict):
+    id: str | int | None = None
+    name: str = ""
+    prompt: str
+    expected_output: str = ""
+    files: list[str] = []
+    assertions: list[str] = Field(default_factory=list)
+    expectations: list[str] = Field(default_factory=list)
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+    evidence: list[str] = []
+    output_file: str = ""
+
+
+def _read_case(
+    item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str], *, grades: bool
+) -> Case:
+    said = as_mapping(item)
+    if said is None:
+        raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
+    if isinstance(said.get("id"), str):
+        place += f" ({short(said['id'])})"
+    if "input" in said:
+        ours = _from_upstream(_fit(_Upstream, said, place), place, warnings)
+    elif grades or {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
+        ours = _from_evals(_fit(_Evals, said, place), place, read_file)
+    else:
+        ours = _fit(_Ours, said, place)
+    read_text = _reader(read_file, place)
+    checks = tuple(read_check(check, place, read_text) for check in ours.checks) + tuple(shared)
+    if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
+        raise UsageError(
+            f"{place}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."
+        )
+    if not checks:
+        raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
+    if not ours.prompt.strip():
+        raise UsageError(f"{place}: the prompt is empty")
+    for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
+        _check_path(name, place)
+    made = ours.id if ours.id is not None else _id_from(ours)
+    id = str(made).strip()  # noqa: A001
+    if not id or len(id) > 200 or not id.isprintable():
+        raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
+    held_out = ours.held_out if ours.held_out is not None else held_out_by_id(id)
+    return Case(
+        id,
+        ours.prompt,
+        checks,
+        ours.files,
+        tuple(ours.tags),
+        held_out,
+        ours.reference,
+        ours.expected_output,
+        tuple(ours.evidence),
+        ours.output_file,
+    )
+
+
+def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
+    expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
+    checks: list[Any] = []
+    for key, value in expected.items() if case.expected is not None else ():
+        if key == "contains":
+            if value is None or value in ("", []):
+                raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
+            checks.append({"contains": value})
+        else:
+            checks.append({key: value})
+    checks += case.checks
+    if case.validator:
+        checks.append({case.validator: case.validator_config or {}})
+    context = case.context or {}
+    files = as_mapping(context.get("files") or {})
+    if files is None or not all(isinstance(text, str) for text in files.values()):
+        raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
+    if unknown := set(context) - {"files"}:
+        warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
+    return _Ours(
+        id=case.id,
+        prompt=case.input,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        evidence=case.evidence,
+        output_file=case.output_file or "",
+    )
+
+
+def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
+    statements = dict.fromkeys([*case.assertions, *case.expectations])
+    checks = [*case.checks, *({"judge": text} for text in statements)]
+    if not checks and case.expected_output:
+        checks = [{"judge": case.expected_output}]
+    read_text = _reader(read_file, place)
+    files = {name: read_text(name) for name in case.files}
+    return _Ours(
+        id=case.id,
+        prompt=case.prompt,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        expected_output=case.expected_output,
+        evidence=case.evidence,
+        output_file=case.output_file,
+    )
+
+
+def _reader(read_file: ReadFile | None, place: str) -> ReadText:
+    """Reads text files beside the suite; what cannot be read is blamed on this place."""
+
+    def read(name: str) -> str:
+        _check_path(name, place)
+        data = read_file(name) if read_file else None
+        if data is None:
+            raise UsageError(
+                f"{place}: the file {name!r} is not there",
+                "Put it beside the suite, or name it from the skill's folder.",
+            )
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+
+    return read
+
+
+def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            fields = sorted(kind.model_fields)
+            hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
+            raise UsageError(f"{place}: no field is called {path!r}", hint) from error
+        if first["type"] == "missing":
+            raise UsageError(f"{place}: has no {path}") from error
+        hint = "Put it in quotes." if first["type"] == "string_type" else ""
+        raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
+
+
+def _check_sound(said: object, where: str) -> None:
+    """Refuse what neither a store nor a model could be sent: NaN, half a character, a value that JSON has not."""
+    try:
+        json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise UsageError(
+            f"{where}: holds half a character ({half!r})", "Write it out, or as its two halves."
+        ) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{where}: is not plain data: {error}") from error
+
+
+def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
+    """The cases, the checks of all of them, and whether what they expect is said in words for a judge."""
+    plain_list = as_list(said)
+    if plain_list is not None:
+        return plain_list, [], False
+    mapping = as_mapping(said)
+    keys = [key for key in ("cases", "tests", "evals") if mapping and key in mapping]
+    if mapping is None or len(keys) != 1:
+        raise UsageError(
+            f"{where}: is not a suite", "A suite is a list of cases, or a mapping with `cases:` and a list below it."
+        )
+    allowed = {keys[0], "checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata"}
+    if unknown := sorted(set(mapping) - allowed):
+        hint = did_you_mean(unknown[0], allowed, otherwise=f"Fields: {', '.join(sorted(allowed))}.")
+        raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)
+    cases, checks = as_list(mapping[keys[0]]), as_list(mapping.get("checks", []))
+    if cases is None:
+        raise UsageError(f"{where}: {keys[0]} is not a list")
+    if checks is None:
+        raise UsageError(f"{where}: checks is not a list")
+    return cases, checks, keys[0] == "evals"
+
+
+def _limit_of(said: object, where: str) -> int | None:
+    limit = (as_mapping(said) or {}).get("max_output_tokens")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise UsageError(f"{where}: max_output_tokens is a number of tokens, not {short(limit)}")
+    return limit
+
+
+def _check_path(name: str, place: str) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if (
+        not path.parts
+        or not name.strip()
+        or path.is_absolute()
+        or ".." in path.parts
+        or "\0" in name
+        or re.match(r"^[A-Za-z]:", name)
+    ):
+        raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
+
+
+def _id_from(case: _Ours) -> str:
+    """An id for a case that has none: from what it says, so that its neighbours do not change it."""
+    words = re.findall(r"[a-z0-9]+", case.prompt.lower())[:5]
+    return "-".join([*words, digest([case.prompt, case.files, case.checks])[:6]])
+
+
+def _read_beside(roots: list[Path], name: str) -> bytes | None:
+    for root in roots:
+        try:
+            file = (root / name).resolve()
+            if file.is_relative_to(root.resolve()) and file.is_file():
+                return file.read_bytes()
+        except (OSError, RuntimeError):  # a circle of links, no permission: not there for us
+            continue
+    return None
+
+
+def _decode(data: bytes, where: str) -> object:
+    """JSON or YAML, told apart by the content; duplicate keys and NaN are errors, not silently something else."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+            except json.JSONDecodeError as error:
+                if where.endswith(".json"):
+                    raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
+        return read_yaml(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where}: {yaml_words(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"{where}: is nested too deeply") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the field {key!r} is there twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a value that JSON has")

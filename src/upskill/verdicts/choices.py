@@ -1,0 +1,66 @@
+"""A Choice is one model in one arm: which of them is worth its price, and which is the cheapest that is good enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import Interval, by_arm, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One model in one arm: what a task costs, how often it passes."""
+
+    model: str
+    arm: str
+    trials: int
+    pass_rate: float
+    interval: Interval
+    cost_per_task: float | None  # None: a price is missing
+    cost_per_pass: float | None
+
+    def reaches(self, target: float, *, proven: bool = False) -> bool:
+        """Whether the pass rate, or (`proven`) the lower bound of its interval, is at least this."""
+        return (self.interval[0] if proven else self.pass_rate) >= target
+
+
+def choices(
+    outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
+) -> tuple[Choice, ...]:
+    """Every (model, arm) with a scored trial, cheapest first, those without a price last."""
+    by_model: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.arm in arms:
+            by_model.setdefault(outcome.model, []).append(outcome)
+    found: list[Choice] = []
+    for model, rows in by_model.items():
+        for arm in by_arm(rows).values():
+            summary = summarise(arm, level)
+            if summary.pass_rate is not None:
+                cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
+                rate, interval = summary.pass_rate, summary.interval
+                found.append(Choice(model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass))
+    return tuple(sorted(found, key=_cheapest_first))
+
+
+def _cheapest_first(choice: Choice) -> tuple[float, float, str, str]:
+    cost = math.inf if choice.cost_per_task is None else choice.cost_per_task
+    return cost, -choice.pass_rate, choice.model, choice.arm
+
+
+def pareto(among: Iterable[Choice]) -> tuple[Choice, ...]:
+    """Those with a price that no other beats on both cost per task and pass rate, cheapest first."""
+    front: list[Choice] = []
+    for choice in sorted(among, key=_cheapest_first):
+        if choice.cost_per_task is not None and (not front or choice.pass_rate > front[-1].pass_rate):
+            front.append(choice)
+    return tuple(front)
+
+
+def cheapest(among: Iterable[Choice], target: float, *, proven: bool = False) -> Choice | None:
+    """The cheapest with a price that reaches a target pass rate; None if none does."""
+    able = [c for c in among if c.cost_per_task is not None and c.reaches(target, proven=proven)]
+    return min(able, key=_cheapest_first, default=None)

@@ -1,0 +1,28 @@
+"""An Outcome is the part of a trial's result that arithmetic needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one trial ended, in numbers."""
+
+    model: str
+    case: str
+    arm: str
+    seed: int
+    passed: bool | None  # None: errored, never scored
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None  # None: the price is not known
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    checks_passed: int = 0
+    checks: int = 0
+    activated: bool | None = None  # None: no skill was on offer that an agent could open
+    turns: int = 0
+    calls: int = 0  # of tools
+    tool_errors: int = 0
+    leaked: bool = False  # it saw a skill that was kept from it

@@ -1,0 +1,131 @@
+"""A Requirement is a condition on a verdict that a person writes down, for CI to hold a skill to."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upskill.errors import UsageError, did_you_mean
+from upskill.verdicts.verdict import Decision, Interval, Verdict
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "!=": operator.ne,
+    "=": operator.eq,
+}
+_QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
+_SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
+_DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
+_HINT = 'Write for example "lift>=0.1", "decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
+
+    text: str
+    quantity: str  # one of the quantities, or "decision"
+    comparison: str
+    value: float
+    decision: Decision | None = None
+    point: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    requirement: Requirement
+    held: bool
+    reason: str
+
+
+def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
+    """Read `lift>=0.1`, `decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
+
+    Where `shares` are given, they are what can be required, and nothing else is.
+    """
+    hint = f'Write for example "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
+    match = re.fullmatch(r"\s*(point:)?\s*([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
+    if not match:
+        raise UsageError(f"{text!r} is not a requirement", hint)
+    point, quantity, comparison, wanted = bool(match[1]), match[2], match[3].replace("==", "="), match[4]
+    if quantity == "decision" and not shares:
+        plain = re.sub(r"[\s_-]", "", wanted)
+        decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
+        if decision is None:
+            raise UsageError(f"{text!r}: no decision is called {wanted!r}", did_you_mean(wanted, _DECISIONS))
+        if comparison not in ("=", "!="):
+            raise UsageError(f"{text!r}: a decision is compared with = or !=", _HINT)
+        return Requirement(text, quantity, comparison, math.nan, decision, point)
+    known = tuple(shares) or (*_QUANTITIES, "decision")
+    if quantity not in known:
+        raise UsageError(f"{text!r}: nothing to require is called {quantity!r}", did_you_mean(quantity, known))
+    if comparison in ("=", "!="):
+        raise UsageError(f"{text!r}: a measured number is compared with >=, <=, > or <", hint)
+    is_ratio = quantity not in (*_SHARES, *shares)
+    return Requirement(
+        text, quantity, comparison, _number(text, quantity, wanted, hint, is_ratio=is_ratio), None, point
+    )
+
+
+def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool) -> float:
+    match = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))\s*(x|%)?", wanted)
+    if not match:
+        raise UsageError(f"{text!r}: {wanted!r} is not a number", hint)
+    if is_ratio != (match[2] == "x"):
+        kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
+        raise UsageError(f"{text!r}: {quantity} is compared with {kind}", hint)
+    return float(match[1]) / (100.0 if match[2] == "%" else 1.0)
+
+
+def judge(requirement: Requirement, verdict: Verdict) -> Ruling:
+    """Whether a verdict meets a requirement, and on which number that was decided."""
+    if verdict.reason == "isolation":
+        return Ruling(requirement, False, "the run is invalid: its arms were not apart")
+    compare = _COMPARE[requirement.comparison]
+    if requirement.decision is not None:
+        held = compare(verdict.decision, requirement.decision)
+        return Ruling(requirement, held, f"the decision is {verdict.decision}")
+    unit = "" if requirement.quantity in _SHARES else "x"
+    return judge_number(requirement, _measured(requirement.quantity, verdict), unit)
+
+
+def judge_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
+    """Whether a number with its interval meets a requirement."""
+    compare = _COMPARE[requirement.comparison]
+    if measured is None:
+        return Ruling(requirement, False, f"{requirement.quantity} was not measured")
+    value, (low, high) = measured
+    if requirement.point:
+        return Ruling(requirement, compare(value, requirement.value), f"{requirement.quantity} is {value:.3g}{unit}")
+    bound = low if requirement.comparison in (">=", ">") else high
+    side = "lower" if bound is low else "upper"
+    reason = f"{requirement.quantity} is {value:.3g}{unit}, its {side} bound {bound:.3g}{unit}"
+    return Ruling(requirement, compare(bound, requirement.value), reason)
+
+
+def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
+    """A quantity with its interval; tokens and cost as multiples of the baseline."""
+    if quantity == "lift":
+        return None if verdict.lift is None or verdict.interval is None else (verdict.lift, verdict.interval)
+    if quantity == "pass_rate":
+        return None if verdict.skill.pass_rate is None else (verdict.skill.pass_rate, verdict.skill.interval)
+    if quantity == "cost_per_pass":
+        ratio = verdict.cost_per_pass_ratio
+        return None if ratio is None else (ratio.value, ratio.interval)
+    change = {
+        "tokens": verdict.total_tokens,
+        "input_tokens": verdict.input_tokens,
+        "output_tokens": verdict.output_tokens,
+        "cost": verdict.cost,
+    }[quantity]
+    if change is None or change.relative is None or change.relative_interval is None:
+        return None
+    low, high = change.relative_interval
+    return 1.0 + change.relative, (1.0 + low, 1.0 + high)
