@@ -84,8 +84,8 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
     from upskill.sandboxes import choose  # noqa: PLC0415
-    from upskill.skills.skill import Skill  # noqa: PLC0415
-    from upskill.suites.suite import Suite  # noqa: PLC0415
+    from upskill.skills import Skill  # noqa: PLC0415
+    from upskill.suites import Suite  # noqa: PLC0415
 
     cases = trials // 2
     suite = Suite.parse(

@@ -75,8 +75,8 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
-    from upskill.skills.skill import Skill  # noqa: PLC0415
-    from upskill.suites.suite import Suite  # noqa: PLC0415
+    from upskill.skills import Skill  # noqa: PLC0415
+    from upskill.suites import Suite  # noqa: PLC0415
 
     cases, runs = shape(trials)
     suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])

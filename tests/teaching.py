@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from upskill.suites.suite import held_out_by_id
+from upskill.suites import held_out_by_id
 
 WORDS = (
     *("Aurora", "Krane", "Lisbon", "cinnamon", "Marta", "yellow", "bronze", "silver", "cedar", "Nilsen"),

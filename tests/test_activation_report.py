@@ -22,7 +22,7 @@ from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill import Store, Suite
 from upskill.reports import terminal
 from upskill.runs.evaluate import evaluate_now, make_plan
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
 OPEN = {"name": "activate_skill", "arguments": {"name": "greeter"}}

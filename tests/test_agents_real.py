@@ -47,7 +47,7 @@ from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
 from upskill.sandboxes import MiB, Setup, choose
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.skills.targets import TARGETS
 from upskill.traces import Trace, Usage
 

@@ -14,7 +14,7 @@ from upskill import Evidence, Finding, Trace, UsageError
 from upskill.checks import Check, read_check, time_limit
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
-from upskill.suites.suite import Suite
+from upskill.suites import Suite
 from upskill.traces import Step
 
 

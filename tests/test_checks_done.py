@@ -26,9 +26,9 @@ from upskill.models import Reply, Request
 from upskill.runs.evaluate import evaluate, make_plan
 from upskill.runs.stores.sqlite import Store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.suites.quality import summarise, try_case, try_suite
-from upskill.suites.suite import Suite
 from upskill.traces import Step
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}

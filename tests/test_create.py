@@ -18,7 +18,7 @@ from upskill.authoring.create import PLAIN, as_name, condense, write_skill, writ
 from upskill.authoring.material import Material, Piece, gather
 from upskill.authoring.provenance import Meta, with_suite
 from upskill.models import Reply, Request
-from upskill.suites.suite import Case, Suite
+from upskill.suites import Case, Suite
 from upskill.traces import Step
 
 

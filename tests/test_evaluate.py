@@ -42,7 +42,7 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.evaluate import get_failure_descriptions
 from upskill.runs.executors import EXECUTORS, Executor
 from upskill.runs.executors.local import Local
-from upskill.suites.suite import Case
+from upskill.suites import Case
 from upskill.traces import Usage
 
 Answer = Callable[[str, Request], Reply | str]

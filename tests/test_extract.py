@@ -14,8 +14,8 @@ from upskill.models import Models, Surroundings
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import pull
 from upskill.runs.evaluate import evaluate, make_plan
+from upskill.suites import Suite
 from upskill.suites.quality import near_duplicates, try_suite
-from upskill.suites.suite import Suite
 from upskill.traces import Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

@@ -22,7 +22,7 @@ from upskill.authoring.refiners.rewrite import Rewrite, apply
 from upskill.checks import read_check
 from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
-from upskill.suites.suite import Case
+from upskill.suites import Case
 
 
 def outcomes(passed: Sequence[bool | None], runs: int = 1) -> list[Outcome]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skills_ref import validate
 
 from upskill import Skill, UsageError
-from upskill.skills.skill import SkillFile, find_skills
+from upskill.skills import SkillFile, find_skills
 
 HEAD = "name: my-skill\ndescription: Does things.\n"
 BODY = "# Title\n\nDo this.\n"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from upskill import Case, Skill, Suite, UsageError
 from upskill.authoring.provenance import Meta, with_suite
-from upskill.suites.suite import HELD_OUT_SHARE, held_out_by_id
+from upskill.suites import HELD_OUT_SHARE, held_out_by_id
 
 CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}
 

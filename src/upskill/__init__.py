@@ -6,13 +6,14 @@ The names below are loaded when they are first used, so `import upskill` costs n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from upskill.version import __version__
+from upskill.version import __version__ as __version__
+
+TYPE_CHECKING = False  # what type checkers take for true; importing `typing` would load twenty modules more
 
 _WHERE = {
     "Address": "upskill.models",
-    "Case": "upskill.suites.suite",
+    "Case": "upskill.suites",
     "Check": "upskill.checks",
     "Config": "upskill.settings",
     "Evaluation": "upskill.runs.evaluation",
@@ -24,9 +25,9 @@ _WHERE = {
     "Plan": "upskill.runs.plan",
     "Result": "upskill.runs.plan",
     "Settings": "upskill.settings",
-    "Skill": "upskill.skills.skill",
+    "Skill": "upskill.skills",
     "Store": "upskill.runs.stores.sqlite",
-    "Suite": "upskill.suites.suite",
+    "Suite": "upskill.suites",
     "Surroundings": "upskill.models",
     "Trace": "upskill.traces",
     "Trial": "upskill.runs.plan",
@@ -74,7 +75,6 @@ __all__ = [
     "UpskillError",
     "UsageError",
     "Verdict",
-    "__version__",
     "evaluate",
     "evaluate_now",
     "evaluate_skill",
@@ -92,6 +92,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from upskill.authoring.create import generate_skill, generate_tests, write_skill, write_suite
     from upskill.authoring.material import Material, gather
     from upskill.authoring.refine import refine, refine_skill
@@ -103,9 +105,9 @@ if TYPE_CHECKING:
     from upskill.runs.plan import Plan, Result, Trial
     from upskill.runs.stores.sqlite import Store
     from upskill.settings import Config, Settings
+    from upskill.skills import Skill
     from upskill.skills.install import install
-    from upskill.skills.skill import Skill
-    from upskill.suites.suite import Case, Suite
+    from upskill.suites import Case, Suite
     from upskill.traces import Trace
     from upskill.verdicts.outcome import Outcome
     from upskill.verdicts.verdict import Verdict, weigh

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from upskill.models import Address, Model
 from upskill.registry import Registry
-from upskill.skills.skill import MANIFEST, Skill
+from upskill.skills import MANIFEST, Skill
 from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from upskill.models import Tool
-from upskill.skills.skill import MANIFEST, Skill
+from upskill.skills import MANIFEST, Skill
 
 SKILLS = ".agents/skills"  # in the student's home folder
 ACTIVATE = "activate_skill"

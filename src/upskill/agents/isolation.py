@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from upskill.agents.activation import CANARY, canaries, touches
 from upskill.plain import digest_text
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.traces import Trace
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from upskill.agents.catalog import ACTIVATE, activate_tool, activation
 from upskill.models import Tool, ToolCall
 from upskill.models.lenient import INVALID_ARGUMENTS
 from upskill.sandboxes import Done, Limits, Sandbox, printable
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.traces import Status, Step
 
 COMMAND_SECONDS = 120.0  # of a command, where the student does not say

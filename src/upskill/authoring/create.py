@@ -20,9 +20,9 @@ from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.embedded.local_models import LOCAL_MODELS, find
 from upskill.plain import as_list, as_mapping, object_schema
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, try_case
-from upskill.suites.suite import Case, Suite
 from upskill.traces.redact import redact
 
 ROUNDS = 3  # the first asking for cases and two more for replacements

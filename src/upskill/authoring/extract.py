@@ -17,9 +17,9 @@ from typing import Any
 from upskill.authoring.evidence import File, Fix, TraceEvidence, Worked, evidence_of, head_of, is_looking, split
 from upskill.errors import UpskillError, UsageError
 from upskill.plain import digest_text
-from upskill.skills.skill import Skill, estimate_tokens
+from upskill.skills import Skill, estimate_tokens
+from upskill.suites import Case, Suite, held_out_by_id
 from upskill.suites.quality import near_duplicates, try_case
-from upskill.suites.suite import Case, Suite, held_out_by_id
 from upskill.traces import Trace
 from upskill.traces.redact import MARK, redact_trace
 

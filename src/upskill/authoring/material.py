@@ -19,7 +19,7 @@ from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import as_list, as_mapping, digest_text
-from upskill.skills.skill import Skill, estimate_tokens
+from upskill.skills import Skill, estimate_tokens
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import PLACES, find_trace

@@ -15,8 +15,8 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Case, Suite
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
 
 FILE = "skill_meta.json"
 EVALS = "evals/evals.json"

@@ -26,8 +26,8 @@ from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Candidate, Run
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Case, Suite
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
 from upskill.verdicts import statistics
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import MAX_ERRORS

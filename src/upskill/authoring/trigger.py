@@ -31,9 +31,9 @@ from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill, estimate_tokens
+from upskill.skills import Skill, estimate_tokens
+from upskill.suites import Case, Suite
 from upskill.suites.queries import PARTS, Part, Queries, Query
-from upskill.suites.suite import Case, Suite
 from upskill.traces.redact import redact
 from upskill.verdicts.firing import Firing, Rate, compare, weigh_firing
 from upskill.verdicts.statistics import Estimate as Measured

@@ -12,7 +12,7 @@ from upskill.cli.options import open_stored, runs_dir_option
 from upskill.errors import UsageError
 from upskill.runs.stores.rows import Candidate, read_files
 from upskill.settings import Settings
-from upskill.skills.skill import NOT_TAUGHT
+from upskill.skills import NOT_TAUGHT
 
 
 @click.command("diff")

@@ -32,9 +32,9 @@ from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill, find_skills
+from upskill.skills import Skill, find_skills
+from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
-from upskill.suites.suite import Suite
 from upskill.verdicts.requirements import Requirement, Ruling, judge, parse_requirement
 from upskill.verdicts.verdict import Verdict
 

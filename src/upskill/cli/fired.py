@@ -15,7 +15,7 @@ from upskill.authoring.trigger import Improvement, Tried
 from upskill.models.ledger import Ledger
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Plan
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.suites.queries import Queries
 from upskill.verdicts.firing import QUANTITIES, Firing, Rate
 from upskill.verdicts.requirements import Ruling

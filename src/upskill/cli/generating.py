@@ -33,8 +33,8 @@ from upskill.runs.evaluate import judge_suite, make_plan
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Suite
+from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import counts_in_words
 

@@ -16,7 +16,7 @@ from upskill.reports.terminal import percent
 from upskill.runs.stores.rows import Candidate
 from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 
 WORDS = {True: "kept", False: "rejected", None: "not decided"}
 

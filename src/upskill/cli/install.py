@@ -8,8 +8,8 @@ import click
 
 from upskill.cli.console import note, show_json
 from upskill.cli.options import json_option
+from upskill.skills import Skill
 from upskill.skills.install import install
-from upskill.skills.skill import Skill
 from upskill.skills.targets import TARGETS, find_target
 
 

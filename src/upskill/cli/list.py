@@ -12,7 +12,7 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.settings import Settings
-from upskill.skills.skill import Skill, find_skills
+from upskill.skills import Skill, find_skills
 
 
 @click.command("list")

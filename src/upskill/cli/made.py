@@ -24,8 +24,8 @@ from upskill.reports import json as json_report
 from upskill.reports.terminal import bars, percent
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Plan, Trial
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Suite
+from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.verdicts.verdict import Verdict, points
 
 

@@ -19,8 +19,8 @@ from upskill.runs.evaluate import make_plan
 from upskill.runs.plan import Plan
 from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Suite
+from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Spread, cases_needed, power
 

@@ -25,7 +25,7 @@ from upskill.runs.plan import Result, Trial
 from upskill.runs.stores.rows import Run
 from upskill.sandboxes import printable
 from upskill.settings import Settings
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.traces import Step
 
 WORDS = {True: "passed", False: "failed", None: "errored"}

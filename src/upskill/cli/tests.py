@@ -30,9 +30,9 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.estimate import estimate_writing
 from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.suites.quality import summarise, try_suite
-from upskill.suites.suite import Suite
 
 BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 

@@ -56,7 +56,7 @@ from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.suites.queries import PARTS, PLACES_IN_A_SKILL, Queries
 from upskill.verdicts.firing import QUANTITIES, Firing, plain_estimate
 from upskill.verdicts.requirements import Requirement, Ruling, judge_number, parse_requirement

@@ -9,10 +9,10 @@ import click
 from upskill.cli.console import show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
+from upskill.skills import Profile, Skill
 from upskill.skills.frontmatter import Problem
-from upskill.skills.skill import Profile, Skill
+from upskill.suites import Suite
 from upskill.suites.quality import near_duplicates, summarise, try_suite
-from upskill.suites.suite import Suite
 
 
 @click.command("validate")

@@ -10,7 +10,7 @@ from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.plain import counted
 from upskill.runs.plan import Plan, Trial, task_of
-from upskill.skills.skill import estimate_tokens
+from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
 SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by

@@ -25,9 +25,9 @@ from upskill.runs.executors.local import Local
 from upskill.runs.plan import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, only_by_acting, summarise, try_suite, unwritten
-from upskill.suites.suite import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.statistics import Scope
 from upskill.version import __version__

@@ -15,9 +15,9 @@ from upskill.agents import AGENTS, Agent, Bounds, Task
 from upskill.agents.isolation import canary_of, mark
 from upskill.models import Address
 from upskill.plain import canonical, digest, digest_text
+from upskill.skills import Skill
 from upskill.skills.placebo import placebo
-from upskill.skills.skill import Skill
-from upskill.suites.suite import Suite
+from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Outcome
 

@@ -1,5 +1,21 @@
 """A Skill is a folder with a SKILL.md: read leniently, validated strictly, hashed and saved byte for byte."""
 
-from upskill.skills.skill import Skill, SkillFile, estimate_tokens, find_skills
+from upskill.skills.skill import (
+    MANIFEST,
+    NOT_TAUGHT,
+    Profile,
+    Skill,
+    SkillFile,
+    estimate_tokens,
+    find_skills,
+)
 
-__all__ = ["Skill", "SkillFile", "estimate_tokens", "find_skills"]
+__all__ = [
+    "MANIFEST",
+    "NOT_TAUGHT",
+    "Profile",
+    "Skill",
+    "SkillFile",
+    "estimate_tokens",
+    "find_skills",
+]

@@ -20,7 +20,7 @@ from upskill.checks import Evidence, Named
 from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, blame
 from upskill.plain import as_list, as_mapping
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
 

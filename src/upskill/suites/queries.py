@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import as_list, as_mapping, digest, short
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")

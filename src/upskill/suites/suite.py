@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from upskill.checks import Named, ReadText, read_check
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import as_list, as_mapping, digest, read_yaml, short, yaml_words
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 
 HELD_OUT_SHARE = 0.4
 LARGEST_SUITE = 20_000_000  # bytes

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from upskill.authoring.material import Material
 from upskill.registry import Registry
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 
 REFINERS = Registry("refiner", "upskill.refiners", {"rewrite": "upskill.authoring.refiners.rewrite:Rewrite"})
 

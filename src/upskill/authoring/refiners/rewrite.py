@@ -13,7 +13,7 @@ from upskill.authoring.refiners import Edit, Failure, Proposal, Rejected
 from upskill.authoring.structured import Question, Unanswered, Unfit, ask
 from upskill.models import Model
 from upskill.plain import as_list, as_mapping, object_schema
-from upskill.skills.skill import Skill, estimate_tokens
+from upskill.skills import Skill, estimate_tokens
 from upskill.traces.redact import redact
 
 MOST_EDITS = 6

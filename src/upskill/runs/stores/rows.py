@@ -13,7 +13,7 @@ from typing import Any
 
 from upskill.plain import compact, fields_of
 from upskill.runs.plan import Judgement, Result, Trial
-from upskill.skills.skill import SkillFile
+from upskill.skills import SkillFile
 from upskill.traces import Step, Trace, Usage
 
 

@@ -37,7 +37,7 @@ from upskill.runs.stores.rows import (
     write_files,
 )
 from upskill.runs.stores.tables import migrate, switch_to_wal, transaction
-from upskill.skills.skill import Skill
+from upskill.skills import Skill
 from upskill.verdicts.outcome import Outcome
 
 try:
