@@ -79,7 +79,7 @@ async def serve() -> None:
 
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
-    from upskill.models import Models, Surroundings  # noqa: PLC0415
+    from upskill.models import ModelContext, Models  # noqa: PLC0415
     from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415 - not for the server
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
@@ -110,7 +110,7 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
         began = time.perf_counter()
 
     with Store(folder) as store:
-        models = Models(Surroundings(connections=at_once), shelf=store)
+        models = Models(ModelContext(connections=at_once), replies=store)
         evaluation = await evaluate(plan, store=store, models=models, executor=Local(at_once), begin=begin)
         seconds = time.perf_counter() - began
         (verdict,) = evaluation.verdicts

@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, limit: int | None = None) -> Evaluation:
     plan = make_plan(skill, suite, ["local"], runs=rounds, seed=seed, temperature=0.7, max_output_tokens=limit)
     with Store(folder) as store:
-        return await evaluate(plan, store=store, models=Models(shelf=store), until_decided="cases")
+        return await evaluate(plan, store=store, models=Models(replies=store), until_decided="cases")
 
 
 def report(name: str, evaluation: Evaluation, fixed: int, seconds: float) -> None:

@@ -68,7 +68,7 @@ def shape(trials: int) -> tuple[int, int]:
 
 async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", "off"], *, sampled: bool) -> None:
     """What `upskill eval --json` does: plan, estimate, trials into the store on disk, verdict, report."""
-    from upskill.models import Models, Surroundings  # noqa: PLC0415
+    from upskill.models import ModelContext, Models  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.reports.json import of_evaluation  # noqa: PLC0415
     from upskill.runs.estimate import estimate  # noqa: PLC0415 - each side imports its own
@@ -99,7 +99,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
         evaluation = await evaluate(
             plan,
             store=store,
-            models=Models(Surroundings(connections=AT_ONCE), shelf=store, cache=cache, ledger=Ledger()),
+            models=Models(ModelContext(connections=AT_ONCE), replies=store, cache=cache, ledger=Ledger()),
             executor=Local(AT_ONCE),
             begin=begin,
             watch=watch,

@@ -37,12 +37,12 @@ from conftest import Upskill
 from upskill.agents import AGENTS, Bounds, Student, Task
 from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
-from upskill.agents.isolation import mark
+from upskill.agents.isolation import plant_canary
 from upskill.agents.opencode import OpenCode
 from upskill.agents.program import DUMMY, LIMITS, ProgramAgent, find_program
 from upskill.agents.proxy import MOST_AT_ONCE, MOST_REFUSED, Proxy, Upstream, Wire, upstream_of
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
-from upskill.models import Address, Models, Surroundings
+from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
@@ -172,7 +172,7 @@ async def attempt(
     keys = {"GENERIC_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
     address = resolve("tiny", url or f"{server.url}/v1")
     agent.check(address, keys)
-    async with Models(Surroundings(keys=keys)) as models:
+    async with Models(ModelContext(keys=keys)) as models:
         model = await models.get(address)
         kind = (await choose("bubblewrap")).kind
         async with await kind.open(agent.setup(task)) as sandbox:
@@ -193,7 +193,7 @@ async def test_a_bound_on_turns_ends_the_work_and_leaves_what_was_done(name: str
 
 @pytest.mark.parametrize("name", ["codex", "claude-code"])
 async def test_a_trial_about_activation_ends_when_the_skill_is_opened(name: str, real: None, home: Path) -> None:
-    skill = mark(Skill.load(write_skill(home)), "upskill-canary-0123456789abcdef")
+    skill = plant_canary(Skill.load(write_skill(home)), "upskill-canary-0123456789abcdef")
     task = Task("Copy.", skill=skill, bounds=Bounds(seconds=120, until_activated=True))
     with agent_server(working(["echo too far"], opens=SKILL), KEY) as server:
         trace, _ = await attempt(name, server, task)
@@ -235,7 +235,7 @@ async def test_opencode_speaks_to_each_provider_in_its_own_words(real: None, mon
         for model, wire in wires.items():
             address = resolve(model, keys=keys)
             assert agent.upstream(address, keys).wire == wire
-            async with Models(Surroundings(keys=keys)) as models:
+            async with Models(ModelContext(keys=keys)) as models:
                 student = Student(address, await models.get(address), None, keys)
                 async with await (await choose("bubblewrap")).kind.open(agent.setup(Task("Hello."))) as sandbox:
                     trace = await agent.run(Task("Hello."), replace(student, sandbox=sandbox))
@@ -380,11 +380,11 @@ def test_a_program_is_followed_to_what_a_sandbox_has_to_show(home: Path, monkeyp
     found = find_program("codex", "npm install")
     assert found.command[1] == str(script)
     assert found.version == "9.8.7"
-    assert str(home / "lib" / "node_modules") in found.shown
+    assert str(home / "lib" / "node_modules") in found.readonly_mounts
     native = home / "bin" / "claude"
     shutil.copy("/bin/true", native)
-    assert find_program("claude", "").shown == {str(native): native}
-    assert find_program("true", "").shown == {}  # in every sandbox anyway
+    assert find_program("claude", "").readonly_mounts == {str(native): native}
+    assert find_program("true", "").readonly_mounts == {}  # in every sandbox anyway
     (home / "bin" / "shim").write_text("#!/bin/sh\nexec codex\n", encoding="utf-8")
     (home / "bin" / "shim").chmod(0o755)
     with pytest.raises(UsageError, match="neither a program nor a package of node"):
@@ -423,8 +423,8 @@ def test_codex_is_let_in_with_its_own_login(no_login: Path, monkeypatch: pytest.
     found = agent.upstream(resolve("codex:gpt-5.5"), {})
     assert found.headers == {"Authorization": "Bearer sk-of-codex"}
     assert (found.base_url, found.model) == ("https://api.openai.com/v1", "gpt-5.5")
-    order = agent.order(replace(resolve("codex:gpt-5.5"), effort="low"), found, "http://127.0.0.1:1/v1")
-    assert '--model gpt-5.5 --config model_reasoning_effort="low" -' in " ".join(order.arguments)
+    invocation = agent.invocation(replace(resolve("codex:gpt-5.5"), effort="low"), found, "http://127.0.0.1:1/v1")
+    assert '--model gpt-5.5 --config model_reasoning_effort="low" -' in " ".join(invocation.arguments)
 
 
 def test_claude_code_is_let_in_with_its_own_login(no_login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,10 +438,10 @@ def test_claude_code_is_let_in_with_its_own_login(no_login: Path, monkeypatch: p
     assert (found.base_url, found.beta) == ("https://api.anthropic.com/v1", "oauth-2025-04-20")
     monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "token-of-environment")
     assert agent.upstream(address, {}).secrets == ("token-of-environment",)
-    order = agent.order(replace(address, effort="high"), found, "http://127.0.0.1:1/v1")
-    assert order.arguments[-2:] == ("--effort", "high")
-    assert order.environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
-    assert order.environment["ANTHROPIC_API_KEY"] == DUMMY
+    invocation = agent.invocation(replace(address, effort="high"), found, "http://127.0.0.1:1/v1")
+    assert invocation.arguments[-2:] == ("--effort", "high")
+    assert invocation.environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
+    assert invocation.environment["ANTHROPIC_API_KEY"] == DUMMY
 
 
 def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
@@ -461,8 +461,10 @@ def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
     found = agent.upstream(resolve("opencode:fireworks-ai/kimi"), {})
     assert (found.base_url, found.wire) == ("https://api.fireworks.ai/inference/v1", "chat")
     assert found.headers == {"Authorization": "Bearer key-of-fireworks"}
-    order = agent.order(resolve("opencode:x/y"), found, "http://127.0.0.1:1/v1") if shutil.which("rg") else None
-    assert order is None or "upskill/kimi" in order.arguments
+    invocation = (
+        agent.invocation(resolve("opencode:x/y"), found, "http://127.0.0.1:1/v1") if shutil.which("rg") else None
+    )
+    assert invocation is None or "upskill/kimi" in invocation.arguments
     with pytest.raises(UsageError, match="does not say which model"):
         agent.upstream(resolve("opencode"), {})
     with pytest.raises(UsageError, match="no API key of opencode for 'openai'") as caught:

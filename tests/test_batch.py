@@ -15,14 +15,15 @@ import pytest
 
 from conftest import Upskill, greetings, serving, start, write_script, write_skill
 from loopback import Call, Desk, Fate, Format, Loopback, Say, Spoken, Trouble, refuse
-from upskill import Skill, Store, batch, make_plan
+from upskill import Skill, Store, make_plan
 from upskill.errors import ModelError
-from upskill.models import Message, Models, Request, Surroundings, open_model
+from upskill.models import Message, ModelContext, Models, Request, open_model
 from upskill.models.addresses import resolve
 from upskill.models.http.anthropic_batches import MessageBatches
 from upskill.models.http.batches import BATCHES, Batches
 from upskill.models.http.openai_batches import FileBatches
 from upskill.models.http.wire import WireModel
+from upskill.runs import batch
 from upskill.runs.batch import Batched
 from upskill.runs.estimate import estimate
 from upskill.runs.evaluate import evaluate
@@ -495,7 +496,7 @@ async def test_the_estimate_of_students_is_halved_and_that_of_a_judge_is_not(hom
 
 
 async def opened(server: Loopback, format_: Format) -> Batches:
-    model = await open_model(resolve(STUDENTS[format_]), Surroundings(keys_of(server)))
+    model = await open_model(resolve(STUDENTS[format_]), ModelContext(keys_of(server)))
     assert isinstance(model, WireModel)
     return BATCHES.load(format_)(model)
 
@@ -558,7 +559,7 @@ async def test_the_library_batches_too(home: Path) -> None:
     async with Loopback(answer) as server:
         told: list[str] = []
         with Store(home / "runs") as store:
-            models = Models(Surroundings(keys_of(server)), shelf=store)
+            models = Models(ModelContext(keys_of(server)), replies=store)
             plan = make_plan(Skill.load(skill), None, [STUDENTS["openai"]])
             done = await evaluate(
                 plan, store=store, models=models, executor=Batched(Local(), store, models, told.append)

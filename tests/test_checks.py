@@ -23,7 +23,7 @@ def evidence(answer: str, **more: Any) -> Evidence:
 
 
 async def look(line: dict[str, Any], answer: str) -> Finding:
-    return await read_check(line, "suite.yaml").check.look(evidence(answer))
+    return await read_check(line, "suite.yaml").check.run(evidence(answer))
 
 
 SCHEMA: dict[str, Any] = {
@@ -261,7 +261,7 @@ async def test_the_judge_decides_and_quotes(passed: bool) -> None:
     judge = Judge({"passed": passed, "reason": "it says please", "evidence": "please"})
     named = read_check(STATEMENT, "suite.yaml")
     assert named.check.needs_judge
-    finding = await named.check.look(evidence("please", prompt="Ask.", ask=judge.ask))
+    finding = await named.check.run(evidence("please", prompt="Ask.", ask=judge.ask))
     assert finding == Finding(passed, "judge: it says please (evidence: 'please')")
     (request,) = judge.asked
     assert [message.role for message in request.messages] == ["system", "user"]
@@ -282,12 +282,12 @@ async def test_the_judge_decides_and_quotes(passed: bool) -> None:
 )
 async def test_a_judge_that_makes_no_sense_is_an_error_and_not_a_failure(said: object, words: str) -> None:
     with pytest.raises(CheckError, match=words):
-        await read_check(STATEMENT, "suite.yaml").check.look(evidence("please", ask=Judge(said).ask))
+        await read_check(STATEMENT, "suite.yaml").check.run(evidence("please", ask=Judge(said).ask))
 
 
 async def test_without_a_judge_there_is_no_verdict() -> None:
     with pytest.raises(CheckError, match="no judge model was named") as error:
-        await read_check({"judge": {"statement": "The answer is kind."}}, "suite.yaml").check.look(evidence("please"))
+        await read_check({"judge": {"statement": "The answer is kind."}}, "suite.yaml").check.run(evidence("please"))
     assert error.value.hint == "Name one with --judge-model."
 
 
@@ -309,7 +309,7 @@ class Judges:
 
 async def judged(line: dict[str, Any], judge: Judges, answer: str = "please, friend", **more: Any) -> Finding:
     named = read_check({"judge": line}, "suite.yaml")
-    return await named.check.look(evidence(answer, prompt="Ask.", ask=judge.ask, **more))
+    return await named.check.run(evidence(answer, prompt="Ask.", ask=judge.ask, **more))
 
 
 def grades(*said: tuple[bool, str]) -> dict[str, Any]:

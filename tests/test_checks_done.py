@@ -28,7 +28,7 @@ from upskill.runs.stores.sqlite import Store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.suites.quality import summarise, try_case, try_suite
+from upskill.suites.quality import probe_case, probe_suite, summarise
 from upskill.traces import Step
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
@@ -75,7 +75,7 @@ def only_tools(home: Path) -> dict[str, Any]:
 
 async def look(line: dict[str, Any], sandbox: Sandbox | None, answer: str = "done", **more: Any) -> Finding:
     trace = Trace((*more.pop("steps", ()), Step("assistant", answer)), turns=more.pop("turns", 0))
-    return await read_check(line, "suite.yaml").check.look(Evidence(trace, sandbox=sandbox, **more))
+    return await read_check(line, "suite.yaml").check.run(Evidence(trace, sandbox=sandbox, **more))
 
 
 # Files.
@@ -154,7 +154,7 @@ async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
         named = read_check({name: "a.c"}, "suite.yaml")
         assert named.check.needs_sandbox
         with pytest.raises(CheckError, match="there is no sandbox to look at"):
-            await named.check.look(Evidence(Trace(())))
+            await named.check.run(Evidence(Trace(())))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -737,7 +737,7 @@ def case_with(*checks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 async def probes(*checks: dict[str, Any], **more: Any) -> list[str]:
     suite = Suite.parse([case_with(*checks, **more)])
-    return [leak.probe for leak in await try_suite(suite, Skill.new("writer", "Writes.", "Use `wc -w`."))]
+    return [leak.probe for leak in await probe_suite(suite, Skill.new("writer", "Writes.", "Use `wc -w`."))]
 
 
 @pytest.fixture
@@ -779,7 +779,7 @@ async def test_a_case_that_doing_nothing_passes_is_caught(checks: list[dict[str,
 @pytest.mark.usefixtures("no_sandbox")
 async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_run() -> None:
     cases = [case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"} for number in range(5)]
-    leaks = await try_suite(Suite.parse([*cases, case_with({"file_exists": "x"})]))
+    leaks = await probe_suite(Suite.parse([*cases, case_with({"file_exists": "x"})]))
     assert [(leak.case, leak.probe) for leak in leaks] == [(f"case-{number}", "untried") for number in range(5)]
     (line,) = summarise(leaks)
     assert line.startswith(
@@ -819,7 +819,7 @@ async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(bubblewrap.BubblewrapSandbox, "start", start)
     (case,) = Suite.parse([case_with({"command": "test -f report.md"}, {"contains": "done"})]).cases
-    assert await try_case(case, Skill.new("writer", "Writes.", "Say done.")) == []
+    assert await probe_case(case, Skill.new("writer", "Writes.", "Say done.")) == []
     assert len(opened) <= 1
 
 

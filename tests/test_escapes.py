@@ -34,7 +34,7 @@ from typing import Any
 import pytest
 
 from upskill.errors import UpskillError
-from upskill.sandboxes import Done, Kind, Limits, MiB, Sandbox, Setup, choose, printable, seccomp
+from upskill.sandboxes import Done, Limits, MiB, Sandbox, SandboxBackend, Setup, choose, printable, seccomp
 from upskill.sandboxes.bubblewrap import Bubblewrap
 
 ORDINARY = 54321  # a user that nobody is
@@ -295,7 +295,7 @@ class World:
         return found
 
 
-async def link_as_answer(kind: Kind, world: World) -> str:
+async def link_as_answer(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup()) as sandbox:
         key = world.home / ".ssh" / "id_ed25519"
         await sandbox.run(f"ln -s {key} answer.txt; ln -s {world.home} folder; ln -s / root; mkdir d; ln -s ../.. d/up")
@@ -303,7 +303,7 @@ async def link_as_answer(kind: Kind, world: World) -> str:
         return await reads(sandbox, paths)
 
 
-async def link_swapped_while_read(kind: Kind, world: World) -> str:
+async def link_swapped_while_read(kind: SandboxBackend, world: World) -> str:
     """A link and a file, swapped as fast as can be, while the grader reads and writes."""
     async with await kind.open(Setup(files={"real/.ssh/id_ed25519": "mine"})) as sandbox:
         await sandbox.run(
@@ -329,7 +329,7 @@ async def reads(sandbox: Sandbox, paths: tuple[str, ...]) -> str:
     return ""
 
 
-async def path_tricks(kind: Kind, world: World) -> str:
+async def path_tricks(kind: SandboxBackend, world: World) -> str:
     home = str(world.home)
     async with await kind.open(Setup()) as sandbox:
         await sandbox.run(f"ln -s {home} out; ln -s {home}/new file; mkdir a; ln -s ../../../../../../..{home} a/up")
@@ -356,7 +356,7 @@ async def path_tricks(kind: Kind, world: World) -> str:
     return "" if not list(world.root.rglob("pwned")) and not Path("/pwned").exists() else "wrote outside"
 
 
-async def zip_slip(kind: Kind, world: World) -> str:
+async def zip_slip(kind: SandboxBackend, world: World) -> str:
     for name in ("../pwned", f"{world.home}/pwned", "a/../../pwned", "/etc/pwned", "..", "a/\0/b"):
         with suppress(OSError):
             async with await kind.open(Setup(files={name: "pwned"})):
@@ -367,7 +367,7 @@ async def zip_slip(kind: Kind, world: World) -> str:
     return ""
 
 
-async def strange_files(kind: Kind, world: World) -> str:
+async def strange_files(kind: SandboxBackend, world: World) -> str:
     """A FIFO, a socket, a device and a sparse file where the answer should be: none may hang or fill us."""
     async with await kind.open(Setup(limits=Limits(disk=64 * MiB))) as sandbox:
         await sandbox.run(
@@ -385,14 +385,14 @@ async def strange_files(kind: Kind, world: World) -> str:
         return said or ("took too long" if slow else "") or ("" if 50 < len(listed) < 200 else f"listed {len(listed)}")
 
 
-async def terminal_injection(kind: Kind, world: World) -> str:
+async def terminal_injection(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup()) as sandbox:
         done = await sandbox.run("printf '\\033]0;owned\\007\\033[2J\\033[31m\\rpassed\\302\\233'; printf '\\033c' >&2")
         shown = printable(done.output + done.error)
         return f"left {shown!r}" if any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in shown) else ""
 
 
-async def daemon(kind: Kind, world: World) -> str:
+async def daemon(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup()) as sandbox:
         code = f"os.setsid(); os.fork() and os._exit(0); os.execvp('sleep', ['sleep', '{world.mark}'])"
         await sandbox.run(python(f"for _ in range(3):\n    if os.fork() == 0:\n        {code}\n"))
@@ -408,7 +408,7 @@ async def daemon(kind: Kind, world: World) -> str:
     return "outlived its sandbox" if world.processes() else ""
 
 
-async def ignores_sigterm(kind: Kind, world: World) -> str:
+async def ignores_sigterm(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup()) as sandbox:
         done = await sandbox.run(
             f"trap '' TERM INT HUP QUIT USR1; (trap '' TERM; setsid sleep {world.mark} &); sleep {world.mark}; sleep 9",
@@ -418,7 +418,7 @@ async def ignores_sigterm(kind: Kind, world: World) -> str:
         return "" if done.timed_out and done.code == 137 and not alive else f"{done} {alive}"
 
 
-async def fork_bomb(kind: Kind, world: World) -> str:
+async def fork_bomb(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup(limits=Limits(processes=64, wall=1.5))) as sandbox:
         done = await sandbox.run(":(){ :|:& };:; :; while :; do :; done")
         if not done.killed_why:
@@ -434,7 +434,7 @@ async def fork_bomb(kind: Kind, world: World) -> str:
         return "" if done.output == "alive\n" else f"broke the sandbox: {done}"
 
 
-async def ten_gigabytes(kind: Kind, world: World) -> str:
+async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
     room = shutil.disk_usage(tempfile.gettempdir()).free
     async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=20))) as sandbox:
         for line in (
@@ -453,14 +453,14 @@ async def ten_gigabytes(kind: Kind, world: World) -> str:
     return f"{total} MiB were kept" if total > 4 * 48 else f"the host lost {lost}" if lost > 2**30 else ""
 
 
-async def a_million_files(kind: Kind, world: World) -> str:
+async def a_million_files(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup(limits=Limits(disk=16 * MiB, wall=20))) as sandbox:
         code = "for n in range(1000000): os.close(os.open(str(n), os.O_CREAT))"
         done = await sandbox.run(python(code))
         return "" if done.killed_why == "wrote more than 16 MiB in all" else f"{done}"
 
 
-async def memory_bombs(kind: Kind, world: World) -> str:
+async def memory_bombs(kind: SandboxBackend, world: World) -> str:
     limits = Limits(memory=192 * MiB, wall=10)
     async with await kind.open(Setup(limits=limits)) as sandbox:
         for code in (
@@ -477,7 +477,7 @@ async def memory_bombs(kind: Kind, world: World) -> str:
     return ""
 
 
-async def endless_output(kind: Kind, world: World) -> str:
+async def endless_output(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup(limits=Limits(output=MiB))) as sandbox:
         done = await sandbox.run("yes & yes >&2", Limits(output=MiB, wall=20))
         kept = len(done.output) + len(done.error)
@@ -490,7 +490,7 @@ async def endless_output(kind: Kind, world: World) -> str:
         return "" if done == Done(0, "fine\n", "", seconds=done.seconds) else f"{done}"
 
 
-async def forged_answer(kind: Kind, world: World) -> str:
+async def forged_answer(kind: SandboxBackend, world: World) -> str:
     """A process left behind wants to speak for the check that runs after the agent has ended."""
     async with await kind.open(Setup()) as sandbox:
         await sandbox.run(
@@ -503,7 +503,7 @@ async def forged_answer(kind: Kind, world: World) -> str:
         return "" if (done.code, done.output) == (5, "/workspace\n") else f"{done}"
 
 
-async def two_students(kind: Kind, world: World) -> str:
+async def two_students(kind: SandboxBackend, world: World) -> str:
     """One sandbox wants something of the one beside it."""
     async with await kind.open(Setup(files={"answer": "mine"})) as one, await kind.open(Setup()) as two:
         await one.run(f"echo {world.canary} > /tmp/note; echo {world.canary} > /dev/shm/note; sleep {world.mark} &")
@@ -513,7 +513,7 @@ async def two_students(kind: Kind, world: World) -> str:
         return "" if len(world.processes()) == 1 else "killed the other"
 
 
-Deed = Callable[[Kind, World], Awaitable[str]]
+Deed = Callable[[SandboxBackend, World], Awaitable[str]]
 DEEDS: dict[str, Deed] = {
     "plants a link as its answer": link_as_answer,
     "swaps a folder and a link while it is read": link_swapped_while_read,
@@ -622,7 +622,7 @@ def shared_memory(key: int, text: str) -> int:
     return segment
 
 
-async def attack(world: World, kind: Kind, names: list[str]) -> dict[str, str]:
+async def attack(world: World, kind: SandboxBackend, names: list[str]) -> dict[str, str]:
     """Each attempt with how it got out; nothing for those that did not."""
     found: dict[str, str] = {}
     limits = Limits(wall=20, output=4 * MiB)

@@ -18,13 +18,13 @@ from upskill import (
     Check,
     Evidence,
     Finding,
+    ModelContext,
     Models,
     Plan,
     Result,
     Skill,
     Store,
     Suite,
-    Surroundings,
     Trial,
     UsageError,
     evaluate,
@@ -159,7 +159,7 @@ class Picky(Check):
 
     text: str
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if "ahoy, friend" in evidence.trace.answer:
             raise ZeroDivisionError("division by zero")
         return Finding(self.text in evidence.trace.answer, "looked")
@@ -474,7 +474,7 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) 
         kept.append(result)
 
     seen: list[Result] = []
-    async for result in executor.carry(plan, plan.trials(), run, keep):
+    async for result in executor.execute(plan, plan.trials(), run, keep):
         assert result in kept
         seen.append(result)
     assert {result.trial for result in seen} == set(plan.trials())
@@ -647,9 +647,9 @@ async def test_replies_are_shared_between_identical_requests_but_never_between_s
     skill = Skill.load(write_skill(home / "greeter"))
     model = write_script(home / "model.yaml")
     with Store(home / "runs") as store:
-        first = Models(Surroundings(), shelf=store, ledger=Ledger())
+        first = Models(ModelContext(), replies=store, ledger=Ledger())
         await evaluate(make_plan(skill, models=[model], runs=2, temperature=0.0), store=store, models=first)
-        again = Models(Surroundings(), shelf=store, ledger=Ledger())
+        again = Models(ModelContext(), replies=store, ledger=Ledger())
         plan = make_plan(skill, models=[model], runs=3, temperature=0.0)
         evaluation = await evaluate(plan, store=store, models=again)
     assert first.ledger is not None
@@ -664,10 +664,10 @@ async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path)
     write_script(home / "judge.yaml", [{"answer": "nonsense"}])
     plan = make_plan(skill, JUDGED, [student], judge="scripted:judge.yaml")
     with Store(home / "runs") as store:
-        first = await evaluate(plan, store=store, models=Models(shelf=store))
+        first = await evaluate(plan, store=store, models=Models(replies=store))
         assert first.run.errored == 2
         write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": true}'}])
-        second = await evaluate(plan, store=store, models=Models(shelf=store))
+        second = await evaluate(plan, store=store, models=Models(replies=store))
     assert second.run.finished
 
 

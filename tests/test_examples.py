@@ -10,7 +10,7 @@ import skills_ref
 
 from conftest import REPOSITORY
 from upskill import Models, Skill, Store, Suite, evaluate, make_plan
-from upskill.suites.quality import near_duplicates, try_suite
+from upskill.suites.quality import near_duplicates, probe_suite
 
 EXAMPLES = {"kernel-builder-cuda-kernels": 40, "tern-deploy": 20, "house-commit-messages": 20}
 
@@ -34,7 +34,7 @@ def test_its_suite_lets_no_answer_through_that_knows_nothing(name: str, cases: i
     skill, suite = example(name)
     assert len(suite.cases) >= cases
     assert all(case.reference for case in suite.cases)
-    assert [str(leak) for leak in asyncio.run(try_suite(suite, skill))] == []
+    assert [str(leak) for leak in asyncio.run(probe_suite(suite, skill))] == []
     assert near_duplicates(suite.cases) == []
     assert 0.2 < len(suite.held_out) / len(suite.cases) < 0.6
 
@@ -49,7 +49,7 @@ async def test_the_embedded_model_learns_from_an_example(tmp_path: Path) -> None
     skill, suite = example("tern-deploy")
     plan = make_plan(skill, suite, ["local"])
     with Store(tmp_path) as store:
-        evaluation = await evaluate(plan, store=store, models=Models(shelf=store))
+        evaluation = await evaluate(plan, store=store, models=Models(replies=store))
     (verdict,) = evaluation.verdicts
     assert (verdict.baseline.errored, verdict.skill.errored) == (0, 0)
     assert verdict.baseline.passed <= 2

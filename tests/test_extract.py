@@ -10,12 +10,12 @@ import pytest
 from conftest import REPOSITORY
 from upskill.authoring.extract import Extraction, extract
 from upskill.errors import UpskillError, UsageError
-from upskill.models import Models, Surroundings
+from upskill.models import ModelContext, Models
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import pull
 from upskill.runs.evaluate import evaluate, make_plan
 from upskill.suites import Suite
-from upskill.suites.quality import near_duplicates, try_suite
+from upskill.suites.quality import near_duplicates, probe_suite
 from upskill.traces import Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
@@ -70,7 +70,7 @@ async def test_the_suite_passes_the_gate_and_is_split_by_what_it_is_about() -> N
     made = await extracted()
     suite = made.suite
     assert len(suite.cases) >= 40
-    assert await try_suite(suite, made.skill) == []
+    assert await probe_suite(suite, made.skill) == []
     assert near_duplicates(suite.cases) == []
     assert 10 <= len(suite.held_out) <= len(suite.cases) - 10
     assert all(case.reference and case.evidence for case in suite.cases)
@@ -160,12 +160,12 @@ async def test_a_trace_without_anything_to_learn_is_a_usage_error() -> None:
 async def test_short_traces_give_what_little_they_have(name: str) -> None:
     made = await extract(read_trace(FIXTURES / name))
     assert made.suite.cases
-    assert await try_suite(made.suite, made.skill) == []
+    assert await probe_suite(made.suite, made.skill) == []
 
 
 async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
     """The real model, on every held-out case: none of these facts can be known without the skill."""
-    await pull(find(""), Surroundings())
+    await pull(find(""), ModelContext())
     made = await extracted()
     held_out = made.suite.held_out
     assert len(held_out) >= 20

@@ -38,7 +38,7 @@ from test_redact import PLANTED
 from upskill import Skill, Store, Suite
 from upskill.authoring.provenance import Meta, made_for
 from upskill.models.embedded.weights import cache_folder
-from upskill.suites.quality import try_suite
+from upskill.suites.quality import probe_suite
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]  # what the first draft states
@@ -258,7 +258,7 @@ def test_what_the_making_cost_is_kept_with_the_skill_and_each_reply_is_in_it_onc
     assert (set(told) >= {"metadata", "tests"}, told["making"]) == (True, [said["making"]])
     # Nobody is taught what it cost.
     skill = Skill.load(folder)
-    assert skill.taught == skill.with_file("skill_meta.json", b"{}").taught
+    assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
     again = generate(upskill, "--json").json
     assert (again["spent"], again["making"]) == ({}, said["making"])
 
@@ -679,7 +679,7 @@ def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
         saved = Skill.load(home / "out" / "ship-facts")
         suite = Suite.of(saved)
         assert suite is not None
-        assert asyncio.run(try_suite(suite, saved)) == []
+        assert asyncio.run(probe_suite(suite, saved)) == []
     else:
         assert done.code == 3
         assert ("upskill: writing the skill: " in done.err) is not ("its test cases were not: " in done.err)

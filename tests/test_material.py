@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
-from upskill import Skill, Trace, UsageError, mcp
+from upskill import Skill, Trace, UsageError
+from upskill.authoring import mcp
 from upskill.authoring.material import Material, Piece, chunks, gather, quote, read_source, read_tools
 from upskill.traces import Step
 

@@ -11,7 +11,7 @@ import pytest
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
-from upskill.models import Message, Models, Reply, Request, Surroundings, Tool
+from upskill.models import Message, ModelContext, Models, Reply, Request, Tool
 from upskill.models.addresses import resolve
 
 installed = importlib.util.find_spec("pydantic_ai") is not None
@@ -43,7 +43,7 @@ async def ask(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
     try:
-        async with Models(Surroundings(keys={"OPENAI_API_KEY": KEY}, **fields)) as models:
+        async with Models(ModelContext(keys={"OPENAI_API_KEY": KEY}, **fields)) as models:
             model = await models.get(resolve(name))
             return [await model.reply(request) for request in requests], server
     finally:

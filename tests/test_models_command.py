@@ -15,7 +15,7 @@ import pytest
 
 from agent_server import agent_server
 from upskill.errors import ModelError, UsageError
-from upskill.models import Message, Models, Reply, Request, Surroundings, Tool
+from upskill.models import Message, ModelContext, Models, Reply, Request, Tool
 from upskill.models.addresses import resolve
 
 AGENTS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode"}
@@ -114,7 +114,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def ask(name: str, request: Request = HELLO, **surroundings: Any) -> Reply:
-    async with Models(Surroundings(**surroundings)) as models:
+    async with Models(ModelContext(**surroundings)) as models:
         return await (await models.get(resolve(name))).reply(request)
 
 
@@ -253,7 +253,7 @@ async def test_a_command_that_only_complains_is_quoted_without_its_login(
 
 async def test_ten_refused_logins_in_a_row_stop_the_model(path: Path) -> None:
     StandIn(path, "claude").says([], code=1, complaint="Not logged in")
-    async with Models(Surroundings()) as models:
+    async with Models(ModelContext()) as models:
         model = await models.get(resolve("claude-code"))
         errors: list[ModelError] = []
         for _ in range(11):
@@ -332,7 +332,7 @@ async def test_the_real_program_answers_with_our_prompt_and_nothing_of_the_perso
     for variable in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "OPENCODE_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
     with agent_server() as server:
-        async with Models(Surroundings(timeout=120)) as models:
+        async with Models(ModelContext(timeout=120)) as models:
             model = await models.get(replace(resolve(name), base_url=server.url + base))
             reply = await model.reply(HELLO)
     assert reply.text == "PONG"

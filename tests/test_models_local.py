@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Request, Surroundings, open_model
+from upskill.models import Address, Message, ModelContext, Request, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.local import Embedded, Process, threads
 from upskill.models.embedded.local_models import find
@@ -46,7 +46,7 @@ QUESTIONS = [request(f"What is the {thing} of the ship? Answer in one line.") fo
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return await pull(find(""), Surroundings())
+    return await pull(find(""), ModelContext())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -56,8 +56,8 @@ async def local(weights: Path) -> AsyncGenerator[Embedded]:
     await model.close()
 
 
-async def opened(name: str, surroundings: Surroundings | None = None) -> Embedded:
-    return cast("Embedded", await open_model(resolve(name), surroundings or Surroundings()))
+async def opened(name: str, surroundings: ModelContext | None = None) -> Embedded:
+    return cast("Embedded", await open_model(resolve(name), surroundings or ModelContext()))
 
 
 async def process_of(model: Embedded) -> Process:
@@ -144,7 +144,7 @@ async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: E
 
 
 async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) -> None:
-    model = Embedded(Address("local", "local", "small"), weights, 256, Surroundings())
+    model = Embedded(Address("local", "local", "small"), weights, 256, ModelContext())
     try:
         with pytest.raises(
             ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 2\d\d"
@@ -173,7 +173,7 @@ async def test_ctrl_c_is_for_us_and_not_for_the_server(local: Embedded) -> None:
 
 
 async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(weights: Path) -> None:
-    model = await opened("local", Surroundings(retries=4))
+    model = await opened("local", ModelContext(retries=4))
     try:
         process = await process_of(model)
         call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
@@ -208,7 +208,7 @@ async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None:
-    model = Embedded(Address("local", "local", "x"), weights, 512, Surroundings())
+    model = Embedded(Address("local", "local", "x"), weights, 512, ModelContext())
     starting = asyncio.create_task(model.start())
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     before = children.read_text().split() if children.exists() else []
@@ -255,7 +255,7 @@ async def test_the_server_dies_with_its_parent(weights: Path, how: signal.Signal
 async def test_offline_without_weights_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path))
     with pytest.raises(UsageError) as caught:
-        await opened("local", Surroundings(offline=True))
+        await opened("local", ModelContext(offline=True))
     assert "--offline forbids" in caught.value.message
     assert "`upskill models pull smollm2-135m`" in caught.value.hint
 

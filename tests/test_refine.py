@@ -235,7 +235,7 @@ async def search(student: str, refiner: Scripted, attempts: int = 3, **more: Any
 
     start = Skill.new("house-words", "States words.", body_of(TRAIN[:2]))
     with Store("runs") as store:
-        models = Models(shelf=store)
+        models = Models(replies=store)
         return await refine(
             [start], words_suite(), plan_for, models=models, store=store, refiner=refiner, attempts=attempts, **more
         )
@@ -294,7 +294,7 @@ async def test_a_suite_without_train_cases_is_evaluated_and_not_refined(student:
             [start],
             only,
             lambda skill, part: make_plan(skill, part, [student]),
-            models=Models(shelf=store),
+            models=Models(replies=store),
             store=store,
             refiner=Scripted(""),
         )

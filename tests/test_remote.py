@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Upskill, greetings, serving, write_skill
 from loopback import Say, refuse
-from upskill.models import Surroundings
+from upskill.models import ModelContext
 from upskill.models.embedded.local import threads
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import pull
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return asyncio.run(pull(find(""), Surroundings()))
+    return asyncio.run(pull(find(""), ModelContext()))
 
 
 def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: Path, upskill: Upskill) -> None:

@@ -24,13 +24,13 @@ from conftest import REPOSITORY, Upskill, spawn
 from upskill.errors import SandboxError, UsageError
 from upskill.sandboxes import (
     SANDBOXES,
-    Chosen,
     Done,
     Entry,
-    Kind,
     Limits,
     MiB,
     Sandbox,
+    SandboxBackend,
+    SandboxChoice,
     Setup,
     Stream,
     choose,
@@ -64,7 +64,7 @@ def test_this_kind_works_here(name: str) -> None:
         pytest.skip(REFUSED[name])
 
 
-async def kind_called(name: str) -> Kind:
+async def kind_called(name: str) -> SandboxBackend:
     """The kind of this name, where it works; elsewhere the test is skipped with the reason."""
     try:
         return (await choose(name)).kind
@@ -73,12 +73,12 @@ async def kind_called(name: str) -> Kind:
 
 
 @pytest.fixture(params=WORKING)
-async def kind(request: pytest.FixtureRequest, home: Path) -> Kind:
+async def kind(request: pytest.FixtureRequest, home: Path) -> SandboxBackend:
     return await kind_called(request.param)
 
 
 @pytest.fixture
-async def sandbox(kind: Kind) -> AsyncGenerator[Sandbox]:
+async def sandbox(kind: SandboxBackend) -> AsyncGenerator[Sandbox]:
     async with await kind.open(Setup(files={"given/note.txt": "read me\n"})) as opened:
         yield opened
 
@@ -132,10 +132,10 @@ async def test_a_command_is_given_variables_and_standard_input(sandbox: Sandbox)
 async def test_what_is_written_is_heard_as_it_comes(sandbox: Sandbox) -> None:
     heard: list[tuple[Stream, bytes]] = []
 
-    def hear(stream: Stream, data: bytes) -> None:
+    def on_output(stream: Stream, data: bytes) -> None:
         heard.append((stream, data))
 
-    done = await sandbox.run("echo one; sleep 0.1; echo two >&2", hear=hear)
+    done = await sandbox.run("echo one; sleep 0.1; echo two >&2", on_output=on_output)
     assert heard == [("output", b"one\n"), ("error", b"two\n")]
     assert done.output == "one\n"
 
@@ -162,7 +162,7 @@ async def test_a_long_command_is_run_whole(sandbox: Sandbox) -> None:
     assert (await sandbox.run("\n" * 120_000 + "echo end")).output == "end\n"
 
 
-async def test_files_stay_between_commands_and_not_between_sandboxes(kind: Kind) -> None:
+async def test_files_stay_between_commands_and_not_between_sandboxes(kind: SandboxBackend) -> None:
     async with await kind.open(Setup()) as one, await kind.open(Setup()) as two:
         await one.run("echo mine > note; echo mine > ~/note; echo mine > $TMPDIR/note")
         assert (await one.run("cat note ~/note $TMPDIR/note")).output == "mine\n" * 3
@@ -171,7 +171,7 @@ async def test_files_stay_between_commands_and_not_between_sandboxes(kind: Kind)
         assert (await three.list()) == []
 
 
-async def test_many_sandboxes_stand_side_by_side(kind: Kind) -> None:
+async def test_many_sandboxes_stand_side_by_side(kind: SandboxBackend) -> None:
     async def one(number: int) -> str:
         async with await kind.open(Setup(files={"number": str(number)})) as sandbox:
             return (await sandbox.run("cat number; sleep 0.05; cat number")).output
@@ -224,7 +224,7 @@ async def test_output_is_limited_and_its_beginning_kept(sandbox: Sandbox) -> Non
     assert done.output.startswith("first\ny\n")
 
 
-async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: Kind) -> None:
+async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBackend) -> None:
     async with await kind.open(Setup(limits=Limits(file_size=MiB, disk=4 * MiB, wall=20))) as sandbox:
         assert (await sandbox.run("head -c 3000000 /dev/zero > big")).code != 0
         assert (await sandbox.list())[0].size <= MiB
@@ -238,7 +238,7 @@ async def test_background_processes_do_not_keep_a_command_waiting(sandbox: Sandb
     assert (done.code, done.output, done.timed_out) == (0, "started\n", False)
 
 
-async def test_a_cancelled_command_leaves_nothing_running(kind: Kind) -> None:
+async def test_a_cancelled_command_leaves_nothing_running(kind: SandboxBackend) -> None:
     mark = f"77.{os.getpid()}"
     sandbox = await kind.open(Setup())
     with pytest.raises(TimeoutError):
@@ -277,7 +277,7 @@ async def test_what_a_student_may_change_is_what_was_placed(sandbox: Sandbox) ->
     assert done.output == "0\n", done.error
 
 
-async def test_the_home_of_the_student_can_be_furnished(kind: Kind) -> None:
+async def test_the_home_of_the_student_can_be_furnished(kind: SandboxBackend) -> None:
     async with await kind.open(Setup(home_files={".config/x": "1"})) as sandbox:
         assert (await sandbox.run("cat ~/.config/x")).output == "1"
         await sandbox.write(f"{sandbox.home}/.config/y", "2")
@@ -317,13 +317,13 @@ async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox, path: str) -> 
             await attempt
 
 
-async def test_case_files_that_lead_out_are_refused_before_anything_runs(kind: Kind, home: Path) -> None:
+async def test_case_files_that_lead_out_are_refused_before_anything_runs(kind: SandboxBackend, home: Path) -> None:
     with pytest.raises(PermissionError):
         await kind.open(Setup(files={"../../evil": "x"}))
     with pytest.raises(SandboxError):
         await kind.open(Setup(environment={"a b": "x"}))
     with pytest.raises(SandboxError):
-        await kind.open(Setup(shown={"relative": home}))
+        await kind.open(Setup(readonly_mounts={"relative": home}))
     assert not list(Path("/tmp").glob("evil"))
 
 
@@ -342,7 +342,7 @@ async def test_a_folder_is_copied_in_without_its_links(sandbox: Sandbox, home: P
 # The end.
 
 
-async def test_a_stopped_sandbox_is_gone_and_says_so(kind: Kind) -> None:
+async def test_a_stopped_sandbox_is_gone_and_says_so(kind: SandboxBackend) -> None:
     before = {path for path in Path("/tmp").iterdir() if path.name.startswith("upskill-sandbox-")}
     sandbox = await kind.open(Setup())
     await sandbox.run("mkdir -p closed/inner && touch closed/inner/x && chmod 000 closed || true")
@@ -356,14 +356,14 @@ async def test_a_stopped_sandbox_is_gone_and_says_so(kind: Kind) -> None:
     assert {path for path in Path("/tmp").iterdir() if path.name.startswith("upskill-sandbox-")} <= before
 
 
-async def test_no_process_outlives_its_sandbox(kind: Kind) -> None:
+async def test_no_process_outlives_its_sandbox(kind: SandboxBackend) -> None:
     mark = f"78.{os.getpid()}"
     async with await kind.open(Setup()) as sandbox:
         await sandbox.run(f"sleep {mark} & (setsid sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 &")
     assert running(mark) == []
 
 
-async def test_no_descriptor_is_left_open(kind: Kind) -> None:
+async def test_no_descriptor_is_left_open(kind: SandboxBackend) -> None:
     async def once() -> None:
         async with await kind.open(Setup(files={"a": "b"})) as sandbox:
             await sandbox.run("cat a", stdin=b"x")
@@ -389,7 +389,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(not LINUX, reason="looks into /proc")
-async def test_everything_ends_when_upskill_is_killed(kind: Kind) -> None:
+async def test_everything_ends_when_upskill_is_killed(kind: SandboxBackend) -> None:
     mark = f"79.{os.getpid()}"
     with subprocess.Popen([sys.executable, "-c", DYING, kind.name, mark], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -485,9 +485,9 @@ async def test_the_one_door_is_served_from_outside(home: Path) -> None:
         writer.close()
 
     for name in ("bubblewrap", "landlock"):
-        async with await (await kind_called(name)).open(Setup(door=47391)) as sandbox:
-            assert sandbox.door is not None
-            async with await asyncio.start_server(greet, sock=sandbox.door):
+        async with await (await kind_called(name)).open(Setup(proxy_port=47391)) as sandbox:
+            assert sandbox.proxy_socket is not None
+            async with await asyncio.start_server(greet, sock=sandbox.proxy_socket):
                 done = await sandbox.run("exec 3<>/dev/tcp/127.0.0.1/47391; echo you >&3; cat <&3", Limits(wall=20))
                 assert done.output == "hello you\n", (name, done.error)
                 assert (await sandbox.run("exec 3<>/dev/tcp/127.0.0.1/47392")).code != 0
@@ -498,7 +498,7 @@ async def test_host_folders_can_be_shown_and_not_changed(home: Path) -> None:
     (home / "tool" / "say").write_text("#!/bin/sh\necho said\n", encoding="utf-8")
     (home / "tool" / "say").chmod(0o755)
     shown = {"/opt/tool": home / "tool", "/opt/one": home / "tool" / "say"}
-    async with await (await kind_called("bubblewrap")).open(Setup(shown=shown)) as sandbox:
+    async with await (await kind_called("bubblewrap")).open(Setup(readonly_mounts=shown)) as sandbox:
         assert (await sandbox.run("/opt/tool/say; /opt/one")).output == "said\nsaid\n"
         assert (await sandbox.run("echo x > /opt/tool/say || rm -f /opt/tool/say || echo x > /opt/tool/new")).code != 0
     assert (home / "tool" / "say").read_text(encoding="utf-8") == "#!/bin/sh\necho said\n"
@@ -591,7 +591,7 @@ async def test_none_is_only_ever_typed_and_warns(home: Path) -> None:
 def test_every_kind_is_in_the_table() -> None:
     assert set(KINDS) == set(SANDBOXES.table)
     assert set(upskill.sandboxes.ORDER) == set(KINDS) - {"none"}
-    assert Chosen("x", "1", 0.0, ()).warning == ""
+    assert SandboxChoice("x", "1", 0.0, ()).warning == ""
 
 
 # The filter of system calls, run by hand.
@@ -709,7 +709,7 @@ def test_another_machine_has_no_filter() -> None:
 
 def test_a_container_gets_little(home: Path) -> None:
     limits = Limits(memory=100 * MiB, processes=50, disk=10 * MiB)
-    line = " ".join(container.arguments("it", Setup(limits=limits, shown={"/opt/x": home})))
+    line = " ".join(container.arguments("it", Setup(limits=limits, readonly_mounts={"/opt/x": home})))
     for wanted in (
         "--network none",
         "--read-only",
@@ -732,7 +732,7 @@ async def test_a_container_without_an_engine_says_so(home: Path, monkeypatch: py
     with pytest.raises(SandboxError, match="neither docker nor podman is installed"):
         await container.Container().open(Setup())
     with pytest.raises(SandboxError, match="has no door"):
-        await container.Container().open(Setup(door=80))
+        await container.Container().open(Setup(proxy_port=80))
 
 
 # Answers like an engine as far as we speak to one, and keeps its "container" in namespaces. Needs root.
@@ -831,7 +831,7 @@ async def test_a_container_is_spoken_to_as_an_engine_expects() -> None:
 
 def test_the_profile_of_seatbelt_denies_by_default() -> None:
     root = Path('/private/tmp/a "b')
-    lines = seatbelt.profile(root, Setup(shown={"/opt/x": Path("/opt/x")}, door=8080)).splitlines()
+    lines = seatbelt.profile(root, Setup(readonly_mounts={"/opt/x": Path("/opt/x")}, proxy_port=8080)).splitlines()
     assert lines[:2] == ["(version 1)", "(deny default)"]
     text = "\n".join(lines)
     assert text.count("(") == text.count(")")

@@ -524,11 +524,11 @@ def test_what_is_taught_leaves_out_what_only_evaluation_reads(tmp_path: Path) ->
     (folder / "skill_meta.json").write_text("{}")
     (folder / "eval_queries.json").write_text("[]")
     after = Skill.load(folder)
-    assert after.taught == before.taught
+    assert after.visible_hash == before.visible_hash
     assert after.fingerprint != before.fingerprint
     assert after.resources == ("references/a.md",)
     (folder / "references" / "a.md").write_text("other")
-    assert Skill.load(folder).taught != before.taught
+    assert Skill.load(folder).visible_hash != before.visible_hash
 
 
 def test_two_files_never_hash_like_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from upskill.verdicts import statistics
-from upskill.verdicts.statistics import Further, Sequential, Spread
+from upskill.verdicts.statistics import EvidenceNeeded, Sequential, Spread
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 
@@ -541,23 +541,23 @@ def test_the_planned_power_is_the_simulated_one() -> None:
 
 def test_further_evidence_is_more_runs_or_more_cases() -> None:
     values, labels = flat([[1, 0], [0, 1], [-1, 1], [0, 0], [1, -1], [1, 0], [0, 1], [-1, 0], [1, 0], [0, 1]])
-    more = statistics.further(values, labels)
+    more = statistics.evidence_needed(values, labels)
     assert more.runs is not None
     assert more.pairs == min(more.runs * 10, more.cases * 2)
-    assert statistics.further(values, labels, anytime="cases").cases > more.cases
+    assert statistics.evidence_needed(values, labels, anytime="cases").cases > more.cases
 
 
 def test_where_cases_disagree_only_more_cases_help() -> None:
     values, labels = flat([[1, 1], [-1, -1], [1, 1], [0, 0], [-1, -1], [1, 1]])
-    more = statistics.further(values, labels)
+    more = statistics.evidence_needed(values, labels)
     assert more.runs is None
     assert more.pairs == 2 * more.cases > 12
-    assert statistics.further(values, labels, anytime="suite").runs is not None
+    assert statistics.evidence_needed(values, labels, anytime="suite").runs is not None
 
 
 def test_one_more_win_settles_five_of_five() -> None:
-    assert statistics.further(*flat([[1]] * 5)) == Further(pairs=1, runs=None, cases=1)
+    assert statistics.evidence_needed(*flat([[1]] * 5)) == EvidenceNeeded(pairs=1, runs=None, cases=1)
 
 
 def test_after_nothing_everything_is_still_to_be_done() -> None:
-    assert isinstance(statistics.further([], []), Further)
+    assert isinstance(statistics.evidence_needed([], []), EvidenceNeeded)

@@ -18,9 +18,9 @@ from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, 
 from upskill import Skill, Store, UsageError
 from upskill.authoring.evidence import VERIFY, evidence_of
 from upskill.authoring.teach import Lesson, read_files, teach
-from upskill.models import Address, Models, Surroundings
+from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
-from upskill.sandboxes import Chosen, choose
+from upskill.sandboxes import SandboxChoice, choose
 from upskill.traces import read_trace
 
 TASK = "find out all about the ship"
@@ -62,7 +62,7 @@ def rules(turns: list[Any] = TURNS) -> list[dict[str, Any]]:
     ]
 
 
-async def chosen() -> Chosen:
+async def chosen() -> SandboxChoice:
     """The sandbox of this machine; where none works, the test is skipped with the reason."""
     try:
         return await choose()
@@ -172,7 +172,7 @@ async def test_a_real_agent_is_a_teacher_too(programs: str, home: Path, monkeypa
             files={"in.txt": b"ahoy\n"},
             check="grep ahoy out.txt",
         )
-        async with Models(Surroundings(keys=keys), ledger=ledger) as models:
+        async with Models(ModelContext(keys=keys), ledger=ledger) as models:
             found = await teach(lesson, models, place, folder=home, watch=lambda step: seen.append(step.tool))
     assert (found.checked, found.trace.goal, found.trace.turns) == (True, "copy in.txt", 3)
     assert found.trace.agent.startswith("claude-code ")

@@ -15,11 +15,11 @@ from loopback import Call, Loopback, Say, Spoken
 from upskill import Skill, Store
 from upskill.agents import Bounds
 from upskill.authoring.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
-from upskill.cli.evaluating import load_beside
+from upskill.cli.evaluating import load_distractors
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.suites.queries import PARTS, Queries, Query, part_of
-from upskill.verdicts.firing import compare, weigh_firing
+from upskill.verdicts.firing import compare, compute_firing
 from upskill.verdicts.outcome import Outcome
 
 GREETER, SAILOR = "house-greeter", "house-sailor"
@@ -244,7 +244,7 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
         "g": (NO, NO, NO),
         "h": (NO, NO, NO),
     }
-    firing = weigh_firing("m", EIGHT, outcomes(fired, EIGHT))
+    firing = compute_firing("m", EIGHT, outcomes(fired, EIGHT))
     assert firing.recall is not None
     assert firing.precision is not None
     assert firing.accuracy is not None
@@ -267,7 +267,7 @@ def test_runs_of_one_query_are_not_taken_for_as_many_queries() -> None:
     def width(runs: int, queries: int) -> float:
         due = Queries(tuple(Query(f"q{number}", should_trigger=True) for number in range(queries)))
         fired = {one.text: [number % 2 == 0] * runs for number, one in enumerate(due)}
-        recall = weigh_firing("m", due, outcomes(fired, due)).recall
+        recall = compute_firing("m", due, outcomes(fired, due)).recall
         assert recall is not None
         return recall.high - recall.low
 
@@ -283,7 +283,7 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
         "e": (YES, NO),
         "f": (NO, NO),
     }
-    firing = weigh_firing("m", EIGHT, outcomes(fired, EIGHT))
+    firing = compute_firing("m", EIGHT, outcomes(fired, EIGHT))
     rates = {rate.query.text: rate for rate in firing.rates}
     assert (rates["a"].value, rates["a"].right, rates["a"].errored) == (1.0, True, 2)
     assert (rates["b"].value, rates["b"].right) == (None, None)
@@ -297,25 +297,25 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
 
 
 def test_what_was_not_seen_is_not_known() -> None:
-    silent = weigh_firing("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
+    silent = compute_firing("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
     assert silent.precision is None  # it never fired
     assert silent.recall is not None
     assert (silent.recall.value, silent.recall.low) == (0.0, 0.0)
     assert silent.recall.high > 0.2
-    perfect = weigh_firing("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
+    perfect = compute_firing("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
     assert perfect.precision is not None
     assert (perfect.precision.value, perfect.precision.high) == (1.0, 1.0)
     assert perfect.precision.low < 0.8  # four queries prove little
     one_kind = Queries(EIGHT.should_trigger)
-    due = weigh_firing("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
+    due = compute_firing("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
     assert due.precision is None
     assert due.score is None
     assert due.accuracy == due.recall
     other_kind = Queries(EIGHT.should_not)
-    not_due = weigh_firing("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
+    not_due = compute_firing("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
     assert not_due.accuracy is not None
     assert not_due.accuracy.value == 0.5
-    nothing = weigh_firing("m", EIGHT, [])
+    nothing = compute_firing("m", EIGHT, [])
     assert nothing.accuracy is None
     assert nothing.too_many_errors
 
@@ -331,7 +331,7 @@ def test_the_intervals_hold_what_they_should_about_as_often_as_they_say() -> Non
         for one in queries:
             rate = rng.betavariate(3, 1) if one.should_trigger else rng.betavariate(1, 4)
             fired[one.text] = [rng.random() < rate for _ in range(3)]
-        firing = weigh_firing("m", queries, outcomes(fired, queries))
+        firing = compute_firing("m", queries, outcomes(fired, queries))
         truth = {"recall": 0.75, "precision": 0.75 / (0.75 + 0.2), "accuracy": 0.5 * (0.75 + 0.8)}
         for name, value in truth.items():
             estimate = firing.measured(name)
@@ -800,5 +800,5 @@ def test_the_first_example_has_queries_for_a_search_and_a_skill_to_stand_beside(
     assert queries is not None
     assert (len(queries.should_trigger), len(queries.should_not)) == (10, 10)
     check_parts(queries)
-    (beside,) = load_beside([str(examples / "distractors")])
-    assert beside.problems("strict") == []
+    (distractors,) = load_distractors([str(examples / "distractors")])
+    assert distractors.problems("strict") == []

@@ -18,7 +18,7 @@ from upskill.verdicts.choices import cheapest, choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import judge, parse_requirement
-from upskill.verdicts.verdict import Verdict, weigh
+from upskill.verdicts.verdict import Verdict, compute_verdict
 
 SCORES = {"P": True, "F": False, "E": None}
 
@@ -87,7 +87,7 @@ EXAMPLES: dict[str, tuple[dict[str, tuple[str, str]], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_worked_example_gives_the_documented_verdict(name: str) -> None:
     cases, (pairs, lift, low, high, p, decision) = EXAMPLES[name]
-    found = weigh(both(cases))
+    found = compute_verdict(both(cases))
     assert found.pairs == pairs
     assert found.lift == pytest.approx(lift)
     assert found.interval is not None
@@ -100,7 +100,7 @@ def test_a_worked_example_gives_the_documented_verdict(name: str) -> None:
 
 
 def test_one_case_proves_nothing_about_others() -> None:
-    found = weigh(both({"a": ("FFFFF", "PPPPP")}))
+    found = compute_verdict(both({"a": ("FFFFF", "PPPPP")}))
     assert found.reason == "one case"
     assert found.further is not None
     assert found.further.runs is None
@@ -108,7 +108,7 @@ def test_one_case_proves_nothing_about_others() -> None:
 
 
 def test_too_many_errors_decide_nothing() -> None:
-    found = weigh(both(EXAMPLES["errors in one arm"][0]))
+    found = compute_verdict(both(EXAMPLES["errors in one arm"][0]))
     assert (found.decision, found.reason) == ("undecided", "errors")
     assert found.recommendation == (
         "Repair the errors and run again: 3 of 20 trials errored, too many to say anything."
@@ -118,21 +118,21 @@ def test_too_many_errors_decide_nothing() -> None:
 
 def test_a_tenth_of_errors_is_still_borne() -> None:
     nine = alike(18, "F", "P") | {"y": ("F", "E"), "z": ("E", "P")}
-    assert weigh(both(nine)).decision == "helps"
-    assert weigh(both(nine | {"x": ("E", "E"), "w": ("F", "E")})).reason == "errors"
+    assert compute_verdict(both(nine)).decision == "helps"
+    assert compute_verdict(both(nine | {"x": ("E", "E"), "w": ("F", "E")})).reason == "errors"
 
 
 def test_an_errored_trial_saves_no_tokens() -> None:
     rows = both(alike(19, "F", "P") | {"z": ("F", "E")})
     without = [replace(row, input_tokens=0, output_tokens=0) if row.passed is None else row for row in rows]
-    found = weigh(without)
+    found = compute_verdict(without)
     assert found.token_savings == 0
     assert found.skill.input_tokens == 19 * 80
     assert found.skill.errored == 1
 
 
 def test_without_a_baseline_there_is_no_lift() -> None:
-    found = weigh(arm("skill", {"a": "P", "b": "F"}))
+    found = compute_verdict(arm("skill", {"a": "P", "b": "F"}))
     assert (found.decision, found.reason, found.lift, found.interval) == ("undecided", "no baseline", None, None)
     assert found.skill.pass_rate == 0.5
     assert found.baseline.pass_rate is None
@@ -141,18 +141,18 @@ def test_without_a_baseline_there_is_no_lift() -> None:
 
 
 def test_without_pairs_there_is_no_lift() -> None:
-    found = weigh(arm("baseline", {"a": "P"}) + arm("skill", {"b": "P"}))
+    found = compute_verdict(arm("baseline", {"a": "P"}) + arm("skill", {"b": "P"}))
     assert (found.decision, found.reason, found.pairs, found.lift) == ("undecided", "no pairs", 0, None)
 
 
 def test_nothing_at_all_is_undecided() -> None:
-    found = weigh([])
+    found = compute_verdict([])
     assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
     assert found.skill.interval == (0, 1)
 
 
 def test_all_errored_is_undecided_by_errors() -> None:
-    found = weigh(both(alike(4, "E", "E")))
+    found = compute_verdict(both(alike(4, "E", "E")))
     assert (found.decision, found.reason) == ("undecided", "errors")
     assert found.skill.pass_rate is None
 
@@ -160,12 +160,12 @@ def test_all_errored_is_undecided_by_errors() -> None:
 def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
     rows = both(alike(8, "F", "P"))
     errored = [replace(row, passed=None) for row in rows]
-    assert weigh(errored + rows) == weigh(rows + errored) == weigh(rows)
+    assert compute_verdict(errored + rows) == compute_verdict(rows + errored) == compute_verdict(rows)
 
 
 def test_one_verdict_is_about_one_model() -> None:
     with pytest.raises(ValueError, match="one model"):
-        weigh(both(alike(2, "P", "F")) + both(alike(2, "P", "F"), model="other"))
+        compute_verdict(both(alike(2, "P", "F")) + both(alike(2, "P", "F"), model="other"))
 
 
 # ---------------------------------------------------------------------------------------------------- properties
@@ -180,15 +180,15 @@ def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]]
     rows = both(cases)
     mixed = list(rows)
     random.shuffle(mixed)
-    assert weigh(mixed) == weigh(rows)
-    assert weigh(mixed, anytime="cases").interval == weigh(rows, anytime="cases").interval
+    assert compute_verdict(mixed) == compute_verdict(rows)
+    assert compute_verdict(mixed, anytime="cases").interval == compute_verdict(rows, anytime="cases").interval
 
 
 @settings(deadline=None, max_examples=40)
 @given(SUITES)
 def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) -> None:
     rows = both(cases)
-    there, back = weigh(rows), weigh(rows, baseline="skill", skill="baseline")
+    there, back = compute_verdict(rows), compute_verdict(rows, baseline="skill", skill="baseline")
     swapped = {"helps": "hurts", "hurts": "helps"}
     assert back.decision == swapped.get(there.decision, there.decision)
     if there.interval is None or there.lift is None:
@@ -202,7 +202,7 @@ def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) 
 @settings(deadline=None, max_examples=40)
 @given(SUITES)
 def test_every_verdict_can_be_written_as_json(cases: dict[str, tuple[str, str]]) -> None:
-    plain = weigh(both(cases), making_cost=1.0).as_json()
+    plain = compute_verdict(both(cases), making_cost=1.0).as_json()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
 
@@ -215,7 +215,7 @@ def test_diagnoses_name_every_case_once(cases: dict[str, tuple[str, str]]) -> No
 def test_fifty_thousand_rows_are_weighed_in_under_two_seconds() -> None:
     rows = both(alike(50, "PF" * 250, "PPPF" * 125))
     began = time.perf_counter()
-    assert weigh(rows).decision == "helps"
+    assert compute_verdict(rows).decision == "helps"
     assert time.perf_counter() - began < 2
 
 
@@ -223,7 +223,7 @@ def test_fifty_thousand_rows_are_weighed_in_under_two_seconds() -> None:
 
 
 def test_an_arm_is_summed_over_its_scored_trials() -> None:
-    found = weigh(both({"a": ("PFE", "PPP"), "b": ("FFF", "PFP")})).baseline
+    found = compute_verdict(both({"a": ("PFE", "PPP"), "b": ("FFF", "PFP")})).baseline
     assert (found.passed, found.failed, found.errored, found.scored) == (1, 4, 1, 5)
     assert found.pass_rate == 0.2
     assert (found.input_tokens, found.output_tokens, found.total_tokens) == (400, 100, 500)
@@ -234,20 +234,20 @@ def test_an_arm_is_summed_over_its_scored_trials() -> None:
 
 
 def test_an_unknown_price_is_unknown_and_not_nothing() -> None:
-    found = weigh(both(alike(8, "F", "P"), cost=None), making_cost=1.0)
+    found = compute_verdict(both(alike(8, "F", "P"), cost=None), making_cost=1.0)
     assert found.baseline.cost_usd is found.skill.cost_per_pass is found.cost is None
     assert found.cost_per_pass_ratio is found.break_even is None
 
 
 def test_a_free_model_has_no_cost_ratio() -> None:
-    found = weigh(both(alike(8, "F", "P"), cost=0.0))
+    found = compute_verdict(both(alike(8, "F", "P"), cost=0.0))
     assert found.skill.cost_usd == 0
     assert found.cost_per_pass_ratio is None
 
 
 def test_without_tokens_there_is_no_relative_change() -> None:
     rows = [replace(row, input_tokens=0, output_tokens=0) for row in both(alike(8, "F", "P"))]
-    found = weigh(rows)
+    found = compute_verdict(rows)
     assert found.token_savings is None
     assert found.total_tokens is not None
     assert found.total_tokens.mean == 0
@@ -255,24 +255,24 @@ def test_without_tokens_there_is_no_relative_change() -> None:
 
 def test_break_even_is_the_making_cost_over_what_a_pass_saves() -> None:
     rows = both({"a": ("PFFF", "PPPP"), "b": ("FFFP", "PPPP")})
-    found = weigh(rows, making_cost=3.0)
+    found = compute_verdict(rows, making_cost=3.0)
     assert found.baseline.cost_per_pass == pytest.approx(0.04)
     assert found.skill.cost_per_pass == pytest.approx(0.01)
     assert found.break_even == pytest.approx(100)
-    assert weigh(rows).break_even is None
-    assert weigh(rows, baseline="skill", skill="baseline", making_cost=3.0).break_even is None
+    assert compute_verdict(rows).break_even is None
+    assert compute_verdict(rows, baseline="skill", skill="baseline", making_cost=3.0).break_even is None
 
 
 def test_upstreams_names_are_kept() -> None:
-    found = weigh(both(alike(10, "F", "P")))
+    found = compute_verdict(both(alike(10, "F", "P")))
     assert found.skill_lift == found.lift == 1
     assert found.is_beneficial
-    assert not weigh(both(alike(10, "P", "F"))).is_beneficial
+    assert not compute_verdict(both(alike(10, "P", "F"))).is_beneficial
 
 
 def test_an_older_version_can_be_the_baseline() -> None:
     rows = arm("old", {f"{i}": "F" for i in range(8)}) + arm("new", {f"{i}": "P" for i in range(8)})
-    found = weigh(rows, baseline="old", skill="new")
+    found = compute_verdict(rows, baseline="old", skill="new")
     assert (found.decision, found.baseline.arm, found.skill.arm) == ("helps", "old", "new")
 
 
@@ -285,27 +285,27 @@ def cheaper_by(tokens: int, cases: Mapping[str, tuple[str, str]]) -> list[Outcom
 
 
 def test_as_good_with_fewer_tokens_saves() -> None:
-    found = weigh(cheaper_by(10, alike(60, "P", "P")))
+    found = compute_verdict(cheaper_by(10, alike(60, "P", "P")))
     assert (found.decision, found.token_savings) == ("saves", pytest.approx(0.1))
     assert found.recommendation == "Use it: as good as without it, with 10% fewer tokens."
     assert found.is_beneficial
 
 
 def test_fewer_tokens_do_not_make_up_for_a_lift_that_may_be_negative() -> None:
-    assert weigh(cheaper_by(10, alike(20, "P", "P"))).decision == "undecided"
-    assert weigh(cheaper_by(10, alike(20, "P", "P")), margin=0.2).decision == "saves"
+    assert compute_verdict(cheaper_by(10, alike(20, "P", "P"))).decision == "undecided"
+    assert compute_verdict(cheaper_by(10, alike(20, "P", "P")), margin=0.2).decision == "saves"
 
 
 def test_a_cheaper_pass_saves_too() -> None:
     rows = both(alike(60, "P", "P"))
     rows = [replace(row, cost_usd=0.005) if row.arm == "skill" else row for row in rows]
-    found = weigh(rows)
+    found = compute_verdict(rows)
     assert found.decision == "saves"
     assert found.recommendation == "Use it: as good as without it, and a passed task costs less."
 
 
 def test_no_effect_says_what_it_costs() -> None:
-    found = weigh(cheaper_by(-20, alike(60, "F", "F")))
+    found = compute_verdict(cheaper_by(-20, alike(60, "F", "F")))
     assert found.decision == "no effect"
     assert found.recommendation == (
         "Do not use it with this model: it changes nothing by more than 5 points and it takes 20% more tokens."
@@ -313,20 +313,20 @@ def test_no_effect_says_what_it_costs() -> None:
 
 
 def test_a_skill_that_hurts_is_not_recommended() -> None:
-    found = weigh(both(alike(10, "P", "F")))
+    found = compute_verdict(both(alike(10, "P", "F")))
     assert found.recommendation == "Do not use it with this model: -100 points (-100 to -47) over 10 pairs."
 
 
 def test_a_skill_that_helps_a_little_is_to_be_iterated_on_where_it_fails() -> None:
     cases = alike(12, "F", "P") | {f"hard-{number}": ("F", "F") for number in range(12)}
     tags = {case: ("hard", "slow") if case.startswith("hard") else ("easy",) for case in cases}
-    found = weigh(both(cases), tags=tags)
+    found = compute_verdict(both(cases), tags=tags)
     assert found.decision == "helps"
     assert found.recommendation.endswith("Iterate: cases tagged hard, slow still fail.")
 
 
 def test_undecided_says_how_much_more_would_settle_it() -> None:
-    found = weigh(both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")}))
+    found = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")}))
     assert found.decision == "undecided"
     assert found.further_pairs is not None
     assert found.further_pairs > 0
@@ -334,9 +334,9 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
 
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
-    found = weigh(both({"a": ("E", "P")}))
+    found = compute_verdict(both({"a": ("E", "P")}))
     assert found.recommendation.startswith("Repair the errors and run again: 1 of 2 trials errored")
-    more = weigh(both(alike(5, "F", "P")), margin=0.0)
+    more = compute_verdict(both(alike(5, "F", "P")), margin=0.0)
     assert more.further is not None
     assert (more.further.cases, more.further.pairs) == (1, 1)
     assert more.recommendation == "More evidence: about 1 further pair (1 more case) would settle it."
@@ -353,13 +353,13 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     ids=["helps", "hurts", "no effect", "saves"],
 )
 def test_against_an_older_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
-    assert weigh(rows, against=True).recommendation == said
+    assert compute_verdict(rows, against=True).recommendation == said
 
 
 def test_a_lower_level_decides_sooner() -> None:
     rows = both(alike(5, "F", "P"))
-    assert weigh(rows).decision == "undecided"
-    assert weigh(rows, level=0.9).decision == "helps"
+    assert compute_verdict(rows).decision == "undecided"
+    assert compute_verdict(rows, level=0.9).decision == "helps"
 
 
 # ---------------------------------------------------------------------------------------------------- peeking
@@ -367,34 +367,34 @@ def test_a_lower_level_decides_sooner() -> None:
 
 def test_looking_after_every_round_asks_for_more_evidence() -> None:
     rows = both(alike(7, "F", "P"))
-    assert weigh(rows).decision == "helps"
-    peeked = weigh(rows, anytime="cases")
+    assert compute_verdict(rows).decision == "helps"
+    peeked = compute_verdict(rows, anytime="cases")
     assert (peeked.decision, peeked.anytime) == ("undecided", "cases")
-    assert weigh(both(alike(8, "F", "P")), anytime="cases").decision == "helps"
+    assert compute_verdict(both(alike(8, "F", "P")), anytime="cases").decision == "helps"
 
 
 def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
     rows = both(alike(5, "FF", "PP"))
-    assert weigh(rows, anytime="cases").decision == "undecided"
-    assert weigh(rows, anytime="suite").decision == "helps"
+    assert compute_verdict(rows, anytime="cases").decision == "undecided"
+    assert compute_verdict(rows, anytime="suite").decision == "helps"
     calm = both(alike(20, "PPPPPP", "PPPPPP"))
-    assert weigh(calm, anytime="suite").decision == "no effect"
-    assert weigh(calm, anytime="cases").decision == "undecided"
+    assert compute_verdict(calm, anytime="suite").decision == "no effect"
+    assert compute_verdict(calm, anytime="cases").decision == "undecided"
 
 
 def test_a_planned_end_spends_less_on_early_looks_and_has_a_last_one() -> None:
     rows = both(alike(8, "F", "P"))
-    assert weigh(rows, anytime="cases").decision == "helps"
-    assert weigh(rows, anytime="cases", look="early").decision == "undecided"
-    assert weigh(rows, anytime="cases", look="last").decision == "helps"
+    assert compute_verdict(rows, anytime="cases").decision == "helps"
+    assert compute_verdict(rows, anytime="cases", stopping_point="early").decision == "undecided"
+    assert compute_verdict(rows, anytime="cases", stopping_point="last").decision == "helps"
 
 
 def test_the_last_look_is_never_wider_than_the_early_one() -> None:
     rows = both({"a": ("FFF", "PFP"), "b": ("FPF", "PPP"), "c": ("FFF", "FFF"), "d": ("PFF", "PPF"), "e": ("FF", "PF")})
     early, last, fixed = (
-        weigh(rows, anytime="cases", look="early"),
-        weigh(rows, anytime="cases", look="last"),
-        weigh(rows, level=0.97),
+        compute_verdict(rows, anytime="cases", stopping_point="early"),
+        compute_verdict(rows, anytime="cases", stopping_point="last"),
+        compute_verdict(rows, level=0.97),
     )
     assert early.interval
     assert last.interval
@@ -409,13 +409,16 @@ def test_saving_can_be_peeked_at_as_well() -> None:
     rows = [
         replace(row, output_tokens=400) if row.arm == "baseline" else row for row in both(alike(30, "PPPPP", "PPPPP"))
     ]
-    assert weigh(rows, anytime="suite").decision == "saves"
-    assert weigh(rows, anytime="suite", look="last").decision == "saves"
+    assert compute_verdict(rows, anytime="suite").decision == "saves"
+    assert compute_verdict(rows, anytime="suite", stopping_point="last").decision == "saves"
 
 
 def test_a_case_whose_first_pair_errored_is_not_counted_by_case() -> None:
     rows = both(alike(20, "FF", "PP") | {"late": ("PP", "EF")})
-    assert weigh(rows, anytime="cases").interval == weigh(both(alike(20, "FF", "PP")), anytime="cases").interval
+    assert (
+        compute_verdict(rows, anytime="cases").interval
+        == compute_verdict(both(alike(20, "FF", "PP")), anytime="cases").interval
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- controls
@@ -425,8 +428,8 @@ def test_controls_split_the_lift_into_content_and_length() -> None:
     names = [f"{number:02d}" for number in range(20)]
     rows = arm("baseline", dict.fromkeys(names, "F")) + arm("skill", dict.fromkeys(names, "P"))
     rows += arm("placebo", {name: "P" if number < 5 else "F" for number, name in enumerate(names)})
-    rows += arm("again", dict.fromkeys(names, "F"))
-    found = weigh(rows).controls
+    rows += arm("baseline_repeat", dict.fromkeys(names, "F"))
+    found = compute_verdict(rows).controls
     assert found is not None
     assert found.content is not None
     assert found.length is not None
@@ -436,8 +439,8 @@ def test_controls_split_the_lift_into_content_and_length() -> None:
 
 
 def test_without_control_arms_there_are_no_controls() -> None:
-    assert weigh(both(alike(3, "F", "P"))).controls is None
-    only = weigh(both(alike(3, "F", "P")) + arm("again", {"case-00": "F"})).controls
+    assert compute_verdict(both(alike(3, "F", "P"))).controls is None
+    only = compute_verdict(both(alike(3, "F", "P")) + arm("baseline_repeat", {"case-00": "F"})).controls
     assert only is not None
     assert only.content is only.length is None
     assert only.noise is not None
@@ -455,14 +458,14 @@ def acting(rows: list[Outcome], opened: Mapping[str, str], **more: Any) -> list[
 
 
 def test_where_nothing_could_be_opened_there_is_no_activation() -> None:
-    found = weigh(both(alike(4, "F", "P")))
+    found = compute_verdict(both(alike(4, "F", "P")))
     assert found.activation is found.baseline.opened is found.skill.opened is None
     assert found.skill.turns is None
 
 
 def test_the_lift_is_split_by_whether_the_skill_was_opened() -> None:
     cases = {"a": ("FF", "PP"), "b": ("FF", "PF"), "c": ("FP", "FP"), "d": ("PF", "FF")}
-    found = weigh(acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})).activation
+    found = compute_verdict(acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})).activation
     assert found is not None
     assert (found.trials, found.opened, found.rate) == (8, 3, 0.375)
     assert found.interval[0] < 0.375 < found.interval[1]
@@ -477,7 +480,7 @@ def test_a_part_has_the_interval_that_a_run_of_its_pairs_would_have() -> None:
     won = alike(9, "F", "P") | {"x": ("F", "F")}
     rest = {f"rest-{number}": ("P", "P") for number in range(6)}
     opened = dict.fromkeys(won, "O") | dict.fromkeys(rest, ".")
-    whole, alone = weigh(acting(both(won | rest), opened)), weigh(both(won))
+    whole, alone = compute_verdict(acting(both(won | rest), opened)), compute_verdict(both(won))
     assert whole.activation is not None
     assert (whole.activation.activated.lift, whole.activation.activated.interval) == (alone.lift, alone.interval)
     assert whole.activation.activated.pairs == alone.pairs == 10
@@ -486,7 +489,7 @@ def test_a_part_has_the_interval_that_a_run_of_its_pairs_would_have() -> None:
 def test_the_share_that_opened_has_the_interval_of_a_pass_rate() -> None:
     cases = {"a": ("FFF", "PPP"), "b": ("FFF", "FFF"), "c": ("FFF", "PPF"), "d": ("FFF", "FPF")}
     letters = {case: after.replace("P", "O") for case, (_, after) in cases.items()}
-    found = weigh(acting(both(cases), letters))
+    found = compute_verdict(acting(both(cases), letters))
     assert found.activation is not None
     assert (found.activation.rate, found.activation.interval) == (found.skill.pass_rate, found.skill.interval)
 
@@ -497,8 +500,8 @@ def test_what_was_opened_changes_nothing_about_the_lift_that_was_offered(
     cases: dict[str, tuple[str, str]], random: Any
 ) -> None:
     rows = both(cases)
-    found = weigh(acting(rows, {case: "".join(random.choices("O.", k=3)) for case in cases}))
-    plain = weigh(rows)
+    found = compute_verdict(acting(rows, {case: "".join(random.choices("O.", k=3)) for case in cases}))
+    plain = compute_verdict(rows)
     assert (found.lift, found.interval, found.decision, found.p_value) == (
         plain.lift,
         plain.interval,
@@ -514,7 +517,7 @@ def test_what_was_opened_changes_nothing_about_the_lift_that_was_offered(
 
 
 def test_all_opened_leaves_the_other_part_empty() -> None:
-    found = weigh(acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))).activation
+    found = compute_verdict(acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))).activation
     assert found is not None
     assert (found.not_activated.pairs, found.not_activated.lift, found.not_activated.interval) == (0, None, None)
     assert found.activated.lift == 1
@@ -525,7 +528,7 @@ def test_turns_and_tool_calls_are_means_and_tool_errors_a_share_of_the_calls() -
         replace(row, turns=2 + row.seed, calls=4, tool_errors=1) if row.arm == "skill" else replace(row, turns=1)
         for row in both({"a": ("PPP", "PPE"), "b": ("P", "P")})
     ]
-    found = weigh(rows)
+    found = compute_verdict(rows)
     assert (found.skill.turns, found.skill.tool_calls, found.skill.tool_errors) == (pytest.approx(7 / 3), 4, 0.25)
     assert (found.baseline.turns, found.baseline.tool_calls, found.baseline.tool_errors) == (1, 0, None)
 
@@ -534,17 +537,17 @@ def test_a_skill_that_is_rarely_opened_wants_a_better_description() -> None:
     said = "Improve its description: the skill was opened in 3 of 20 trials (`upskill trigger SKILL --improve`)."
     names = [f"case-{number:02d}" for number in range(20)]
     rarely = {name: "O" if number < 3 else "." for number, name in enumerate(names)}
-    undecided = weigh(acting(both(alike(20, "F", "F")), rarely))
+    undecided = compute_verdict(acting(both(alike(20, "F", "F")), rarely))
     assert undecided.decision == "undecided"
     assert undecided.recommendation.startswith(f"{said} More evidence: about ")
-    nothing = weigh(acting(both(alike(20, "F", "F")), rarely), margin=0.2)
+    nothing = compute_verdict(acting(both(alike(20, "F", "F")), rarely), margin=0.2)
     assert nothing.decision == "no effect"
     assert nothing.recommendation.endswith(f"nothing by more than 20 points. {said}")
     often = {name: "O" if number < 10 else "." for number, name in enumerate(names)}
-    assert "description" not in weigh(acting(both(alike(20, "F", "F")), often)).recommendation
-    helps = weigh(acting(both(alike(20, "F", "P")), rarely))
+    assert "description" not in compute_verdict(acting(both(alike(20, "F", "F")), often)).recommendation
+    helps = compute_verdict(acting(both(alike(20, "F", "P")), rarely))
     assert (helps.decision, "description" in helps.recommendation) == ("helps", False)
-    errors = weigh(
+    errors = compute_verdict(
         acting(
             both(alike(18, "F", "F") | {"x": ("E", "E"), "y": ("E", "E"), "z": ("E", "E")}),
             dict.fromkeys([*names, "x", "y", "z"], "."),
@@ -559,7 +562,7 @@ def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: st
     rows = both(alike(10, "F", letters)) + arm("placebo", {"case-00": "F"})
     leak = next(number for number, row in enumerate(rows) if row.arm == place)
     rows[leak] = replace(rows[leak], leaked=True)
-    found = weigh(rows)
+    found = compute_verdict(rows)
     assert (found.decision, found.reason, found.further, found.is_beneficial) == ("undecided", "isolation", None, False)
     assert "the arms were not apart" in found.recommendation
     for text in ("decision=undecided", "decision!=hurts", "point:lift>=-1", "pass_rate>=0"):
@@ -568,7 +571,7 @@ def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: st
 
 
 def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
-    assert weigh(both(alike(10, "F", "P")), leaked=True).reason == "isolation"
+    assert compute_verdict(both(alike(10, "F", "P")), leaked=True).reason == "isolation"
 
 
 # ---------------------------------------------------------------------------------------------------- cases
@@ -638,7 +641,7 @@ def test_the_cheapest_that_reaches_the_target_is_the_small_model_with_the_skill(
 @pytest.fixture(scope="module")
 def won() -> Verdict:
     """Lift 1 with a lower bound of 0.47; a fifth more tokens."""
-    return weigh(cheaper_by(-20, alike(10, "F", "P")))
+    return compute_verdict(cheaper_by(-20, alike(10, "F", "P")))
 
 
 @pytest.mark.parametrize(
@@ -667,12 +670,12 @@ def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text
 
 
 def test_what_was_not_measured_is_not_met() -> None:
-    nothing = weigh(arm("skill", {"a": "P"}, cost=None))
+    nothing = compute_verdict(arm("skill", {"a": "P"}, cost=None))
     for text in ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", "cost<=9x"):
         ruling = judge(parse_requirement(text), nothing)
         assert not ruling.held
         assert ruling.reason.endswith("was not measured")
-    assert not judge(parse_requirement("pass_rate>=0"), weigh([])).held
+    assert not judge(parse_requirement("pass_rate>=0"), compute_verdict([])).held
 
 
 @pytest.mark.parametrize(

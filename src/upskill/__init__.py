@@ -28,13 +28,14 @@ _WHERE = {
     "Skill": "upskill.skills",
     "Store": "upskill.runs.stores.sqlite",
     "Suite": "upskill.suites",
-    "Surroundings": "upskill.models",
+    "ModelContext": "upskill.models",
     "Trace": "upskill.traces",
     "Trial": "upskill.runs.plan",
     "TrialError": "upskill.errors",
     "UpskillError": "upskill.errors",
     "UsageError": "upskill.errors",
     "Verdict": "upskill.verdicts.verdict",
+    "compute_verdict": "upskill.verdicts.verdict",
     "evaluate": "upskill.runs.evaluate",
     "evaluate_now": "upskill.runs.evaluate",
     "evaluate_skill": "upskill.runs.evaluate",
@@ -46,7 +47,6 @@ _WHERE = {
     "refine": "upskill.authoring.refine",
     "refine_skill": "upskill.authoring.refine",
     "run_trial": "upskill.runs.evaluate",
-    "weigh": "upskill.verdicts.verdict",
     "write_skill": "upskill.authoring.create",
     "write_suite": "upskill.authoring.create",
 }
@@ -60,6 +60,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "Material",
+    "ModelContext",
     "Models",
     "Outcome",
     "Plan",
@@ -68,13 +69,13 @@ __all__ = [
     "Skill",
     "Store",
     "Suite",
-    "Surroundings",
     "Trace",
     "Trial",
     "TrialError",
     "UpskillError",
     "UsageError",
     "Verdict",
+    "compute_verdict",
     "evaluate",
     "evaluate_now",
     "evaluate_skill",
@@ -86,7 +87,6 @@ __all__ = [
     "refine",
     "refine_skill",
     "run_trial",
-    "weigh",
     "write_skill",
     "write_suite",
 ]
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from upskill.authoring.refine import refine, refine_skill
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.models import Address, Models, Surroundings
+    from upskill.models import Address, ModelContext, Models
     from upskill.runs.evaluate import evaluate, evaluate_now, evaluate_skill, make_plan, run_trial
     from upskill.runs.evaluation import Evaluation
     from upskill.runs.plan import Plan, Result, Trial
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from upskill.suites import Case, Suite
     from upskill.traces import Trace
     from upskill.verdicts.outcome import Outcome
-    from upskill.verdicts.verdict import Verdict, weigh
+    from upskill.verdicts.verdict import Verdict, compute_verdict
 
 
 def __getattr__(name: str) -> Any:

@@ -67,7 +67,7 @@ class CheckError(TrialError):
 
 
 @contextmanager
-def blame(kind: type[TrialError], doing: str) -> Generator[None]:
+def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
 
     A sandbox that breaks down while a model works in it is not told as something that the model did.

@@ -58,13 +58,13 @@ class Task:
     seed: int | None = None
     temperature: float | None = None
     max_output_tokens: int = 1024
-    beside: tuple[Skill, ...] = ()  # distractors: skills that are on offer in every arm
+    distractors: tuple[Skill, ...] = ()  # distractors: skills that are on offer in every arm
     bounds: Bounds = Bounds()
 
     @property
     def offered(self) -> tuple[Skill, ...]:
         """Every skill of the catalog, in the order of their names, so that the place gives nothing away."""
-        return tuple(sorted((*self.beside, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
+        return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Agent(Protocol):
 
 
 @runtime_checkable
-class Particular(Protocol):
+class ExternalAgent(Protocol):
     """An agent that is a program of its own: it has to be installed, it works with some models only, and it asks its
     model itself, so that no stored reply is used and none is kept."""
 

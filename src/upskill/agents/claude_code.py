@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import DUMMY, Order, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.program import DUMMY, Invocation, ProgramAgent, cannot_pair, home_of, read_json
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -72,7 +72,7 @@ class ClaudeCode(ProgramAgent):
     def settings(self, url: str) -> dict[str, str]:
         return {".claude.json": json.dumps({"hasCompletedOnboarding": True})}
 
-    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = [
             *("--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
             *("--strict-mcp-config", "--disallowedTools", ",".join(ON_THE_NETWORK)),
@@ -84,4 +84,4 @@ class ClaudeCode(ProgramAgent):
             environment |= dict.fromkeys(SIDE_MODELS, address.model)
         if address.effort:
             arguments += ["--effort", address.effort]
-        return Order(tuple(arguments), environment)
+        return Invocation(tuple(arguments), environment)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import Order, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.program import Invocation, ProgramAgent, cannot_pair, home_of, read_json
 from upskill.agents.proxy import Upstream, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -86,10 +86,10 @@ class Codex(ProgramAgent):
     def settings(self, url: str) -> dict[str, str]:
         return {".codex/config.toml": SETTINGS.format(url=json.dumps(url))}
 
-    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = ["exec", "--json", "--skip-git-repo-check", "--color", "never"]
         if address.model:
             arguments += ["--model", address.model]
         if address.effort:
             arguments += ["--config", f"model_reasoning_effort={json.dumps(address.effort)}"]
-        return Order((*arguments, "-"))
+        return Invocation((*arguments, "-"))

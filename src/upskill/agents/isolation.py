@@ -28,12 +28,12 @@ def canary_of(key: str) -> str:
     return CANARY + digest_text(f"canary of {key}")[:HEXADECIMALS]
 
 
-def mark(skill: Skill, canary: str) -> Skill:
+def plant_canary(skill: Skill, canary: str) -> Skill:
     """The skill with this canary at the end of its body, where it costs least and is read with the rest."""
     return skill.with_body(f"{skill.body.rstrip()}\n\n<!-- {canary} -->\n")
 
 
-async def leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None) -> str:
+async def find_leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None) -> str:
     """What shows that this trial has seen a skill that it must not; empty where nothing does.
 
     `own` is the canary of the trial, empty where it has no skill; `hidden` the name of the skill that is kept from it.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from upskill.agents.program import DUMMY, Order, ProgramAgent, cannot_pair, home_of, in_place, read_json
+from upskill.agents.program import DUMMY, Invocation, ProgramAgent, cannot_pair, home_of, in_place, read_json
 from upskill.agents.proxy import Upstream, Wire, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -82,7 +82,7 @@ class OpenCode(ProgramAgent):
     def helpers(self) -> Mapping[str, Path]:
         return in_place(_ripgrep())
 
-    def order(self, address: Address, upstream: Upstream, url: str) -> Order:
+    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         provider: dict[str, Any] = {
             "npm": CLIENTS[upstream.wire],
             "options": {"baseURL": url, "apiKey": DUMMY},
@@ -105,7 +105,7 @@ class OpenCode(ProgramAgent):
             "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
             "PATH": f"{_ripgrep().parent}:/usr/local/bin:/usr/bin:/bin",
         }
-        return Order(tuple(arguments), environment)
+        return Invocation(tuple(arguments), environment)
 
 
 def _ripgrep() -> Path:

@@ -50,12 +50,12 @@ class Program:
     """How an installed program is started, and what a sandbox has to show for that."""
 
     command: tuple[str, ...]
-    shown: Mapping[str, Path]
+    readonly_mounts: Mapping[str, Path]
     version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Invocation:
     """How a program is started for one task: its arguments, and its variables."""
 
     arguments: tuple[str, ...]
@@ -80,7 +80,7 @@ class ProgramAgent(ABC):
         return {}
 
     @abstractmethod
-    def order(self, address: Address, upstream: Upstream, url: str) -> Order: ...
+    def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation: ...
 
     def helpers(self) -> Mapping[str, Path]:
         """Further files that the program needs to see."""
@@ -100,27 +100,27 @@ class ProgramAgent(ABC):
             files=task.files,
             home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **skill_files(task.offered, skills)},
             runnable=runnable_files(task.offered, skills),
-            shown={**find_program(self.program, self.install).shown, **self.helpers()},
+            readonly_mounts={**find_program(self.program, self.install).readonly_mounts, **self.helpers()},
             limits=LIMITS,
-            door=port,
+            proxy_port=port,
         )
 
     async def run(self, task: Task, student: Student) -> Trace:
         sandbox, address = student.sandbox, student.address
-        if sandbox is None or sandbox.door is None:
+        if sandbox is None or sandbox.proxy_socket is None:
             raise AgentError(f"{self.name} needs a sandbox with a door to its model")
         program = find_program(self.program, self.install)
         upstream = self.upstream(address, student.keys, student.prices)
         proxy = Proxy(upstream, task.bounds, student.ledger, _marker(task))
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CORES * task.bounds.seconds)
         try:
-            async with proxy.served(sandbox.door) as url:
-                order = self.order(address, upstream, url)
+            async with proxy.served(sandbox.proxy_socket) as url:
+                invocation = self.invocation(address, upstream, url)
                 done = await sandbox.run(
-                    [*program.command, *order.arguments],
+                    [*program.command, *invocation.arguments],
                     limits,
                     stdin=task.prompt.encode("utf-8", "replace"),
-                    environment=order.environment,
+                    environment=invocation.environment,
                 )
         except TrialError as error:  # what was asked until then was paid for
             error.usage = proxy.usage

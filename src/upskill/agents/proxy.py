@@ -117,9 +117,9 @@ class Proxy:
     _session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def served(self, door: socket) -> AsyncGenerator[str]:
+    async def served(self, proxy_socket: socket) -> AsyncGenerator[str]:
         """Serve on this socket; gives the base URL as it is inside."""
-        port = door.getsockname()[1]
+        port = proxy_socket.getsockname()[1]
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._serve_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
@@ -127,7 +127,7 @@ class Proxy:
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
             await runner.setup()
             try:
-                await web.SockSite(runner, door).start()
+                await web.SockSite(runner, proxy_socket).start()
                 yield f"http://127.0.0.1:{port}/v1"
             finally:
                 await runner.cleanup()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from upskill.agents import SYSTEM, Bounds, Student, Task, runnable_files, skill_files
 from upskill.agents.activation import activated
-from upskill.agents.calling import Said, calling_of
 from upskill.agents.catalog import SKILLS, catalog
+from upskill.agents.tool_calling import Turn, tool_calling_for
 from upskill.agents.toolbox import MOST_SHOWN, Toolbox
 from upskill.errors import AgentError, TrialError
 from upskill.models import Message, Model, Reply, Request
@@ -71,7 +71,7 @@ class _Work:
         self.task = task
         self.model: Model = student.model
         self.toolbox = Toolbox(student.sandbox, task.offered, folder)
-        self.calling = calling_of(student.address, self.toolbox.tools, task.max_output_tokens)
+        self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens)
         self.toolbox.most = self.calling.shown or MOST_SHOWN
         parts = [system, self.calling.words, catalog(task.offered, folder)]
         self.messages = [
@@ -127,7 +127,7 @@ class _Work:
         self.name = reply.model or self.name
         return reply
 
-    async def _carry_out(self, said: Said) -> Sequence[Step]:
+    async def _carry_out(self, said: Turn) -> Sequence[Step]:
         steps: list[Step] = []
         for call in said.calls:
             if said.stop == "length":  # the end of its arguments may be missing

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from upskill.authoring.material import OWN, TASK, Material, Piece, chunks, gather, quote
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Meta
-from upskill.authoring.structured import Question, Unfit, ask
+from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
@@ -22,7 +22,7 @@ from upskill.models.embedded.local_models import LOCAL_MODELS, find
 from upskill.plain import as_list, as_mapping, object_schema
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import near_duplicates, try_case
+from upskill.suites.quality import near_duplicates, probe_case
 from upskill.traces.redact import redact
 
 ROUNDS = 3  # the first asking for cases and two more for replacements
@@ -107,7 +107,7 @@ async def write_skill(
         user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
     if material.pieces:
         user += f"\n\n{material.quoted()}"
-    question = Question(
+    question = StructuredRequest(
         "writing the skill",
         read_prompt("write_skill", tokens=tokens),
         user,
@@ -128,7 +128,7 @@ def _read_draft(said: dict[str, Any], material: Material, tokens: int, name: str
     written = [(text, ids) for text, ids in written if text.strip()]
     body = _joined([text for text, _ in written])
     if not body.strip():
-        raise Unfit("blocks has no text: there is nothing to learn")
+        raise InvalidAnswer("blocks has no text: there is nothing to learn")
     try:
         skill = Skill.new(
             name or as_name(str(said.get("name", ""))), " ".join(str(said.get("description", "")).split()), body
@@ -136,17 +136,17 @@ def _read_draft(said: dict[str, Any], material: Material, tokens: int, name: str
         for file in (as_mapping(item) or {} for item in as_list(said.get("files")) or []):
             path, text = str(file.get("path", "")), str(file.get("text", ""))
             if not path.startswith(("references/", "scripts/")):
-                raise Unfit(f"the file {path!r} is neither below references/ nor below scripts/")
+                raise InvalidAnswer(f"the file {path!r} is neither below references/ nor below scripts/")
             skill = skill.with_file(path, text.encode(), executable=path.startswith("scripts/"))
     except UsageError as error:
-        raise Unfit(error.message) from error
+        raise InvalidAnswer(error.message) from error
     except UnicodeEncodeError as error:
-        raise Unfit("it holds half a character, which cannot be saved") from error
+        raise InvalidAnswer("it holds half a character, which cannot be saved") from error
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
-        raise Unfit("; ".join(errors))
+        raise InvalidAnswer("; ".join(errors))
     if advice := _advice(skill, written, material, tokens):
         if not last:
-            raise Unfit("; ".join(advice))
+            raise InvalidAnswer("; ".join(advice))
         tell(f"Kept a draft although {'; '.join(advice)}.")
     sources = {line: material.cited(ids) for text, ids in written for line in text.splitlines() if _is_fact(line)}
     meta = Meta().with_sources({line: ids for line, ids in sources.items() if ids}, _excerpts(material))
@@ -259,7 +259,7 @@ async def _map(
     schema = object_schema({"notes": {"type": "array", "items": note, "maxItems": most}})
     task = json.dumps(material.task, ensure_ascii=False)
     user = f"The task, as a JSON string:\n{task}\n\nPart {number} of {total} of the material:\n{quote(part)}"
-    question = Question(
+    question = StructuredRequest(
         f"reading part {number} of the material",
         read_prompt("map_evidence", notes=most),
         user,
@@ -273,7 +273,7 @@ async def _map(
         found = [(str(note.get("text", "")).strip(), known.cited(_ids(note.get("evidence")))) for note in notes]
         bare = [text for text, ids in found if text and not set(ids) - {TASK, OWN}]
         if bare and not last:
-            raise Unfit(f"{len(bare)} notes name no piece of this part (the first: {bare[0][:60]!r})")
+            raise InvalidAnswer(f"{len(bare)} notes name no piece of this part (the first: {bare[0][:60]!r})")
         return [(text, ids) for text, ids in found if text and ids]
 
     return await ask(model, question, read)
@@ -315,7 +315,7 @@ async def write_suite(
     count: int = 12,
     material: Material | None = None,
     room: int = ROOM,
-    beside: Sequence[Case] = (),
+    existing: Sequence[Case] = (),
     tell: Tell = _quietly,
 ) -> Suite:
     """Cases for a skill, each of which passed the gate; those that did not are asked for again at most twice.
@@ -335,11 +335,11 @@ async def write_suite(
         wanted = count - len(kept)
         if not wanted:
             break
-        known = [*beside, *kept.values()]
+        known = [*existing, *kept.values()]
         demand = "" if small or not number else _demand(list(kept.values()), count)
         asked = _ask_for_cases(skill, model, wanted, material, refused if number else [], known, demand, small=small)
         for item in await asked:
-            case, why = await _admit(item, skill, material, {case.id: case for case in (*beside, *kept.values())})
+            case, why = await _admit(item, skill, material, {case.id: case for case in (*existing, *kept.values())})
             if case is None:
                 refused.append(why)
             elif len(kept) < count and (small or lacking([*kept.values(), case], count) < count - len(kept)):
@@ -347,7 +347,7 @@ async def write_suite(
             else:
                 spare.append(case)
     for case in spare:
-        if len(kept) < count and case.id not in kept and not _is_twin(case, [*beside, *kept.values()]):
+        if len(kept) < count and case.id not in kept and not _is_twin(case, [*existing, *kept.values()]):
             kept[case.id] = case
     if len(kept) < max(3, count // 2):
         last = f"; the last one refused: {refused[-1]}" if refused else ""
@@ -414,7 +414,7 @@ async def _ask_for_cases(
         text += "\n\nThese cases were refused; write others:\n" + "\n".join(f"- {why}" for why in refused[-20:])
     if demand:
         text += f"\n\n{demand}"
-    question = Question(
+    question = StructuredRequest(
         "writing test cases",
         read_prompt("write_suite", count=count),
         text,
@@ -424,7 +424,7 @@ async def _ask_for_cases(
     try:
         return await ask(model, question, lambda said, _: as_list(said.get("cases")) or [], repairs=0)
     except UpskillError as error:
-        if isinstance(error.__cause__, Unfit):
+        if isinstance(error.__cause__, InvalidAnswer):
             return []  # the next round asks again
         raise
 
@@ -449,7 +449,7 @@ async def _admit(
         return None, f"the id {case.id!r} is there already"
     if _is_twin(case, known.values()):
         return None, f"case {case.id!r}: another case asks the same"
-    leaks = await try_case(case, skill)
+    leaks = await probe_case(case, skill)
     return (None, str(leaks[0])) if leaks else (case, "")
 
 

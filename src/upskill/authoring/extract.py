@@ -19,7 +19,7 @@ from upskill.errors import UpskillError, UsageError
 from upskill.plain import digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite, held_out_by_id
-from upskill.suites.quality import near_duplicates, try_case
+from upskill.suites.quality import near_duplicates, probe_case
 from upskill.traces import Trace
 from upskill.traces.redact import MARK, redact_trace
 
@@ -406,7 +406,7 @@ async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tu
     refused: list[str] = []
     for said in made:
         case = Suite.parse([said], "an extracted case").cases[0]
-        leaks = await try_case(case, skill)
+        leaks = await probe_case(case, skill)
         if leaks:
             refused.append(str(leaks[0]))
         elif case.id not in kept and len(kept) < most:

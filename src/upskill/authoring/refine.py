@@ -205,7 +205,7 @@ class _Hunt:
     async def try_draft(self, skill: Skill, level: float, proposal: Proposal | None = None) -> Tried:
         """Evaluate a candidate on train cases and let the gate decide."""
         attempt = len(self.tried) + 1
-        if any(skill.taught == one.skill.taught for one in self.tried):
+        if any(skill.visible_hash == one.skill.visible_hash for one in self.tried):
             return self.keep(
                 Tried(attempt, skill, None, False, "the same as one that was tried before", None, proposal)
             )
@@ -226,7 +226,7 @@ class _Hunt:
         if tried.proposal:
             verdict["proposal"] = tried.proposal.plain()
         parent = self.best.stored.number if self.best and self.best.stored else None
-        if not any(tried.skill.taught == one.skill.taught for one in self.tried):
+        if not any(tried.skill.visible_hash == one.skill.visible_hash for one in self.tried):
             tried.stored = self.store.add_candidate(
                 self.search, tried.skill, parent, tried.accepted, tried.note, verdict
             )
@@ -326,7 +326,7 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
     known = {case.id for case in suite.train} if suite else set[str]()
     found: dict[str, Failure] = {}
     for run in store.runs():
-        if run.plan["skill"].get("taught") != skill.taught or student.name not in run.models:
+        if run.plan["skill"].get("visible_hash") != skill.visible_hash or student.name not in run.models:
             continue
         try:
             cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id

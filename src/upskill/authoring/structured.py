@@ -19,16 +19,16 @@ REPAIRS = 2
 T = TypeVar("T")
 
 
-class Unfit(UpskillError):
+class InvalidAnswer(UpskillError):
     """An answer that cannot be used; the message is what the model is told."""
 
 
-class Unanswered(UpskillError):
+class NoUsableAnswer(UpskillError):
     """A model did not come up with an answer that can be used, however often it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StructuredRequest:
     what: str  # that is asked for, for people
     system: str
     user: str
@@ -38,7 +38,7 @@ class Question:
 
 
 async def ask(
-    model: Model, question: Question, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
+    model: Model, question: StructuredRequest, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
 ) -> T:
     """What `read` makes of the answer. It raises Unfit, and is told whether this was the last attempt."""
     messages = (Message("system", question.system), Message("user", question.user))
@@ -48,9 +48,9 @@ async def ask(
         )
         try:
             return read(_object_in(reply), left == 0)
-        except Unfit as unfit:
+        except InvalidAnswer as unfit:
             if not left:
-                raise Unanswered(
+                raise NoUsableAnswer(
                     f"{question.what}: no answer could be used after {repairs + 1} attempts; the last one: {unfit}",
                     "Name a stronger model.",
                 ) from unfit
@@ -64,14 +64,14 @@ _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
 
 def _object_in(reply: Reply) -> dict[str, Any]:
     if reply.stop == "length":
-        raise Unfit("it was cut off because it was too long; say the same in fewer words")
+        raise InvalidAnswer("it was cut off because it was too long; say the same in fewer words")
     text = reply.text
     if fenced := _FENCE.match(text):
         text = fenced[1]
     try:
         said = as_mapping(json.loads(text))
     except ValueError as error:
-        raise Unfit(f"it is not JSON: {error}") from error
+        raise InvalidAnswer(f"it is not JSON: {error}") from error
     if said is None:
-        raise Unfit("it is not a JSON object")
+        raise InvalidAnswer("it is not a JSON object")
     return said

@@ -13,12 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upskill.agents import AGENTS, Agent, Bounds, Particular, Student, Task
+from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
 from upskill.authoring.create import as_name
 from upskill.authoring.evidence import VERIFY
 from upskill.authoring.prompts import read_prompt
-from upskill.errors import ModelError, SandboxError, UsageError, blame
-from upskill.models import Address, Model, Models, Shelf
+from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
+from upskill.models import Address, Model, Models, ReplyStore
 from upskill.models.cache import Cached
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
@@ -28,7 +28,7 @@ from upskill.traces.redact import redact_trace
 
 if TYPE_CHECKING:
     from upskill.models import Role
-    from upskill.sandboxes import Chosen, Sandbox, Setup
+    from upskill.sandboxes import Sandbox, SandboxChoice, Setup
 
 FOLDER = "lessons"  # in the folder of runs
 BOUNDS = Bounds(turns=60, seconds=1800.0)
@@ -132,7 +132,7 @@ def agent_for(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
         )
     # Our own loop takes other words than those for students; a program brings its own.
     agent: Agent = AGENTS.load(lesson.agent)(read_prompt("teach")) if lesson.agent == "tools" else kind()
-    if isinstance(agent, Particular):
+    if isinstance(agent, ExternalAgent):
         agent.check(lesson.teacher, keys)
     return agent
 
@@ -140,7 +140,7 @@ def agent_for(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
 async def teach(
     lesson: Lesson,
     models: Models,
-    sandbox: Chosen,
+    sandbox: SandboxChoice,
     *,
     folder: Path | None = None,
     fresh: bool = False,
@@ -152,22 +152,22 @@ async def teach(
     NAME.part.json; replies are on the shelf, so the same lesson goes on where it stopped.
     """
     work = _Work(lesson, models, folder, watch, fresh=fresh)
-    agent = agent_for(lesson, models.surroundings.keys)
+    agent = agent_for(lesson, models.context.keys)
     task = Task(
         lesson.task,
         bounds=lesson.bounds,
         max_output_tokens=LOCAL_OUTPUT_TOKENS if lesson.teacher.provider == "local" else OUTPUT_TOKENS,
     )
     try:
-        with blame(SandboxError, f"opening a sandbox ({sandbox.name})"):
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
             opened = await sandbox.kind.open(_with_files(agent.setup(task), lesson))
         async with opened:
-            with blame(ModelError, f"asking {lesson.teacher.name}"):
+            with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
                 trace = await agent.run(task, await work.student(opened))
             work.finish(trace)
             await opened.clear()
             if lesson.check:
-                with blame(SandboxError, "running the check"):
+                with wrap_trial_errors(SandboxError, "running the check"):
                     work.note(await _verify(opened, lesson.check))
     except BaseException:
         work.save("part.json")
@@ -217,15 +217,15 @@ class _Work:
     async def student(self, sandbox: Sandbox) -> Student:
         models, address = self.models, self.lesson.teacher
         ledger = _AsTeacher(models.ledger) if models.ledger else None
-        around = models.surroundings
+        around = models.context
         return Student(address, await self._model(), sandbox, around.keys, ledger, around.prices, self.note)
 
     async def _model(self) -> Model:
         address, models = self.lesson.teacher, self.models
-        if models.shelf is None:
+        if models.replies is None:
             return await models.uncached(address, "teacher")
         mode = "refresh" if self.fresh else models.cache
-        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesAlone(models.shelf), mode)
+        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesAlone(models.replies), mode)
         await cached.open()
         return cached
 
@@ -261,20 +261,20 @@ class _Work:
 class _RepliesAlone:
     """A shelf without requests: each turn of a conversation would repeat all that was said before, secrets too."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, shelf: ReplyStore) -> None:
+        self.replies = shelf
 
     def reply(self, key: str) -> str | None:
-        return self.shelf.reply(key)
+        return self.replies.reply(key)
 
     async def add_reply(
         self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
     ) -> None:
         del role, request, wait
-        await self.shelf.add_reply(key, model, reply)
+        await self.replies.add_reply(key, model, reply)
 
     async def forget_reply(self, key: str) -> None:
-        await self.shelf.forget_reply(key)
+        await self.replies.forget_reply(key)
 
 
 class _AsTeacher(Ledger):

@@ -17,7 +17,7 @@ from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated
 from upskill.agents.catalog import catalog
 from upskill.authoring.prompts import read_prompt
-from upskill.authoring.structured import Question, Unanswered, Unfit, ask
+from upskill.authoring.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
 from upskill.checks import Check, Evidence, Finding, Named
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import Address, Model, Models
@@ -35,7 +35,7 @@ from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite
 from upskill.suites.queries import PARTS, Part, Queries, Query
 from upskill.traces.redact import redact
-from upskill.verdicts.firing import Firing, Rate, compare, weigh_firing
+from upskill.verdicts.firing import Firing, Rate, compare, compute_firing
 from upskill.verdicts.statistics import Estimate as Measured
 
 TURNS = 3  # of the model in one run: who wants a skill opens it early
@@ -57,7 +57,7 @@ class Fires(Check):
     expected: bool
     reads_answer: ClassVar[bool] = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:
             return Finding(False, "no skill was on offer")
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
@@ -90,7 +90,7 @@ def make_trigger_plan(
     temperature: float | None = None,
     max_output_tokens: int | None = None,
     agent: str = "tools",
-    beside: Sequence[Skill] = (),
+    distractors: Sequence[Skill] = (),
     bounds: Bounds | None = None,
     sandbox: str = "",
     keys: Mapping[str, str] | None = None,
@@ -116,7 +116,7 @@ def make_trigger_plan(
         max_output_tokens=max_output_tokens or (LOCAL_OUTPUT if embedded else None),
         baseline=False,
         agent=agent,
-        beside=beside,
+        distractors=distractors,
         bounds=Bounds(given.turns, given.tokens, given.seconds, until_activated=True),
         sandbox=sandbox,
         keys=keys,
@@ -125,7 +125,7 @@ def make_trigger_plan(
 
 def firings(evaluation: Evaluation, queries: Queries) -> list[Firing]:
     """What a run of `make_trigger_plan` says, for each of its models."""
-    return [weigh_firing(address.name, queries, evaluation.outcomes) for address in evaluation.plan.models]
+    return [compute_firing(address.name, queries, evaluation.outcomes) for address in evaluation.plan.models]
 
 
 # What it costs.
@@ -134,7 +134,7 @@ def firings(evaluation: Evaluation, queries: Queries) -> list[Firing]:
 def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]) -> Estimate:
     """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
     prices = {address.name: price_of(address, given) for address in plan.models}
-    offered = (*plan.beside, plan.skill)
+    offered = (*plan.distractors, plan.skill)
     shown = TOOL_TOKENS + estimate_tokens(catalog(offered, "~/.agents/skills"))
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
     for trial in trials:
@@ -154,14 +154,14 @@ def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[s
 # Queries.
 
 
-async def write_queries(skill: Skill, model: Model, *, count: int = 20, beside: Sequence[Skill] = ()) -> Queries:
+async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
     """Queries for a skill: half on which it should fire, half near-misses."""
     half = max(2, (count + 1) // 2)
     items = {"type": "array", "items": {"type": "string", "maxLength": 600}, "minItems": half, "maxItems": half}
-    question = Question(
+    question = StructuredRequest(
         "writing queries",
         read_prompt("write_queries", half=half),
-        json.dumps(_shown(skill, beside), ensure_ascii=False),
+        json.dumps(_shown(skill, distractors), ensure_ascii=False),
         object_schema({"should_trigger": items, "should_not_trigger": items}),
         max_output_tokens=2 * half * 150 + 1000,
     )
@@ -194,19 +194,19 @@ def _read_queries(said: dict[str, Any], skill: Skill, half: int, *, last: bool) 
             name = "should_trigger" if should else "should_not_trigger"
             wrong.append(f"{name} has {there} requests that can be used, and should have {half}")
             if last:
-                raise Unfit("; ".join(wrong))
+                raise InvalidAnswer("; ".join(wrong))
     if wrong and not last:
-        raise Unfit("; ".join(wrong[:8]))
+        raise InvalidAnswer("; ".join(wrong[:8]))
     return Queries(tuple(kept.values()), "generated")
 
 
-def _shown(skill: Skill, beside: Sequence[Skill]) -> dict[str, Any]:
+def _shown(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:
     body = redact(skill.body)
     return {
         "name": skill.name,
         "description": skill.description,
         "body": body if len(body) <= LONGEST_BODY else f"{body[:LONGEST_BODY]} …",
-        "beside": [{"name": other.name, "description": other.description} for other in beside],
+        "beside": [{"name": other.name, "description": other.description} for other in distractors],
     }
 
 
@@ -366,7 +366,7 @@ class _Hunt:
 
     def weigh(self, evaluation: Evaluation, *parts: Part) -> Firing:
         model = evaluation.plan.models[0].name
-        return weigh_firing(model, self.queries.part(*parts), evaluation.outcomes)
+        return compute_firing(model, self.queries.part(*parts), evaluation.outcomes)
 
     async def try_out(self, tried: Tried, best: Tried | None) -> Tried:
         """Run a description on train and validation queries, and keep what came of it."""
@@ -416,7 +416,7 @@ class _Hunt:
 
 async def _attempt(hunt: _Hunt, best: Tried, failures: Sequence[Rate], teacher: Model, attempt: int) -> Tried:
     plan = hunt.plan_for(best.skill, hunt.queries.part("train"))
-    found = await _propose(best, failures, hunt.tried, plan.beside, teacher, attempt)
+    found = await _propose(best, failures, hunt.tried, plan.distractors, teacher, attempt)
     if found is None:
         note = "no description was proposed that can be used"
         return hunt.keep(Tried(attempt, best.skill, accepted=False, note=note), best)
@@ -435,7 +435,7 @@ async def _propose(
     best: Tried,
     failures: Sequence[Rate],
     tried: Sequence[Tried],
-    beside: Sequence[Skill],
+    distractors: Sequence[Skill],
     teacher: Model,
     attempt: int,
 ) -> tuple[str, str] | None:
@@ -446,12 +446,12 @@ async def _propose(
         for one in tried
         if one.train is not None and one.skill.description != best.skill.description
     ]
-    shown = _shown(best.skill, beside) | {
+    shown = _shown(best.skill, distractors) | {
         "should_have_opened_it": [_told(rate) for rate in worst if rate.query.should_trigger],
         "should_not_have_opened_it": [_told(rate) for rate in worst if not rate.query.should_trigger],
         "tried_before": before,
     }
-    question = Question(
+    question = StructuredRequest(
         "rewriting the description",
         read_prompt("rewrite_description", longest=LONGEST_DESCRIPTION),
         json.dumps(shown, ensure_ascii=False),
@@ -471,23 +471,23 @@ async def _propose(
 
     try:
         return await ask(teacher, question, read)
-    except Unanswered:
+    except NoUsableAnswer:
         return None
 
 
 def _read_description(said: object, asked: Iterable[str]) -> str:
     text = " ".join(said.split()) if isinstance(said, str) else ""
     if not text:
-        raise Unfit("the description is empty")
+        raise InvalidAnswer("the description is empty")
     if len(text) > LONGEST_DESCRIPTION:
-        raise Unfit(f"the description has {len(text)} characters, and may have {LONGEST_DESCRIPTION}")
+        raise InvalidAnswer(f"the description has {len(text)} characters, and may have {LONGEST_DESCRIPTION}")
     if "<" in text or ">" in text:
-        raise Unfit("the description has angle brackets in it")
+        raise InvalidAnswer("the description has angle brackets in it")
     if re.match(r"(I|I'm|I'll|We|You|You're|Your|My)\b", text, re.IGNORECASE):
-        raise Unfit("the description is not in the third person")
+        raise InvalidAnswer("the description is not in the third person")
     for request in asked:
         if len(request) >= 20 and request.casefold().rstrip(".?! ") in text.casefold():
-            raise Unfit(f"the description repeats a request word for word: {request[:60]!r}; say it in general")
+            raise InvalidAnswer(f"the description repeats a request word for word: {request[:60]!r}; say it in general")
     return text
 
 

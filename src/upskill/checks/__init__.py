@@ -134,7 +134,7 @@ class Check(BaseModel, ABC):
         return said
 
     @abstractmethod
-    async def look(self, evidence: Evidence) -> Finding: ...
+    async def run(self, evidence: Evidence) -> Finding: ...
 
 
 @dataclass(frozen=True, slots=True)

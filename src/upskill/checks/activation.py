@@ -17,7 +17,7 @@ class SkillActivated(Check):
     wanted: bool
     reads_answer: ClassVar[bool] = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:
             return NONE_ON_OFFER
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
@@ -30,7 +30,7 @@ class ResourceRead(Check):
     path: Paths
     reads_answer: ClassVar[bool] = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:
             return NONE_ON_OFFER
         read = resources_read(evidence.trace, evidence.skill)

@@ -7,22 +7,22 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
+from upskill.checks.check_dir import CheckDir, Full, open_check_dir, told
 from upskill.checks.patterns import Pattern, find
-from upskill.checks.place import Full, Place, told, working_place
 from upskill.checks.texts import Texts, enumerate_texts, lacking
-from upskill.checks.workspace import OnSite, Path, site_of
+from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
 from upskill.errors import CheckError, UsageError
 from upskill.plain import as_list
 from upskill.sandboxes import Done
 
 
-class Command(OnSite):
+class Command(SandboxCheck):
     """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
     is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
     `needs` that is missing makes the trial an error and not a failure."""
 
-    run: Text
+    line: Text = Field(alias="run")
     exit_code: int | None = 0
     contains: Texts | None = None
     not_contains: Texts | None = None
@@ -47,22 +47,22 @@ class Command(OnSite):
             raise ValueError("decides nothing: any exit code and any output would pass")
         return self
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         try:
-            async with working_place(site_of(evidence)) as place:
+            async with open_check_dir(sandbox_of(evidence)) as place:
                 done = await self._carry_out(place)
         except Full as full:
             return full.finding
         return await self._weigh(done)
 
-    async def _carry_out(self, place: Place) -> Done:
+    async def _carry_out(self, place: CheckDir) -> Done:
         for name in self.needs:
             if not await place.find([name]):
                 raise CheckError(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
         for name, content in self.files.items():
             await place.put(name, content)
         return await place.run(
-            ["bash", "-c", self.run], self.timeout, stdin=self.stdin, environment={"CHECK": place.files}
+            ["bash", "-c", self.line], self.timeout, stdin=self.stdin, environment={"CHECK": place.files}
         )
 
     async def _weigh(self, done: Done) -> Finding:

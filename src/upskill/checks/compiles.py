@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.place import Full, told, working_place
-from upskill.checks.workspace import OnSite, Path, read_left, site_of
+from upskill.checks.check_dir import Full, open_check_dir, told
+from upskill.checks.workspace import Path, SandboxCheck, read_left, sandbox_of
 from upskill.errors import CheckError, did_you_mean
 
 
@@ -67,7 +67,7 @@ def _language_of(path: str) -> str:
     return next((name for name, language in LANGUAGES.items() if suffix in language.suffixes), "")
 
 
-class Compiles(OnSite):
+class Compiles(SandboxCheck):
     """Passes when this file compiles; the language is known by the file's suffix, where it is not said. Nothing is
     linked and nothing is run."""
 
@@ -86,14 +86,14 @@ class Compiles(OnSite):
             raise ValueError(f"the name {self.file!r} does not say its language; name it with `language`: {known}")
         return self
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         name = self.language or _language_of(self.file)
         language = LANGUAGES[name]
         content = await read_left(evidence, self.file)
         if isinstance(content, Finding):
             return content
         try:
-            async with working_place(site_of(evidence)) as place:
+            async with open_check_dir(sandbox_of(evidence)) as place:
                 program = await place.find(language.programs, beside=language.beside)
                 if not program:
                     raise CheckError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import Texts, enumerate_texts, lacking
-from upskill.checks.workspace import OnSite, Path, read_left
+from upskill.checks.workspace import Path, SandboxCheck, read_left
 
 
 class _Search(Check):
@@ -19,7 +19,7 @@ class _Search(Check):
 class Contains(_Search):
     """Passes when the answer has this text, or every one of these texts, in it."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if absent := lacking(self.text, evidence.answer, ignore_case=self.ignore_case):
             return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
@@ -28,7 +28,7 @@ class Contains(_Search):
 class ContainsAny(_Search):
     """Passes when the answer has at least one of these texts in it."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if there := self.there(evidence):
             return Finding(True, f"the answer has {enumerate_texts(there)}")
         return Finding(False, f"the answer has none of {enumerate_texts(self.text)}")
@@ -37,20 +37,20 @@ class ContainsAny(_Search):
 class NotContains(_Search):
     """Passes when the answer has none of these texts in it. Says nothing about an empty answer."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if there := self.there(evidence):
             return Finding(False, f"the answer has {enumerate_texts(there)}, which it must not")
         return Finding(True, f"the answer is free of {enumerate_texts(self.text)}")
 
 
-class FileContains(OnSite):
+class FileContains(SandboxCheck):
     """Passes when this file, as the agent left it, has this text, or every one of these texts, in it."""
 
     path: Path
     text: Texts
     ignore_case: bool = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         content = await read_left(evidence, self.path)
         if isinstance(content, Finding):
             return content

@@ -11,7 +11,7 @@ class Equals(Check):
     text: Text
     ignore_case: bool = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         answer, text = evidence.answer.strip(), self.text.strip()
         same = answer.casefold() == text.casefold() if self.ignore_case else answer == text
         return Finding(same, f"the answer {'is' if same else 'is not'} {self.text!r}")
@@ -23,7 +23,7 @@ class StartsWith(Check):
     text: Text
     ignore_case: bool = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         answer, text = evidence.answer.lstrip(), self.text.lstrip()
         if self.ignore_case:
             answer, text = answer.casefold(), text.casefold()

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.texts import Texts
-from upskill.checks.workspace import OnSite, Path, in_words, site_of
+from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 
 
-class Extract(OnSite):
+class Extract(SandboxCheck):
     """Passes when the answer has a fenced code block, in this language or one of these where it is said, and puts the
     last one, or the first, into a file of the workspace."""
 
@@ -22,7 +22,7 @@ class Extract(OnSite):
     which: Literal["last", "first"] = "last"
     reads_answer: ClassVar[bool] = True
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         wanted = {language.casefold() for language in self.language or ()}
         found = [code for language, code in blocks(evidence.answer) if not wanted or language in wanted]
         if not found:
@@ -30,7 +30,7 @@ class Extract(OnSite):
             return Finding(False, f"the answer has no fenced code block{kind}")
         code = found[-1] if self.which == "last" else found[0]
         try:
-            await site_of(evidence).write(self.to, code.encode("utf-8", "replace"))
+            await sandbox_of(evidence).write(self.to, code.encode("utf-8", "replace"))
         except OSError as error:
             return Finding(False, f"{self.to}: {in_words(error)}")
         return Finding(True, f"{len(code.splitlines())} lines of the answer are in {self.to}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.workspace import OnSite, Paths, in_words, site_of
+from upskill.checks.workspace import Paths, SandboxCheck, in_words, sandbox_of
 
 
-class FileExists(OnSite):
+class FileExists(SandboxCheck):
     """Passes when this file, or every one of these files, is there; a name that ends with a slash wants a folder."""
 
     path: Paths
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         for path in self.path:
             if wrong := await _missing(evidence, path):
                 return Finding(False, f"{path}: {wrong}")
@@ -24,7 +24,7 @@ async def _missing(evidence: Evidence, path: str) -> str:
     """Why a path does not count as there; empty when it does. A link does not: it may lead anywhere."""
     folder = path.endswith("/")
     try:
-        await site_of(evidence).read(path.rstrip("/"), 0)
+        await sandbox_of(evidence).read(path.rstrip("/"), 0)
     except IsADirectoryError:
         return "" if folder else "is a folder"
     except OSError as error:

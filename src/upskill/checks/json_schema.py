@@ -16,7 +16,7 @@ from referencing.jsonschema import DRAFT202012
 
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.time_limit import within_limit
-from upskill.checks.workspace import OnSite, Path, read_left
+from upskill.checks.workspace import Path, SandboxCheck, read_left
 from upskill.plain import as_list, as_mapping
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -44,19 +44,19 @@ class JsonSchema(Check):
 
     wanted: Schema = Field(alias="schema")
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         answer = evidence.answer.strip()
         fenced = _FENCED.findall(answer)
         return await _compare("the answer", fenced[0] if len(fenced) == 1 else answer, self.wanted)
 
 
-class FileJsonSchema(OnSite):
+class FileJsonSchema(SandboxCheck):
     """Passes when this file, as the agent left it, is JSON that fits this JSON schema."""
 
     path: Path
     wanted: Schema = Field(alias="schema")
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         content = await read_left(evidence, self.path)
         return content if isinstance(content, Finding) else await _compare(self.path, content, self.wanted)
 

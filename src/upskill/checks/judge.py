@@ -79,7 +79,7 @@ class Judge(Check):
     def needs_reference(self) -> bool:
         return self.better_than == REFERENCE
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         if self.better_than is not None:
             other = evidence.reference if self.needs_reference else self.better_than
             return await _compare(evidence, other, self.on, ties=self.ties)

@@ -12,7 +12,7 @@ class MinLength(Check):
 
     characters: int = Field(ge=1)
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         length = len(evidence.answer.strip())
         return Finding(
             length >= self.characters, f"the answer has {length} characters, at least {self.characters} wanted"
@@ -24,7 +24,7 @@ class MaxLength(Check):
 
     characters: int = Field(ge=1)
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         length = len(evidence.answer.strip())
         return Finding(
             length <= self.characters, f"the answer has {length} characters, at most {self.characters} wanted"

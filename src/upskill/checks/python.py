@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.place import Full, told, working_place
-from upskill.checks.workspace import OnSite, site_of
+from upskill.checks.check_dir import Full, open_check_dir, told
+from upskill.checks.workspace import SandboxCheck, sandbox_of
 from upskill.errors import CheckError
 from upskill.plain import as_mapping
 from upskill.sandboxes import Done
@@ -19,7 +19,7 @@ from upskill.sandboxes import Done
 HARNESS = Path(__file__).with_name("harness.py")
 
 
-class PythonCheck(OnSite):
+class PythonCheck(SandboxCheck):
     """Passes when this function of this file beside the suite says so. It is called with the answer, the path of the
     workspace and the steps of the trace; it returns a boolean, or one with a reason, or fails an assertion. Anything
     else that it raises makes the trial an error. `source` is the text of the file, read with the suite."""
@@ -45,8 +45,8 @@ class PythonCheck(OnSite):
             raise ValueError(f"is not Python: {error}") from error
         return source
 
-    async def look(self, evidence: Evidence) -> Finding:
-        sandbox = site_of(evidence)
+    async def run(self, evidence: Evidence) -> Finding:
+        sandbox = sandbox_of(evidence)
         token = secrets.token_hex(16)
         steps = [
             {
@@ -67,7 +67,7 @@ class PythonCheck(OnSite):
             "arguments": [evidence.answer, sandbox.workspace, steps],
         }
         try:
-            async with working_place(sandbox) as place:
+            async with open_check_dir(sandbox) as place:
                 python = await place.find(["python3"])
                 if not python:
                     raise CheckError("there is no python3 in the sandbox; install it for all users")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.patterns import Pattern, find
-from upskill.checks.workspace import OnSite, Path, read_left
+from upskill.checks.workspace import Path, SandboxCheck, read_left
 
 
 class _Matching(Check):
@@ -20,7 +20,7 @@ class _Matching(Check):
 class Regex(_Matching):
     """Passes when this regular expression is found in the answer."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)
         if found is not None:
             return Finding(True, f"the answer matches {self.pattern!r} with {found[:80]!r}")
@@ -30,14 +30,14 @@ class Regex(_Matching):
 class NotRegex(_Matching):
     """Passes when this regular expression is nowhere in the answer."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)
         if found is not None:
             return Finding(False, f"the answer matches {self.pattern!r} with {found[:80]!r}, which it must not")
         return Finding(True, f"the answer does not match {self.pattern!r}")
 
 
-class FileMatches(OnSite):
+class FileMatches(SandboxCheck):
     """Passes when this regular expression is found in this file, as the agent left it."""
 
     path: Path
@@ -45,7 +45,7 @@ class FileMatches(OnSite):
     ignore_case: bool = False
     multiline: bool = True
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         content = await read_left(evidence, self.path)
         if isinstance(content, Finding):
             return content

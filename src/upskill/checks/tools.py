@@ -43,7 +43,7 @@ class ToolCalled(_Calls):
             raise ValueError(f"at_most {self.at_most} is less than at_least {self.at_least}")
         return self
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         count = len(await self.found(evidence))
         most = f" and at most {self.at_most}" if self.at_most is not None else ""
         passed = count >= self.at_least and (self.at_most is None or count <= self.at_most)
@@ -54,7 +54,7 @@ class ToolNotCalled(_Calls):
     """Passes when neither this tool nor one of these was called, or not with arguments whose JSON matches this
     pattern. Says nothing about an agent that did nothing."""
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         calls = await self.found(evidence)
         if calls:
             return Finding(
@@ -69,7 +69,7 @@ class MaxTurns(Check):
     turns: int = Field(ge=1)
     reads_answer: ClassVar[bool] = False
 
-    async def look(self, evidence: Evidence) -> Finding:
+    async def run(self, evidence: Evidence) -> Finding:
         turns = evidence.trace.turns
         return Finding(turns <= self.turns, f"the model was asked {_times(turns)}, at most {self.turns} wanted")
 

@@ -35,7 +35,7 @@ Path = Annotated[str, AfterValidator(_inside)]
 Paths = Annotated[list[Path], BeforeValidator(as_texts), AfterValidator(_at_least_one)]
 
 
-class OnSite(Check):
+class SandboxCheck(Check):
     """A check that is made where the agent was: in the sandbox of the trial."""
 
     reads_answer: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class OnSite(Check):
         return True
 
 
-def site_of(evidence: Evidence) -> Sandbox:
+def sandbox_of(evidence: Evidence) -> Sandbox:
     if evidence.sandbox is None:
         raise CheckError("there is no sandbox to look at", "Run the trial with one.")
     return evidence.sandbox
@@ -54,7 +54,7 @@ def site_of(evidence: Evidence) -> Sandbox:
 async def read_left(evidence: Evidence, path: str) -> str | Finding:
     """The text of a file that the agent left, or the finding that there is none to be read."""
     try:
-        data = await site_of(evidence).read(path, LARGEST)
+        data = await sandbox_of(evidence).read(path, LARGEST)
     except OSError as error:
         return Finding(False, f"{path}: {in_words(error)}")
     return data.decode("utf-8", "replace")

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.evaluating import carry_out
-from upskill.cli.order import Order, models_option, options
+from upskill.cli.evaluating import run_eval
+from upskill.cli.order import EvalOptions, models_option, options
 from upskill.errors import UsageError
 
 
@@ -26,4 +26,4 @@ def command(output: str | None, **given: Any) -> None:
     if not given["models"]:
         raise UsageError("no model was named", "Name the models to compare: -m haiku -m sonnet.")
     given["runs_dir"] = output or given["runs_dir"]
-    carry_out(Order(**given))
+    run_eval(EvalOptions(**given))

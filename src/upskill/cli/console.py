@@ -69,7 +69,7 @@ def write_file(path: str, text: str) -> None:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-class Watch:
+class TrialProgress:
     """The progress of a run on standard error: nothing in a pipe, nothing when quiet."""
 
     def __init__(self, plan: Plan, *, quiet: bool) -> None:
@@ -138,7 +138,7 @@ class Watch:
             self._progress = None
 
 
-class Download:
+class DownloadProgress:
     """A progress bar for what is fetched, on standard error; one line a tenth in a pipe would be noise, so none."""
 
     def __init__(self, *, quiet: bool) -> None:

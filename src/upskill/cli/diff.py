@@ -12,7 +12,7 @@ from upskill.cli.options import open_stored, runs_dir_option
 from upskill.errors import UsageError
 from upskill.runs.stores.rows import Candidate, read_files
 from upskill.settings import Settings
-from upskill.skills import NOT_TAUGHT
+from upskill.skills import INVISIBLE
 
 
 @click.command("diff")
@@ -40,7 +40,7 @@ def _texts(candidate: Candidate) -> dict[str, list[str]]:
     return {
         file.path: (f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")).splitlines()
         for file in read_files(candidate.files)
-        if not file.path.startswith(NOT_TAUGHT)
+        if not file.path.startswith(INVISIBLE)
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.evaluating import carry_out
-from upskill.cli.order import Order, models_option, options
+from upskill.cli.evaluating import run_eval
+from upskill.cli.order import EvalOptions, models_option, options
 
 
 @click.command("eval")
@@ -27,4 +27,4 @@ def command(**given: Any) -> None:
     upskill eval ./skills/my-skill --runs 5 --json       repeats, machine-readable
     upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
     """
-    carry_out(Order(**given))
+    run_eval(EvalOptions(**given))

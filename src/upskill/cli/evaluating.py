@@ -13,11 +13,11 @@ import click
 from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import made_for
-from upskill.cli.console import Watch, check_writable, note, show, show_json, write_file
-from upskill.cli.options import agree, found_keys, student, surroundings
-from upskill.cli.order import Order
+from upskill.cli.console import TrialProgress, check_writable, note, show, show_json, write_file
+from upskill.cli.options import choose_students, confirm_cost, found_keys, model_context
+from upskill.cli.order import EvalOptions
 from upskill.errors import UsageError
-from upskill.models import CacheMode, Models, Surroundings
+from upskill.models import CacheMode, ModelContext, Models
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
@@ -45,7 +45,7 @@ _STAND_IN = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}
 Rulings = list[tuple[str, Ruling]]
 
 
-def carry_out(order: Order) -> None:
+def run_eval(order: EvalOptions) -> None:
     """Evaluate and print. Exits with 3 when the arms were not apart or too many trials errored, with 1 when a
     requirement does not hold."""
     requirements = [parse_requirement(text) for text in order.requirements]
@@ -68,7 +68,7 @@ def carry_out(order: Order) -> None:
     plan = _plan(skill, suite, order) if suite or not writer else None
     with Store(_folder(order)) as store:
         if plan is None:
-            models = Models(_around(order), shelf=store, cache=_cache_mode(order), ledger=ledger)
+            models = Models(_context(order), replies=store, cache=_cache_mode(order), ledger=ledger)
             plan = _plan(*_write_tests(skill, writer or "", models, order), order)
         if order.resume and store.find_run(plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
@@ -91,7 +91,7 @@ def _rule(requirement: Requirement, verdict: Verdict, evaluation: Evaluation) ->
     return judge(requirement, verdict)
 
 
-def _check_batch(order: Order) -> None:
+def _check_batch(order: EvalOptions) -> None:
     from upskill.runs.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
 
     if order.agent != "chat":
@@ -101,24 +101,26 @@ def _check_batch(order: Order) -> None:
         raise UsageError(
             f"--batch and {option} contradict each other", "What was submitted, and what came back, has to be kept."
         )
-    check_batchable(resolve(name, order.base_url or "") for name in student(order.models, order.settings, quiet=True))
+    check_batchable(
+        resolve(name, order.base_url or "") for name in choose_students(order.models, order.settings, quiet=True)
+    )
 
 
-def _executor(store: Store, models: Models, order: Order) -> Executor:
+def _executor(store: Store, models: Models, order: EvalOptions) -> Executor:
     local = Local(order.concurrency or order.settings.concurrency)
     if not order.batch:
         return local
     from upskill.runs.batch import Batched  # noqa: PLC0415
 
-    return Batched(local, store, models, models.surroundings.tell)
+    return Batched(local, store, models, models.context.tell)
 
 
-def _plan(skill: Skill, suite: Suite | None, order: Order) -> Plan:
+def _plan(skill: Skill, suite: Suite | None, order: EvalOptions) -> Plan:
     settings = order.settings
     return make_plan(
         skill,
         suite,
-        student(order.models, settings, quiet=order.silent),
+        choose_students(order.models, settings, quiet=order.silent),
         base_url=order.base_url or "",
         runs=order.runs or (MOST_ROUNDS if order.until_decided else 1),
         seed=order.seed,
@@ -127,16 +129,16 @@ def _plan(skill: Skill, suite: Suite | None, order: Order) -> Plan:
         baseline=not order.no_baseline,
         judge=order.judge_model or settings.judge_model or "",
         controls=order.controls,
-        against=Skill.load(order.against) if order.against else None,
+        reference_skill=Skill.load(order.against) if order.against else None,
         agent=order.agent,
-        beside=load_beside(order.with_skills),
+        distractors=load_distractors(order.with_skills),
         bounds=order.bounds,
         sandbox=order.sandbox,
         keys=found_keys(),
     )
 
 
-def load_beside(places: Iterable[str]) -> list[Skill]:
+def load_distractors(places: Iterable[str]) -> list[Skill]:
     """The skills at these places; each is a skill, or a folder of skills."""
     skills: list[Skill] = []
     for place in places:
@@ -147,12 +149,12 @@ def load_beside(places: Iterable[str]) -> list[Skill]:
     return skills
 
 
-def _folder(order: Order) -> Path | None:
+def _folder(order: EvalOptions) -> Path | None:
     return order.runs_folder if order.log_runs else None
 
 
-def _around(order: Order) -> Surroundings:
-    return surroundings(
+def _context(order: EvalOptions) -> ModelContext:
+    return model_context(
         order.settings,
         quiet=order.silent,
         offline=order.offline,
@@ -161,10 +163,10 @@ def _around(order: Order) -> Surroundings:
     )
 
 
-def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
-    around = _around(order)
-    watch = Watch(plan, quiet=order.silent)
-    models = Models(around, shelf=store, cache=_cache_mode(order), ledger=ledger)
+def _run(plan: Plan, store: Store, ledger: Ledger, order: EvalOptions) -> Evaluation:
+    context = _context(order)
+    watch = TrialProgress(plan, quiet=order.silent)
+    models = Models(context, replies=store, cache=_cache_mode(order), ledger=ledger)
 
     def begin(run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, order)
@@ -173,7 +175,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
             if not plan.acts and (said := only_by_acting(plan.suite)):
                 note(f"Warning: {said}")
         if not order.replay:
-            _say_what_it_costs(plan, missing, around, order)
+            _say_what_it_costs(plan, missing, context, order)
         watch.begin(len(plan) - len(missing))
 
     try:
@@ -186,7 +188,9 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
                 fresh=order.fresh,
                 until_decided=order.scope if order.until_decided else None,
                 margin=order.margin / 100,
-                making_cost=made_for(plan.skill, plan.against) if order.making_cost is None else order.making_cost,
+                making_cost=made_for(plan.skill, plan.reference_skill)
+                if order.making_cost is None
+                else order.making_cost,
                 strict_suite=order.strict_suite,
                 begin=begin,
                 watch=watch,
@@ -212,7 +216,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: Order) -> Evaluation:
     return evaluation
 
 
-def _cache_mode(order: Order) -> CacheMode:
+def _cache_mode(order: EvalOptions) -> CacheMode:
     if order.replay:
         return "replay"
     if order.no_cache:
@@ -220,7 +224,7 @@ def _cache_mode(order: Order) -> CacheMode:
     return "refresh" if order.fresh else "use"
 
 
-def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: Order) -> None:
+def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: EvalOptions) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done and not order.silent:
         going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
@@ -231,19 +235,19 @@ def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], order: Order) 
 def _say_where(run: Run) -> None:
     """Warn of a sandbox that holds back less than it should, before anything is run in it."""
     if record := run.plan.get("sandbox"):
-        from upskill.sandboxes import Chosen  # noqa: PLC0415 - only where something acts
+        from upskill.sandboxes import SandboxChoice  # noqa: PLC0415 - only where something acts
 
-        if warning := Chosen(**record).warning:
+        if warning := SandboxChoice(**record).warning:
             note(f"Warning: {warning}")
 
 
-def _say_what_it_costs(plan: Plan, missing: list[Trial], around: Surroundings, order: Order) -> None:
+def _say_what_it_costs(plan: Plan, missing: list[Trial], context: ModelContext, order: EvalOptions) -> None:
     """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
-    expected = estimate(plan, missing, around.prices, student_share=BATCH_SHARE if order.batch else 1.0)
-    agree(order, expected, f"{expected.words}; fewer where fewer rounds decide" if order.until_decided else "")
+    expected = estimate(plan, missing, context.prices, student_share=BATCH_SHARE if order.batch else 1.0)
+    confirm_cost(order, expected, f"{expected.words}; fewer where fewer rounds decide" if order.until_decided else "")
 
 
-def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
+def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: EvalOptions) -> None:
     _show(evaluation, rulings, store, order)
     if order.junit:
         write_file(order.junit, junit.of_evaluation(evaluation, rulings))
@@ -251,7 +255,7 @@ def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order
         write_file(order.markdown, markdown.of_evaluation(evaluation, rulings))
 
 
-def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) -> None:
+def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
         trials = counted(len(evaluation.invalid), "trial")
         note(
@@ -275,7 +279,7 @@ def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: Order) 
             note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
 
 
-def _write_tests(skill: Skill, writer: str, models: Models, order: Order) -> tuple[Skill, Suite]:
+def _write_tests(skill: Skill, writer: str, models: Models, order: EvalOptions) -> tuple[Skill, Suite]:
     """Have a model write the suite, and keep it with the skill so that the next run has the same one."""
 
     # What is wrong with the students is said before the writer is paid.
@@ -288,9 +292,11 @@ def _write_tests(skill: Skill, writer: str, models: Models, order: Order) -> tup
                 await models.get(each)
             model = await models.get(address, "test writer")
             if not order.replay:
-                agree(order, estimate_writing(address, models.surroundings.prices, material=skill.tokens, items=CASES))
+                confirm_cost(
+                    order, estimate_writing(address, models.context.prices, material=skill.tokens, items=CASES)
+                )
             order.tell(f"Generating test cases with {writer}...")
-            return await write_suite(skill, model, count=CASES, tell=models.surroundings.tell)
+            return await write_suite(skill, model, count=CASES, tell=models.context.tell)
 
     suite = asyncio.run(write())
     text = json.dumps(suite.plain(), indent=2, ensure_ascii=False) + "\n"

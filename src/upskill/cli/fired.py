@@ -57,14 +57,14 @@ def plain_tried(one: Tried) -> dict[str, Any]:
 
 def heading(skill: Skill, plan: Plan, queries: Queries) -> RenderableType:
     runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
-    beside = ", ".join(other.name for other in plan.beside) or "nothing"
+    distractors = ", ".join(other.name for other in plan.distractors) or "nothing"
     lines = [
         "",
         f"[bold]{escape(skill.name)}[/bold]",
         escape(" ".join(skill.description.split())),
         "",
         f"queries    {len(queries.should_trigger)} should trigger, {len(queries.should_not)} should not, {runs}",
-        f"agent      {plan.agent}; beside it: {escape(beside)}",
+        f"agent      {plan.agent}; beside it: {escape(distractors)}",
         "",
     ]
     return indented(Text.from_markup("\n".join(lines)))

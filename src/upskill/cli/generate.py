@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from upskill.cli.generating import carry_out
+from upskill.cli.generating import run_generate
 from upskill.cli.options import with_options
-from upskill.cli.wish import MAKING, SOURCES, Wish
+from upskill.cli.wish import MAKING, SOURCES, GenerateOptions
 
 
 @click.command("generate")
@@ -31,4 +31,4 @@ def command(**given: Any) -> None:
     upskill generate --from session.jsonl -m extract               no model writes anything, no key
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
-    carry_out(Wish(**given))
+    run_generate(GenerateOptions(**given))

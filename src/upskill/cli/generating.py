@@ -17,19 +17,19 @@ from upskill.authoring.material import Material, gather
 from upskill.authoring.provenance import Making, Meta, with_suite
 from upskill.authoring.refine import Refinement, refine, stored_failures
 from upskill.authoring.refiners.rewrite import Rewrite
-from upskill.authoring.structured import Unanswered
+from upskill.authoring.structured import NoUsableAnswer
 from upskill.cli.console import note
 from upskill.cli.made import Made, Progress, report, with_result
-from upskill.cli.options import agree, found_keys, student, surroundings
-from upskill.cli.wish import Wish
+from upskill.cli.options import choose_students, confirm_cost, found_keys, model_context
+from upskill.cli.wish import GenerateOptions
 from upskill.errors import UpskillError, UsageError
-from upskill.models import Address, Models, Surroundings
+from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
-from upskill.models.cache import note_keys, note_usage
+from upskill.models.cache import track_keys, track_usage
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.runs.estimate import estimate_search
-from upskill.runs.evaluate import judge_suite, make_plan
+from upskill.runs.evaluate import check_suite_quality, make_plan
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan
 from upskill.runs.stores.sqlite import Store
@@ -49,7 +49,7 @@ class Lesson(Protocol):
         """What it may cost, which no estimate knows."""
         ...
 
-    async def learn(self, wish: Wish, teacher: Address, models: Models) -> Trace: ...
+    async def learn(self, wish: GenerateOptions, teacher: Address, models: Models) -> Trace: ...
 
     def told(self) -> Mapping[str, Any]:
         """What is known of it afterwards, as plain data."""
@@ -60,7 +60,7 @@ class Lesson(Protocol):
         ...
 
 
-def carry_out(wish: Wish, lesson: Lesson | None = None) -> None:
+def run_generate(wish: GenerateOptions, lesson: Lesson | None = None) -> None:
     """Make the skill, save it, and print what is known of it. Exits with 3 when it could not be evaluated."""
     maker = _Maker(wish, _material(wish), lesson)
     with Store(wish.runs_folder if wish.log_runs else None) as store:
@@ -80,7 +80,7 @@ def carry_out(wish: Wish, lesson: Lesson | None = None) -> None:
         raise click.exceptions.Exit(3)
 
 
-def _material(wish: Wish, *more: Trace) -> Material:
+def _material(wish: GenerateOptions, *more: Trace) -> Material:
     material = gather(wish.task, examples=wish.examples, tools=wish.tools, sources=[*wish.sources, *more])
     if not material.task:
         goal = next((trace.goal for trace in material.traces if trace.goal), "")
@@ -100,7 +100,7 @@ def _material(wish: Wish, *more: Trace) -> Material:
 class _Maker:
     """Carries out one wish: everything is looked up and checked when it is made, before anything is paid for."""
 
-    def __init__(self, wish: Wish, material: Material, lesson: Lesson | None = None) -> None:
+    def __init__(self, wish: GenerateOptions, material: Material, lesson: Lesson | None = None) -> None:
         self.wish = wish
         self.material = material
         self.lesson = lesson
@@ -113,11 +113,11 @@ class _Maker:
         self.student: Address | None = None
         if not wish.no_eval:
             named = (wish.eval_model,) if wish.eval_model else ()
-            known = student(named, settings, quiet=wish.silent, option="--eval-model")
+            known = choose_students(named, settings, quiet=wish.silent, option="--eval-model")
             self.student = resolve(known[0], wish.eval_base_url or "", keys=keys)
         self.attempts = 0 if self.extracts else settings.max_refine_attempts if wish.attempts is None else wish.attempts
         self.name = self._name()
-        self.around: Surroundings = surroundings(
+        self.context: ModelContext = model_context(
             settings,
             quiet=wish.silent,
             offline=wish.offline,
@@ -207,8 +207,8 @@ class _Maker:
         )
 
     async def make(self, store: Store) -> Made:
-        models = Models(self.around, shelf=store, ledger=self.ledger)
-        with note_usage() as noted:
+        models = Models(self.context, replies=store, ledger=self.ledger)
+        with track_usage() as noted:
             skill, suite, found = await self._search(models, store)
         told = self.lesson.told() if self.lesson else dict[str, Any]()
         making = self._making(noted.values(), found, store)
@@ -223,7 +223,7 @@ class _Maker:
                 trace = await self.lesson.learn(wish, self.teacher, models)
                 self.material = _material(wish, trace)
             drafts, suite, material = await self._write(models)
-            for warning in await judge_suite(suite, drafts[0]):
+            for warning in await check_suite_quality(suite, drafts[0]):
                 wish.tell(f"Note: {warning}")
             if self.student is None:
                 return await self._edited_unseen(drafts[0], models, store, material, suite), suite, None
@@ -240,7 +240,7 @@ class _Maker:
         runs = [evaluation.run for evaluation in (*tried, found.held_out if found else None) if evaluation]
         spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in written.items() if usage != NO_USAGE}
         older = self.material.skill
-        search = digest([self.material.task, self.teacher.name, older.taught if older else ""])
+        search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
         return Making(search, spent | store.spent_in_all(runs))
 
     async def _open(self, models: Models) -> None:
@@ -322,7 +322,7 @@ class _Maker:
         wish = self.wish
         wish.tell(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
         teacher = await models.get(self.teacher, "teacher")
-        known = resolve(student((), wish.settings, quiet=True)[0])
+        known = resolve(choose_students((), wish.settings, quiet=True)[0])
         failures = stored_failures(store, skill, known, suite)
         proposal = await Rewrite(teacher, material, max(wish.tokens, skill.tokens)).propose(skill, failures, (), 1)
         return proposal.skill if proposal else skill
@@ -370,7 +370,7 @@ class _Maker:
             self.teacher,
             self.writer,
             self.student,
-            self.around.prices,
+            self.context.prices,
             material=min(self.material.tokens, room_of(self.teacher)),
             tokens=wish.tokens,
             cases=len(self.suite.cases) if self.suite else wish.cases,
@@ -378,7 +378,7 @@ class _Maker:
             attempts=self.attempts,
         )
         on_top = f", and on top of it {self.lesson.describe()}" if self.lesson else ""
-        agree(wish, expected, f"up to {expected.words}{on_top}")
+        confirm_cost(wish, expected, f"up to {expected.words}{on_top}")
 
 
 @asynccontextmanager
@@ -387,10 +387,10 @@ async def _forgetting(models: Models) -> AsyncGenerator[None]:
 
     A ceiling, a lost connection or an interruption is no such thing: what was paid for until then is kept.
     """
-    with note_keys() as asked:
+    with track_keys() as asked:
         try:
             yield
         except UpskillError as error:
-            if type(error) in (UpskillError, Unanswered):
+            if type(error) in (UpskillError, NoUsableAnswer):
                 await models.forget(asked)
             raise

@@ -16,8 +16,8 @@ from upskill.authoring.create import signed
 from upskill.authoring.material import Material
 from upskill.authoring.provenance import Making, Meta
 from upskill.authoring.refine import Refinement, Tried
-from upskill.cli.console import Watch, show, show_json
-from upskill.cli.wish import Wish
+from upskill.cli.console import TrialProgress, show, show_json
+from upskill.cli.wish import GenerateOptions
 from upskill.models import Address
 from upskill.models.ledger import Ledger
 from upskill.reports import json as json_report
@@ -47,14 +47,14 @@ class Made:
 class Progress:
     """Says what is being evaluated, and how each attempt went."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: GenerateOptions) -> None:
         self.wish = wish
-        self.watching: Watch | None = None
+        self.watching: TrialProgress | None = None
 
     def begin(self, attempt: int, plan: Plan, missing: list[Trial]) -> None:
         if attempt:
             self.wish.tell(f"Evaluating on {plan.models[0].name}... (attempt {attempt})")
-        self.watching = Watch(plan, quiet=self.wish.silent)
+        self.watching = TrialProgress(plan, quiet=self.wish.silent)
         self.watching.begin(len(plan) - len(missing))
 
     def watch(self, result: Any) -> None:
@@ -113,7 +113,7 @@ def with_result(made: Made) -> Skill:
 # What is shown.
 
 
-def report(made: Made, wish: Wish, place: Path) -> None:
+def report(made: Made, wish: GenerateOptions, place: Path) -> None:
     if wish.as_json:
         show_json(_plain(made, place))
         return

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from upskill.cli.console import note, show, show_json
-from upskill.cli.options import json_option, quiet_option, surroundings
+from upskill.cli.options import json_option, model_context, quiet_option
 from upskill.models.addresses import ALIASES, COMMANDS
 from upskill.models.embedded.local_models import LOCAL_MODELS, find
 from upskill.models.embedded.weights import path_of, pull, state
@@ -67,5 +67,5 @@ def pull_command(name: str, quiet: bool) -> None:
     if state(row) == "ready":
         note(f"{row.name} is there already.")
     else:
-        asyncio.run(pull(row, surroundings(Settings.load(), quiet=quiet)))
+        asyncio.run(pull(row, model_context(Settings.load(), quiet=quiet)))
     click.echo(path_of(row))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upskill.agents import Bounds
-from upskill.cli.console import Download, note
+from upskill.cli.console import DownloadProgress, note
 from upskill.errors import UsageError
-from upskill.models import Surroundings
+from upskill.models import ModelContext
 from upskill.models.keys import read_keys
 from upskill.models.ledger import Ceilings
 from upskill.plain import counted
@@ -61,7 +61,7 @@ SAYING: list[Decorator] = [json_option, quiet_option]
 
 
 @dataclass(kw_only=True)
-class Common:
+class CommonOptions:
     """What the person said with `SPENDING`, `CALLING`, `KEEPING` and `SAYING`, in whichever command."""
 
     max_cost: float | None = None
@@ -99,7 +99,7 @@ class Common:
         return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
 
 
-def agree(common: Common, expected: Estimate, said: str = "") -> None:
+def confirm_cost(common: CommonOptions, expected: Estimate, said: str = "") -> None:
     """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
     if common.max_cost is not None and expected.unknown:
         raise UsageError(
@@ -163,21 +163,21 @@ def open_stored(folder: str | Path) -> Store:
     return Store(folder)
 
 
-def surroundings(
+def model_context(
     settings: Settings,
     *,
     quiet: bool = False,
     offline: bool = False,
     timeout: float | None = None,
     connections: int = 64,
-) -> Surroundings:
-    return Surroundings(
+) -> ModelContext:
+    return ModelContext(
         keys=found_keys(),
         offline=offline,
         timeout=timeout or settings.timeout,
         connections=connections,
         tell=(lambda _: None) if quiet else note,
-        progress=Download(quiet=quiet),
+        progress=DownloadProgress(quiet=quiet),
         prices={name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()},
     )
 
@@ -186,7 +186,7 @@ def found_keys() -> dict[str, str]:
     return read_keys(os.environ, Path(".env"))
 
 
-def student(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:
+def choose_students(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:
     """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
 
     `option` is the one that names a student to the command that asks.

@@ -13,7 +13,7 @@ from upskill.cli.options import (
     KEEPING,
     SAYING,
     SPENDING,
-    Common,
+    CommonOptions,
     Decorator,
     acting,
     judge_option,
@@ -127,7 +127,7 @@ def options(function: Any) -> Any:
 
 
 @dataclass
-class Order(Common):
+class EvalOptions(CommonOptions):
     """What the person asked for."""
 
     skill: str

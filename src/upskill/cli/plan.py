@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import show, show_json
-from upskill.cli.options import concurrency_option, found_keys, json_option, student
+from upskill.cli.options import choose_students, concurrency_option, found_keys, json_option
 from upskill.models import Address
 from upskill.runs.estimate import estimate
 from upskill.runs.evaluate import make_plan
@@ -66,7 +66,10 @@ def command(
     settings = Settings.load()
     loaded = Skill.load(skill)
     plan = make_plan(
-        loaded, Suite.load(tests) if tests else None, student(models, settings, quiet=as_json), keys=found_keys()
+        loaded,
+        Suite.load(tests) if tests else None,
+        choose_students(models, settings, quiet=as_json),
+        keys=found_keys(),
     )
     folder = Path(runs_dir or settings.runs_dir)
     prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
@@ -89,7 +92,7 @@ def _stored(folder: Path, plan: Plan, model: str) -> list[Outcome]:
         return []
     with Store(folder) as store:
         for run in reversed(list(store.runs())):
-            if run.skill != plan.skill.name or model not in run.models or run.plan.get("against"):
+            if run.skill != plan.skill.name or model not in run.models or run.plan.get("reference_skill"):
                 continue
             rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
             if {"baseline", "skill"} <= {row.arm for row in rows}:

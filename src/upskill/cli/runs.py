@@ -76,9 +76,9 @@ def command(
 
 
 def _verdicts(store: Store, run: Run) -> list[Verdict]:
-    from upskill.runs.evaluation import weigh_run  # noqa: PLC0415
+    from upskill.runs.evaluation import verdicts_of_run  # noqa: PLC0415
 
-    return weigh_run(run, store.outcomes(run))
+    return verdicts_of_run(run, store.outcomes(run))
 
 
 def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
@@ -107,7 +107,7 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
                 f"[bold]{escape(run.id)}[/bold]  {escape(verdict.model)}  [dim]{run.created}[/dim]{open_end}"
             )
         )
-        names = ("older skill", "this skill") if run.plan.get("against") else ("baseline", "with skill")
+        names = ("older skill", "this skill") if run.plan.get("reference_skill") else ("baseline", "with skill")
         width = 1 + max(map(len, names))
         for name, arm in zip(names, (verdict.baseline, verdict.skill), strict=True):
             if not arm.scored:

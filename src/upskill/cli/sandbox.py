@@ -16,7 +16,7 @@ import click
 from upskill.cli.console import note, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
-from upskill.sandboxes import SANDBOXES, Chosen, Done, Hear, Limits, Setup, Stream, choose, printable
+from upskill.sandboxes import SANDBOXES, Done, Limits, OnOutput, SandboxChoice, Setup, Stream, choose, printable
 from upskill.sandboxes.files import copy_in
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -102,7 +102,7 @@ def command(
 
 
 async def _run(
-    chosen: Chosen, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, limits: Limits, *, quiet: bool
+    chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, limits: Limits, *, quiet: bool
 ) -> Done:
     async with await chosen.kind.open(Setup(limits=limits)) as sandbox:
         if workspace is not None:
@@ -114,10 +114,10 @@ async def _run(
                 ) from error
             if left_out:
                 note(f"upskill: not copied, as links are not followed: {', '.join(left_out[:5])}")
-        return await sandbox.run(list(argv), stdin=stdin, hear=None if quiet else _speaker())
+        return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _speaker())
 
 
-def _speaker() -> Hear:
+def _speaker() -> OnOutput:
     """Hands on what the command writes, as it is; to a terminal only what can do it no harm."""
     streams = {"output": sys.stdout, "error": sys.stderr}
     decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in streams}
@@ -133,7 +133,7 @@ def _speaker() -> Hear:
     return speak
 
 
-def _show(chosen: Chosen, *, as_json: bool) -> None:
+def _show(chosen: SandboxChoice, *, as_json: bool) -> None:
     if as_json:
         show_json(chosen.record())
         return

@@ -74,7 +74,7 @@ def command(
             show_json({"run": found.id, "plan": found.plan, "trials": plain, "invalid": invalid})
             return
         show(*_heading(found, leaks))
-        baseline = "older skill" if found.plan.get("against") else "baseline"
+        baseline = "older skill" if found.plan.get("reference_skill") else "baseline"
         for case_id, group in groupby(results, key=lambda result: result.trial.case):
             show(*_case(cases[case_id], list(group), baseline, closely=case is not None))
 
@@ -106,8 +106,8 @@ def _heading(run: Run, leaks: list[tuple[Trial, str]]) -> Iterator[RenderableTyp
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
     if sandbox := run.plan.get("sandbox"):
-        beside: list[str] = run.plan.get("beside") or []
-        others = f", among {counted(len(beside), 'other skill')} ({', '.join(beside)})" if beside else ""
+        distractors: list[str] = run.plan.get("distractors") or []
+        others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
         yield Text(f"agent {run.plan['agent']}{others}")
         yield Text(_sandbox(sandbox))
     if leaks:

@@ -13,9 +13,9 @@ from upskill.agents import Bounds
 from upskill.authoring.evidence import command_of, error_of, failed
 from upskill.authoring.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
 from upskill.cli.console import note, show_json
-from upskill.cli.generating import EXTRACT, carry_out
+from upskill.cli.generating import EXTRACT, run_generate
 from upskill.cli.options import acting, with_options
-from upskill.cli.wish import MAKING, SOURCES, Wish
+from upskill.cli.wish import MAKING, SOURCES, GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address, Models
 from upskill.plain import counted
@@ -70,7 +70,7 @@ def command(
     upskill teach "pack the release with tern" -m opus --files ./project --check "tern verify" --eval-model haiku
     upskill teach "…" -m sonnet --agent claude-code --no-eval
     """
-    wish = Wish(**given)
+    wish = GenerateOptions(**given)
     wish.no_eval = wish.no_eval or only_record  # no student is needed
     if only_record and not wish.log_runs:
         raise UsageError("--only-record and --no-log-runs contradict each other", "Nothing would be left.")
@@ -82,7 +82,7 @@ def command(
             "Name a model; `upskill generate -m extract --from TRACE` compiles a recording by rules.",
         )
     bounds = Bounds(max_turns or BOUNDS.turns, trial_tokens, trial_timeout or BOUNDS.seconds)
-    carry_out(wish, _Teaching(agent, sandbox, bounds, files, check, fresh, only_record))
+    run_generate(wish, _Teaching(agent, sandbox, bounds, files, check, fresh, only_record))
 
 
 @dataclass
@@ -103,9 +103,9 @@ class _Teaching:
         tokens = f" or {self.bounds.tokens:,} tokens" if self.bounds.tokens else ""
         return f"the teacher's own work, of at most {self.bounds.turns} turns{tokens}"
 
-    async def learn(self, wish: Wish, teacher: Address, models: Models) -> Trace:
+    async def learn(self, wish: GenerateOptions, teacher: Address, models: Models) -> Trace:
         lesson = self._lesson(wish, teacher)
-        agent_for(lesson, models.surroundings.keys)
+        agent_for(lesson, models.context.keys)
         folder = wish.runs_folder / FOLDER if wish.log_runs else None
         found = None if self.fresh else recorded(lesson, folder)
         if found:
@@ -122,13 +122,15 @@ class _Teaching:
             raise click.exceptions.Exit(0)
         return found.trace
 
-    def _lesson(self, wish: Wish, teacher: Address) -> Lesson:
+    def _lesson(self, wish: GenerateOptions, teacher: Address) -> Lesson:
         files, runnable, left_out = read_files(self.files)
         if left_out:
             wish.tell(f"Not placed in the workspace: {', '.join(left_out)}.")
         return Lesson(wish.task, teacher, self.agent, self.bounds, files, runnable, self.check)
 
-    async def _have_it_done(self, lesson: Lesson, wish: Wish, models: Models, folder: Path | None) -> Recording:
+    async def _have_it_done(
+        self, lesson: Lesson, wish: GenerateOptions, models: Models, folder: Path | None
+    ) -> Recording:
         from upskill.sandboxes import choose  # noqa: PLC0415 - only where something acts
 
         chosen = await choose(self.sandbox or None)
@@ -156,7 +158,7 @@ class _Teaching:
             wish.tell(f"Before it was kept: {counts_in_words(found.redacted)}.")
         return found
 
-    def _judge(self, wish: Wish, found: Recording) -> None:
+    def _judge(self, wish: GenerateOptions, found: Recording) -> None:
         """Go on only with work that was done."""
         if found.checked:
             wish.tell(f"The check holds: {self.check}")

@@ -13,14 +13,14 @@ from upskill.authoring.material import Material, gather
 from upskill.authoring.provenance import Meta, with_suite
 from upskill.cli.console import note, show_json
 from upskill.cli.options import (
-    Common,
-    agree,
+    CommonOptions,
+    confirm_cost,
     found_keys,
     json_option,
     max_cost_option,
+    model_context,
     offline_option,
     quiet_option,
-    surroundings,
     yes_option,
 )
 from upskill.errors import UsageError
@@ -32,7 +32,7 @@ from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.suites.quality import summarise, try_suite
+from upskill.suites.quality import probe_suite, summarise
 
 BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 
@@ -83,16 +83,16 @@ def command(
         name = model or settings.test_gen_model or settings.skill_generation_model or "local"
         before = Suite.of(found) if add else None
         material = _material(found, sources)
-        common = Common(max_cost=max_cost, yes=yes, as_json=as_json, quiet=quiet, settings=settings)
-        around = surroundings(settings, quiet=common.silent, offline=offline)
+        common = CommonOptions(max_cost=max_cost, yes=yes, as_json=as_json, quiet=quiet, settings=settings)
+        context = model_context(settings, quiet=common.silent, offline=offline)
 
         async def write(store: Store) -> Suite:
             address = resolve(name, keys=found_keys())
             # A fresh set is wanted, not the stored one again.
-            async with Models(around, shelf=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
+            async with Models(context, replies=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
                 writer = await models.get(address, "test writer")
                 taken = found.tokens + min(material.tokens, room_of(address))
-                agree(common, estimate_writing(address, around.prices, material=taken, items=add or cases))
+                confirm_cost(common, estimate_writing(address, context.prices, material=taken, items=add or cases))
                 common.tell(f"Generating test cases with {name}...")
                 return await write_suite(
                     found,
@@ -100,8 +100,8 @@ def command(
                     count=add or cases,
                     material=material,
                     room=room_of(address),
-                    beside=before.cases if before else (),
-                    tell=around.tell,
+                    existing=before.cases if before else (),
+                    tell=context.tell,
                 )
 
         with Store(Path(runs_dir or settings.runs_dir)) as store:
@@ -135,7 +135,7 @@ def _edit(skill: Skill) -> Suite:
         copy.write_bytes(data)
         click.edit(filename=str(copy))
         suite = Suite.load(copy)
-    leaks = asyncio.run(try_suite(suite, skill))
+    leaks = asyncio.run(probe_suite(suite, skill))
     for line in summarise(leaks):
         note(f"Note: {line}")
     if any(leak.probe == "empty" for leak in leaks):

@@ -8,7 +8,7 @@ import click
 
 from upskill.agents import Bounds
 from upskill.cli.options import CALLING, KEEPING, SAYING, SPENDING, Decorator, acting, offline_option, with_options
-from upskill.cli.triggering import TURNS, Inquiry, carry_out
+from upskill.cli.triggering import TURNS, TriggerOptions, run_trigger
 
 _OPTIONS: list[Decorator] = [
     click.option(
@@ -92,4 +92,4 @@ def command(**given: Any) -> None:
     upskill trigger ./skills/my-skill -m haiku --query-model sonnet         have the queries written
     upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
     """
-    carry_out(Inquiry(**given))
+    run_trigger(TriggerOptions(**given))

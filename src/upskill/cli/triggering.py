@@ -15,7 +15,7 @@ from rich.text import Text
 
 from upskill.agents import Bounds
 from upskill.authoring.create import as_name
-from upskill.authoring.structured import Unanswered
+from upskill.authoring.structured import NoUsableAnswer
 from upskill.authoring.trigger import (
     TURNS,
     Improvement,
@@ -28,8 +28,8 @@ from upskill.authoring.trigger import (
     make_trigger_plan,
     write_queries,
 )
-from upskill.cli.console import Watch, note, show, show_json, write_file
-from upskill.cli.evaluating import load_beside
+from upskill.cli.console import TrialProgress, note, show, show_json, write_file
+from upskill.cli.evaluating import load_distractors
 from upskill.cli.fired import (
     heading,
     indented,
@@ -41,11 +41,11 @@ from upskill.cli.fired import (
     shown_improvement,
     summary_lines,
 )
-from upskill.cli.options import Common, agree, found_keys, student, surroundings
+from upskill.cli.options import CommonOptions, choose_students, confirm_cost, found_keys, model_context
 from upskill.errors import UsageError
-from upskill.models import Address, CacheMode, Models, Surroundings
+from upskill.models import Address, CacheMode, ModelContext, Models
 from upskill.models.addresses import resolve
-from upskill.models.cache import note_keys
+from upskill.models.cache import track_keys
 from upskill.models.ledger import Ledger
 from upskill.models.prices import price_of
 from upskill.plain import digest
@@ -63,7 +63,7 @@ from upskill.verdicts.requirements import Requirement, Ruling, judge_number, par
 
 
 @dataclass
-class Inquiry(Common):
+class TriggerOptions(CommonOptions):
     """What the person asked for."""
 
     skill: str
@@ -94,7 +94,7 @@ class Inquiry(Common):
     replay: bool = False
 
 
-def carry_out(inquiry: Inquiry) -> None:
+def run_trigger(inquiry: TriggerOptions) -> None:
     """Run and print. Exits with 3 when too many runs errored, with 1 when a requirement does not hold."""
     asked = _Asked(inquiry)
     with Store(inquiry.runs_folder if inquiry.log_runs else None) as store:
@@ -114,19 +114,21 @@ def carry_out(inquiry: Inquiry) -> None:
 class _Asked:
     """One inquiry: everything is looked up and checked when it is made, before anything is paid for."""
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: TriggerOptions) -> None:
         self.inquiry = inquiry
         self._check_options()
         self.requirements = [parse_requirement(text, QUANTITIES) for text in inquiry.requirements]
         self.skill = Skill.load(inquiry.skill)
-        beside = load_beside(inquiry.with_skills)
-        self.beside = [other for other in beside if other.folder != self.skill.folder]  # `--with-skills ./skills`
+        distractors = load_distractors(inquiry.with_skills)
+        self.distractors = [
+            other for other in distractors if other.folder != self.skill.folder
+        ]  # `--with-skills ./skills`
         self.keys = found_keys()
-        self.models = student(inquiry.models, inquiry.settings, quiet=inquiry.silent)
+        self.models = choose_students(inquiry.models, inquiry.settings, quiet=inquiry.silent)
         self.queries = Queries.load(inquiry.queries) if inquiry.queries else Queries.of(self.skill)
         self.teacher = self._teacher()
         self.writer = self._writer()
-        self.around: Surroundings = surroundings(
+        self.context: ModelContext = model_context(
             inquiry.settings,
             quiet=inquiry.silent,
             offline=inquiry.offline,
@@ -138,7 +140,7 @@ class _Asked:
         self.progress = _Progress(inquiry)
         if self.queries is not None:
             self._check_queries(self.queries)
-        if not self.beside:
+        if not self.distractors:
             inquiry.tell("Only this skill is on offer. Among others it has a harder time: add some with --with-skills.")
 
     def _check_options(self) -> None:
@@ -207,7 +209,7 @@ class _Asked:
             temperature=inquiry.temperature,
             max_output_tokens=inquiry.max_output_tokens,
             agent=inquiry.agent,
-            beside=self.beside,
+            distractors=self.distractors,
             bounds=Bounds(inquiry.max_turns or TURNS, inquiry.trial_tokens, inquiry.trial_timeout or usual.seconds),
             sandbox=inquiry.sandbox,
             keys=self.keys,
@@ -216,7 +218,7 @@ class _Asked:
     def answer(self, store: Store) -> int:
         """Carry it out and say what came of it; the exit code."""
         self._check_prices()
-        models = Models(self.around, shelf=store, cache=self._cache_mode(), ledger=self.ledger)
+        models = Models(self.context, replies=store, cache=self._cache_mode(), ledger=self.ledger)
         return asyncio.run(self._improve(store, models) if self.inquiry.improve else self._measure(store, models))
 
     def _cache_mode(self) -> CacheMode:
@@ -235,7 +237,7 @@ class _Asked:
                 if len(missing) < len(plan):
                     done = len(plan) - len(missing)
                     self.inquiry.tell(f"Going on with run {run.id}: {done} of {len(plan)} runs are stored.")
-                self._say_what_it_costs(estimate_runs(plan, missing, self.around.prices))
+                self._say_what_it_costs(estimate_runs(plan, missing, self.context.prices))
                 self.progress.start(plan, missing)
 
             evaluation = await evaluate(
@@ -266,15 +268,15 @@ class _Asked:
         assert self.writer is not None
         assert self.skill.folder is not None
         model = await models.get(self.writer, "test writer")
-        material = sum(skill.tokens for skill in (self.skill, *self.beside))
+        material = sum(skill.tokens for skill in (self.skill, *self.distractors))
         self._say_what_it_costs(
-            estimate_writing(self.writer, self.around.prices, material=material, items=self.inquiry.count)
+            estimate_writing(self.writer, self.context.prices, material=material, items=self.inquiry.count)
         )
         self.inquiry.tell(f"Generating queries with {self.writer.name}...")
-        with note_keys() as asked:
+        with track_keys() as asked:
             try:
-                queries = await write_queries(self.skill, model, count=self.inquiry.count, beside=self.beside)
-            except Unanswered:
+                queries = await write_queries(self.skill, model, count=self.inquiry.count, distractors=self.distractors)
+            except NoUsableAnswer:
                 await models.forget(asked)  # or the same command would only get the same answers again
                 raise
         place = self.skill.folder / PLACES_IN_A_SKILL[0]
@@ -293,7 +295,7 @@ class _Asked:
             teacher = await models.get(self.teacher, "teacher")
             queries = await self._queries(models)
             expected = estimate_improvement(
-                self.plan, self.skill, queries, self.teacher, inquiry.attempts, self.around.prices
+                self.plan, self.skill, queries, self.teacher, inquiry.attempts, self.context.prices
             )
             self._say_what_it_costs(expected)
             plan = self.plan(self.skill, queries)
@@ -305,7 +307,7 @@ class _Asked:
                 models=models,
                 store=store,
                 attempts=inquiry.attempts,
-                search=digest(["description", self.skill.taught, self.teacher.name, plan.fingerprint]),
+                search=digest(["description", self.skill.visible_hash, self.teacher.name, plan.fingerprint]),
                 fresh=inquiry.fresh,
                 executor=self.executor,
                 begin=self.progress.begin,
@@ -346,7 +348,7 @@ class _Asked:
             return
         students = [resolve(name, self.inquiry.base_url or "", self.keys) for name in self.models]
         for address in (*students, self.teacher, self.writer):
-            if address is not None and price_of(address, self.around.prices).of(1000, 1000) is None:
+            if address is not None and price_of(address, self.context.prices).of(1000, 1000) is None:
                 raise UsageError(
                     f"--max-cost cannot be kept: nobody knows the price of {address.name}",
                     "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
@@ -355,7 +357,7 @@ class _Asked:
     def _say_what_it_costs(self, expected: Estimate) -> None:
         """Say what it will cost before the first paid call, and ask when it may be much and a person is there."""
         if not self.inquiry.replay:
-            agree(self.inquiry, expected, f"up to {expected.words}")
+            confirm_cost(self.inquiry, expected, f"up to {expected.words}")
 
     # What is shown.
 
@@ -406,7 +408,7 @@ class _Asked:
                 "fingerprint": self.skill.fingerprint,
             },
             "agent": self.inquiry.agent,
-            "with_skills": [skill.name for skill in self.beside],
+            "with_skills": [skill.name for skill in self.distractors],
             "queries": {
                 "source": queries.source,
                 "should_trigger": len(queries.should_trigger),
@@ -454,13 +456,13 @@ class _Asked:
 class _Progress:
     """Says what is being run, and how each description fared."""
 
-    def __init__(self, inquiry: Inquiry) -> None:
+    def __init__(self, inquiry: TriggerOptions) -> None:
         self.inquiry = inquiry
-        self.watching: Watch | None = None
+        self.watching: TrialProgress | None = None
 
     def start(self, plan: Plan, missing: list[Trial]) -> None:
         self.end()
-        self.watching = Watch(plan, quiet=self.inquiry.silent)
+        self.watching = TrialProgress(plan, quiet=self.inquiry.silent)
         self.watching.begin(len(plan) - len(missing))
 
     def begin(self, what: str, plan: Plan, missing: list[Trial]) -> None:

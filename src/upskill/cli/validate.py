@@ -12,7 +12,7 @@ from upskill.errors import UsageError
 from upskill.skills import Profile, Skill
 from upskill.skills.frontmatter import Problem
 from upskill.suites import Suite
-from upskill.suites.quality import near_duplicates, summarise, try_suite
+from upskill.suites.quality import near_duplicates, probe_suite, summarise
 
 
 @click.command("validate")
@@ -66,7 +66,7 @@ def _leaks(path: str, *, strict: bool) -> list[Problem]:
         return []  # told already
     if suite is None:
         return [Problem("error", "has no suite to try")]
-    leaks = asyncio.run(try_suite(suite, skill))
+    leaks = asyncio.run(probe_suite(suite, skill))
     found = [
         Problem("error" if strict or leak.probe in ("empty", "reference") else "warning", str(leak))
         for leak in leaks

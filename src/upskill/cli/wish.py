@@ -11,7 +11,7 @@ from upskill.cli.options import (
     KEEPING,
     SAYING,
     SPENDING,
-    Common,
+    CommonOptions,
     Decorator,
     judge_option,
     offline_option,
@@ -82,7 +82,7 @@ MAKING: list[Decorator] = [
 
 
 @dataclass
-class Wish(Common):
+class GenerateOptions(CommonOptions):
     """What the person asked for."""
 
     task: str = ""

@@ -129,7 +129,7 @@ def _no_progress(_what: str, _done: int, _total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ModelContext:
     """What a model may use of the process it is opened in."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])  # API keys and base URLs by variable name
@@ -142,13 +142,13 @@ class Surroundings:
     progress: Callable[[str, int, int], None] = _no_progress  # what, bytes done, bytes in all
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
+async def open_model(address: Address, context: ModelContext) -> Model:
     """Open the model at this address; UsageError when something it needs (a key, weights) is missing."""
-    opener: Callable[[Address, Surroundings], Any] = PROVIDERS.load(address.provider)
-    return await opener(address, surroundings)
+    opener: Callable[[Address, ModelContext], Any] = PROVIDERS.load(address.provider)
+    return await opener(address, context)
 
 
-class Shelf(Protocol):
+class ReplyStore(Protocol):
     """Where replies are kept by the hash of their request: the store."""
 
     def reply(self, key: str) -> str | None: ...
@@ -169,14 +169,14 @@ class Models:
 
     def __init__(
         self,
-        surroundings: Surroundings | None = None,
+        context: ModelContext | None = None,
         *,
-        shelf: Shelf | None = None,
+        replies: ReplyStore | None = None,
         cache: CacheMode = "use",
         ledger: Ledger | None = None,
     ) -> None:
-        self.surroundings = surroundings or Surroundings()
-        self.shelf = shelf if cache != "off" else None
+        self.context = context or ModelContext()
+        self.replies = replies if cache != "off" else None
         self.cache: CacheMode = cache
         self.ledger = ledger
         self._open: dict[Address, Model] = {}
@@ -210,11 +210,11 @@ class Models:
         async def opened() -> Model:
             return await self.uncached(address, role)
 
-        if self.shelf is None:
+        if self.replies is None:
             return await opened()
         from upskill.models.cache import Cached  # noqa: PLC0415 - leans on this page
 
-        cached = Cached(address, opened, self.shelf, _mode_of(address, self.cache), "" if role == "student" else role)
+        cached = Cached(address, opened, self.replies, _mode_of(address, self.cache), "" if role == "student" else role)
         await cached.open()
         self._cached.append(cached)
         return cached
@@ -222,14 +222,14 @@ class Models:
     async def _opened(self, address: Address) -> Model:
         async with self._locks.setdefault(address, asyncio.Lock()):
             if address not in self._open:
-                self._open[address] = await open_model(address, self.surroundings)
+                self._open[address] = await open_model(address, self.context)
             return self._open[address]
 
     async def forget(self, keys: Iterable[str]) -> None:
         """Take replies off the shelf that led to an error, so that the next attempt asks again."""
-        if self.shelf is not None and self.cache != "replay":
+        if self.replies is not None and self.cache != "replay":
             for key in keys:
-                await self.shelf.forget_reply(key)
+                await self.replies.forget_reply(key)
 
     async def close(self) -> None:
         models, self._open = list(self._open.values()), {}

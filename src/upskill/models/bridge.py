@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.throttling import HOPELESS, Breaker, Overlong, gate_of
 from upskill.models.lenient import arguments_of, clean, mapping, number, secrets_of
 from upskill.models.prices import UNKNOWN, Price, find_price
@@ -24,7 +24,7 @@ KEPT = "pydantic_ai"  # the key under which a reply keeps pydantic-ai's own form
 STOPS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
+async def open_model(address: Address, context: ModelContext) -> Model:
     try:
         pydantic_ai = import_module("pydantic_ai")
         models = import_module("pydantic_ai.models")
@@ -40,32 +40,32 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
     except (pydantic_ai.UserError, ImportError, ValueError) as error:
         # An unknown provider, a missing key or a missing package of the provider's: pydantic-ai says which.
         raise UsageError(f"{address.name!r}: {error}") from error
-    return BridgedModel(address, await model.__aenter__(), surroundings)
+    return BridgedModel(address, await model.__aenter__(), context)
 
 
 class BridgedModel:
-    def __init__(self, address: Address, model: Any, surroundings: Surroundings) -> None:
+    def __init__(self, address: Address, model: Any, context: ModelContext) -> None:
         self.address = address
         self.model = model
-        self.surroundings = surroundings
+        self.context = context
         self.price: Price | None = None
-        if (given := find_price("", address.name, address.model, given=surroundings.prices)) is not UNKNOWN:
+        if (given := find_price("", address.name, address.model, given=context.prices)) is not UNKNOWN:
             assert isinstance(given, Price)
             self.price = given
         provider = address.model.partition(":")[0]
-        self._gate = gate_of(f"{address.provider}:{provider}", surroundings.connections)
+        self._gate = gate_of(f"{address.provider}:{provider}", context.connections)
         self._breaker = Breaker(address.name)
-        self._secrets = secrets_of("", surroundings.keys)
+        self._secrets = secrets_of("", context.keys)
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
         await self._gate.enter()
         started = time.monotonic()
         try:
-            async with asyncio.timeout(self.surroundings.timeout):
+            async with asyncio.timeout(self.context.timeout):
                 response = await self._ask(request)
         except TimeoutError as error:
-            raise ModelError(f"the answer had not ended after {self.surroundings.timeout:g} s") from error
+            raise ModelError(f"the answer had not ended after {self.context.timeout:g} s") from error
         except ModelError as error:
             if error.status in HOPELESS and not isinstance(error, Overlong):
                 self._breaker.failed(error)
@@ -98,7 +98,7 @@ class BridgedModel:
             raise ModelError(clean(str(error), self._secrets)) from error
 
     def _settings(self, request: Request) -> dict[str, Any]:
-        settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.surroundings.timeout}
+        settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
         if request.temperature is not None:
             settings["temperature"] = request.temperature
         if request.seed is not None:

@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any
 
 from upskill.errors import ModelError, UpskillError
-from upskill.models import Address, CacheMode, Model, Reply, Request, Shelf, ToolCall
+from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
@@ -21,7 +21,7 @@ _ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
 
 
 @contextmanager
-def note_keys() -> Generator[list[str]]:
+def track_keys() -> Generator[list[str]]:
     """The keys of every request that is made inside, so that the replies of a trial that errored can be forgotten."""
     asked: list[str] = []
     before = _ASKED.set(asked)
@@ -35,7 +35,7 @@ _NOTED: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("noted", de
 
 
 @contextmanager
-def note_usage() -> Generator[dict[str, tuple[str, Usage]]]:
+def track_usage() -> Generator[dict[str, tuple[str, Usage]]]:
     """What everyone but the students used inside, with their role, by the key of the request.
 
     A reply from the shelf is in it at the price it had when it was paid for, each once.
@@ -52,11 +52,16 @@ class Cached:
     """Looks on the shelf before it asks. `refresh` only puts there; `replay` only takes, and a miss is an error."""
 
     def __init__(
-        self, address: Address, opener: Callable[[], Awaitable[Model]], shelf: Shelf, mode: CacheMode, role: str = ""
+        self,
+        address: Address,
+        opener: Callable[[], Awaitable[Model]],
+        replies: ReplyStore,
+        mode: CacheMode,
+        role: str = "",
     ) -> None:
         self.address = address
         self.role = role  # with one, the requests are kept beside the replies
-        self.shelf = shelf
+        self.replies = replies
         self.mode = mode
         self.hits = 0
         self._opener = opener
@@ -70,7 +75,7 @@ class Cached:
         key = request_key(self.address, request)
         if (asked := _ASKED.get()) is not None:
             asked.append(key)
-        if self.mode != "refresh" and (text := self.shelf.reply(key)) is not None:
+        if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
             self.hits += 1
             return self._noted(key, read_reply(text))
         if self.mode == "replay":
@@ -83,7 +88,7 @@ class Cached:
         reply = await self._model.reply(request)
         asked_for = write_request(request) if self.role else ""
         # A student's trial waits for its result to be on disk, and what the store got before is then there too.
-        await self.shelf.add_reply(
+        await self.replies.add_reply(
             key, self.address.name, write_reply(reply), self.role, asked_for, wait=bool(self.role)
         )
         return self._noted(key, reply)
@@ -98,19 +103,19 @@ class Cached:
             await self._model.close()
 
 
-class Delivered:
+class BatchReplies:
     """Answers with what a batch has put on the shelf, and asks nobody: what has no reply has an error that says why."""
 
-    def __init__(self, address: Address, shelf: Shelf, errors: Mapping[str, UpskillError]) -> None:
+    def __init__(self, address: Address, replies: ReplyStore, errors: Mapping[str, UpskillError]) -> None:
         self.address = address
-        self.shelf = shelf
+        self.replies = replies
         self.errors = errors
 
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request)
         if error := self.errors.get(key):
             raise copy(error)  # whoever catches it may add to its words
-        if (text := self.shelf.reply(key)) is None:
+        if (text := self.replies.reply(key)) is None:
             raise ModelError(f"{self.address.name}: this request was not part of a batch")
         return read_reply(text)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
-from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop
 from upskill.models.http.throttling import Breaker
 from upskill.models.lenient import clean, items, mapping, number
 from upskill.models.prices import find_price
@@ -71,7 +71,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Invocation:
     """How to start a command for one question: its arguments, and variables beyond the common ones."""
 
     arguments: tuple[str, ...]
@@ -86,13 +86,13 @@ class Agent:
     install: str
     log_in: str
     variables: tuple[str, ...]
-    ask: Callable[[Question], Order]
+    ask: Callable[[Question], Invocation]
     read: Callable[[str], Reply]
     prices: str = ""
     memory: tuple[str, str, str] | None = None  # variable, folder and name of a file it cannot be kept from reading
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
+async def open_model(address: Address, context: ModelContext) -> Model:
     agent = AGENTS.get(address.endpoint)
     if agent is None:
         raise UsageError(
@@ -105,8 +105,8 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
             f"Install it with `{agent.install}`, then {agent.log_in}.",
         )
     if (memory := _memory_of(agent)) is not None:
-        surroundings.tell(f"{address.name}: `{agent.program}` reads {memory} in every call, with and without the skill")
-    return CommandModel(address, agent, program, surroundings)
+        context.tell(f"{address.name}: `{agent.program}` reads {memory} in every call, with and without the skill")
+    return CommandModel(address, agent, program, context)
 
 
 def _memory_of(agent: Agent) -> Path | None:
@@ -118,14 +118,14 @@ def _memory_of(agent: Agent) -> Path | None:
 
 
 class CommandModel:
-    def __init__(self, address: Address, agent: Agent, program: str, surroundings: Surroundings) -> None:
+    def __init__(self, address: Address, agent: Agent, program: str, context: ModelContext) -> None:
         self.address = address
         self.agent = agent
         self.program = program
-        self.surroundings = surroundings
-        self.price = find_price(agent.prices, address.name, address.model, given=surroundings.prices)
+        self.context = context
+        self.price = find_price(agent.prices, address.name, address.model, given=context.prices)
         # A process of this kind takes a core for its first second, so more than a few at once only wait on each other.
-        self._places = asyncio.Semaphore(max(1, min(surroundings.connections, 2 * (os.cpu_count() or 1))))
+        self._places = asyncio.Semaphore(max(1, min(context.connections, 2 * (os.cpu_count() or 1))))
         self._breaker = Breaker(address.name)
 
     async def reply(self, request: Request) -> Reply:
@@ -161,11 +161,11 @@ class CommandModel:
             self.address.base_url,
             folder,
         )
-        order = self.agent.ask(question)
+        invocation = self.agent.ask(question)
         wanted = (*COMMON, *self.agent.variables)
-        environment = {name: os.environ[name] for name in wanted if name in os.environ} | order.variables
+        environment = {name: os.environ[name] for name in wanted if name in os.environ} | invocation.variables
         finished = await run_command(
-            (self.program, *order.arguments), question.prompt, environment, empty, self.surroundings.timeout
+            (self.program, *invocation.arguments), question.prompt, environment, empty, self.context.timeout
         )
         try:
             return self.agent.read(finished.output)
@@ -263,7 +263,7 @@ def _speaker(turn: Message) -> str:
     return {"user": "User", "assistant": "Assistant", "tool": "Tool"}[turn.role]
 
 
-def _ask_claude_code(question: Question) -> Order:
+def _ask_claude_code(question: Question) -> Invocation:
     arguments = [
         *("--print", "--output-format", "json", "--system-prompt", question.system),
         *("--tools", "", "--setting-sources", "", "--strict-mcp-config", "--disable-slash-commands"),
@@ -278,7 +278,7 @@ def _ask_claude_code(question: Question) -> Order:
     variables = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     if question.base_url:
         variables["ANTHROPIC_BASE_URL"] = question.base_url
-    return Order(tuple(arguments), variables)
+    return Invocation(tuple(arguments), variables)
 
 
 def _read_claude_code(output: str) -> Reply:
@@ -306,7 +306,7 @@ def _read_claude_code(output: str) -> Reply:
     )
 
 
-def _ask_codex(question: Question) -> Order:
+def _ask_codex(question: Question) -> Invocation:
     instructions = question.folder / "instructions.md"
     instructions.write_text(question.system, encoding="utf-8")
     settings = [*CODEX_SETTINGS, f"model_instructions_file={json.dumps(str(instructions))}"]
@@ -326,7 +326,7 @@ def _ask_codex(question: Question) -> Order:
         arguments += ["--output-schema", str(schema)]
     for setting in settings:
         arguments += ["--config", setting]
-    return Order((*arguments, "-"), {})
+    return Invocation((*arguments, "-"), {})
 
 
 def _read_codex(output: str) -> Reply:
@@ -353,7 +353,7 @@ def _read_codex(output: str) -> Reply:
     return Reply(text, usage)
 
 
-def _ask_opencode(question: Question) -> Order:
+def _ask_opencode(question: Question) -> Invocation:
     prompt = question.system
     if question.schema is not None:
         prompt += "\n\nAnswer with JSON of this schema and nothing else: " + json.dumps(question.schema)
@@ -379,7 +379,7 @@ def _ask_opencode(question: Question) -> Order:
     off = ("AUTOUPDATE", "CLAUDE_CODE", "EXTERNAL_SKILLS", "PROJECT_CONFIG", "SHARE")
     variables = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
     variables |= {"OPENCODE_CONFIG_CONTENT": json.dumps(settings), "OPENCODE_CONFIG_DIR": str(own)}
-    return Order(tuple(arguments), variables)
+    return Invocation(tuple(arguments), variables)
 
 
 def _read_opencode(output: str) -> Reply:

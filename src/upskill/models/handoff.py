@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from upskill.errors import UsageError
-from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models import Address, ModelContext, Reply, Request
 from upskill.plain import digest
 
 ENDINGS = (".answer.json", ".answer.md", ".answer.txt")
@@ -73,6 +73,6 @@ class Handoff:
         )
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Handoff:
-    del surroundings
+async def open_model(address: Address, context: ModelContext) -> Handoff:
+    del context
     return Handoff(address.name, Path(address.model))

@@ -29,7 +29,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Reply, Request, Surroundings, ToolCall
+from upskill.models import Address, ModelContext, Reply, Request, ToolCall
 from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
 
@@ -147,7 +147,7 @@ class Scripted:
         pass
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Scripted:
+async def open_model(address: Address, context: ModelContext) -> Scripted:
     return Scripted(address.name, _read_rules(address))
 
 

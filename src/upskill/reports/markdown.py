@@ -25,7 +25,7 @@ def _lines(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]]) -> Ite
     runs = "one run each" if plan.runs == 1 else f"up to {plan.runs} runs each"
     yield f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}."
     yield ""
-    arms = "older skill | this skill" if plan.against else "baseline | with skill"
+    arms = "older skill | this skill" if plan.reference_skill else "baseline | with skill"
     yield f"| model | {arms} | lift | 95 % interval | tokens | decision |"
     yield "|---|---:|---:|---:|---:|---:|---|"
     for verdict in evaluation.verdicts:

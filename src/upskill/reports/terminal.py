@@ -26,8 +26,13 @@ from upskill.verdicts.verdict import SELECTED, ArmSummary, Interval, Verdict, po
 
 WIDTH = 20
 MODEL_WIDTH = 16  # a model's name may be folded to this
-NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "again": "baseline again"}
-NAMES_AGAINST = {"baseline": "older skill", "skill": "this skill", "placebo": "placebo", "again": "older skill again"}
+NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "baseline_repeat": "baseline again"}
+NAMES_AGAINST = {
+    "baseline": "older skill",
+    "skill": "this skill",
+    "placebo": "placebo",
+    "baseline_repeat": "older skill again",
+}
 COLOURS = {"helps": "green", "saves": "green", "hurts": "red", "no effect": "yellow", "undecided": "yellow"}
 
 Results = Callable[[Run], Iterator[Result]]
@@ -42,7 +47,7 @@ def of_evaluation(
     found_with: str = "",
 ) -> list[RenderableType]:
     """`found_with` is what `upskill show` needs besides the run's id."""
-    verdicts, against = evaluation.verdicts, evaluation.plan.against is not None
+    verdicts, against = evaluation.verdicts, evaluation.plan.reference_skill is not None
     shown: list[RenderableType] = [_heading(evaluation)]
     if len(verdicts) == 1 and not evaluation.leaked:
         shown.append(bars(verdicts[0], against=against))
@@ -229,7 +234,7 @@ def _troubles(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _table(evaluation: Evaluation) -> RenderableType:
-    arms = ("Older skill", "This skill") if evaluation.plan.against else ("Baseline", "With skill")
+    arms = ("Older skill", "This skill") if evaluation.plan.reference_skill else ("Baseline", "With skill")
     columns = ("Model", *arms, "Lift", "95% interval", "Assertions", "Tokens", "Cost", "Decision")
     rows: list[dict[str, str]] = [
         dict(zip(columns, _row(evaluation, verdict), strict=True)) for verdict in evaluation.verdicts
@@ -314,7 +319,7 @@ def _cost(verdict: Verdict) -> str:
 def _card(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls say."""
     before, after = verdict.baseline.cost_per_pass, verdict.skill.cost_per_pass
-    against = evaluation.plan.against is not None
+    against = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
         words = ("with the older skill", "with this one") if against else ("in the baseline", "with the skill")
         said = [
@@ -348,7 +353,7 @@ def _made_for(evaluation: Evaluation) -> str:
 
 def _choices(evaluation: Evaluation) -> Iterator[str]:
     """Which model and arm to take, where there is a choice."""
-    target, against = evaluation.target, evaluation.plan.against is not None
+    target, against = evaluation.target, evaluation.plan.reference_skill is not None
     if len(evaluation.plan.models) < 2 and target is None:
         return
     found = choices(evaluation.outcomes)
@@ -389,7 +394,7 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
                     by_kind.setdefault(kind, []).append(found.case)
         for kind, cases in by_kind.items():
             names = ", ".join(cases[:3]) + (", …" if len(cases) > 3 else "")
-            advice = advice_for(kind, against=evaluation.plan.against is not None)
+            advice = advice_for(kind, against=evaluation.plan.reference_skill is not None)
             yield f"{name}{len(cases)} {kind} ({names}): {advice}"
 
 
@@ -423,7 +428,7 @@ def _cases(evaluation: Evaluation, results: Results) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Case", overflow="fold")
     table.add_column("Model", overflow="fold")
-    names = NAMES_AGAINST if evaluation.plan.against else NAMES
+    names = NAMES_AGAINST if evaluation.plan.reference_skill else NAMES
     for arm in evaluation.plan.arms:
         table.add_column(names[arm])
     table.add_column("Last finding with the skill", overflow="fold")

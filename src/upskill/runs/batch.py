@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from upskill.agents.chat import request_for
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
 from upskill.models import Address, Models, Reply, Request, open_model
-from upskill.models.cache import Delivered, request_key, write_reply
-from upskill.models.http.batches import BATCHES, Batches, Line, Progress, can_batch
+from upskill.models.cache import BatchReplies, request_key, write_reply
+from upskill.models.http.batches import BATCHES, Batches, BatchStatus, Line, can_batch
 from upskill.models.http.throttling import BUSY, HOPELESS
 from upskill.models.http.wire import WireModel
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_of
 from upskill.runs.estimate import at_most
-from upskill.runs.executors import Executor, Keep, RunTrial
+from upskill.runs.executors import Executor, Persist, RunTrial
 from upskill.runs.plan import Plan, Result, Trial, task_of
 from upskill.runs.stores.rows import Batch
 from upskill.runs.stores.sqlite import Store
@@ -58,8 +58,8 @@ class _Waiting:
     batch: Batch
     api: Batches
     wanted: dict[str, _Asked]
-    lessons: frozenset[str] = frozenset()
-    told: Progress | None = None
+    unsupported_params: frozenset[str] = frozenset()
+    told: BatchStatus | None = None
     quiet_about: str = ""  # the trouble that was told of last
 
 
@@ -74,9 +74,13 @@ class Batched:
     waiting: list[_Waiting] = field(default_factory=list[_Waiting])  # left running when we are interrupted
     _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
     _delivered: set[str] = field(default_factory=set[str])
-    _lessons: dict[Address, frozenset[str]] = field(default_factory=dict[Address, frozenset[str]])  # of earlier rounds
+    _unsupported_params: dict[Address, frozenset[str]] = field(
+        default_factory=dict[Address, frozenset[str]]
+    )  # of earlier rounds
 
-    async def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncGenerator[Result]:
+    async def execute(
+        self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Persist
+    ) -> AsyncGenerator[Result]:
         check_batchable(plan.models)
         if plan.agent != "chat":
             raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
@@ -90,12 +94,12 @@ class Batched:
         run_id = stored.id if (stored := self.store.find_run(plan)) else ""
         await self._fetch(missing, run_id)
         for address in plan.models:
-            self.models.stand_in(address, Delivered(address, self.store, self._errors))
+            self.models.stand_in(address, BatchReplies(address, self.store, self._errors))
         held = [trial for trial, key in keys.items() if isinstance(self._errors.get(key), CeilingReached)]
         ready = [trial for trial, key in keys.items() if not isinstance(self._errors.get(key), CeilingReached)]
         # Those with a reply first: an error that stands for the rest of a model would end it before they are scored.
         ready.sort(key=lambda trial: keys[trial] in self._errors)
-        async with aclosing(self.executor.carry(plan, ready, run, keep)) as results:
+        async with aclosing(self.executor.execute(plan, ready, run, keep)) as results:
             async for result in results:
                 yield result
         if held:  # running into the ceiling once tells everyone that the run ends before its end
@@ -107,10 +111,10 @@ class Batched:
             apis: dict[Address, Batches] = {}
             for one in missing.values():
                 if one.address not in apis:
-                    model = await open_model(one.address, self.models.surroundings)
+                    model = await open_model(one.address, self.models.context)
                     stack.push_async_callback(model.close)
                     assert isinstance(model, WireModel)
-                    model.lessons |= self._lessons.get(one.address, frozenset())
+                    model.unsupported_params |= self._unsupported_params.get(one.address, frozenset())
                     apis[one.address] = BATCHES.load(one.address.provider)(model)
             wanted = dict(missing)
             while wanted:
@@ -122,7 +126,7 @@ class Batched:
                     mine = {key: one for key, one in within.items() if one.address == address}
                     await self._submit(api, mine, run)
                 wanted = await self._wait()
-            self._lessons |= {address: api.model.lessons for address, api in apis.items()}
+            self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
 
     async def _pick_up(self, api: Batches, wanted: Mapping[str, _Asked]) -> None:
         """Wait for the batches of an earlier command that have what we want."""
@@ -162,7 +166,7 @@ class Batched:
         """The first of the requests that are not under way, as many as the ceilings allow at the worst."""
         under_way = {key for waiting in self.waiting for key in waiting.wanted}
         ledger = self.models.ledger or Ledger()
-        prices = {one.address: price_of(one.address, self.models.surroundings.prices) for one in wanted.values()}
+        prices = {one.address: price_of(one.address, self.models.context.prices) for one in wanted.values()}
         reserved = NO_USAGE
         for waiting in self.waiting:
             for one in waiting.wanted.values():
@@ -181,9 +185,11 @@ class Batched:
         return within
 
     async def _submit(self, api: Batches, wanted: dict[str, _Asked], run: str) -> None:
-        lessons = api.model.lessons
+        unsupported_params = api.model.unsupported_params
         name = api.model.address.name
-        written = ((key, api.write(key, api.model.write(one.request, lessons))) for key, one in wanted.items())
+        written = (
+            (key, api.write(key, api.model.write(one.request, unsupported_params))) for key, one in wanted.items()
+        )
         for chunk in api.chunks(written):
             mine = {key: wanted[key] for key in chunk}
             batch = self.store.begin_batch(run, name, api.model.url, chunk)
@@ -198,7 +204,7 @@ class Batched:
                 continue
             batch = self.store.confirm_batch(batch, known)
             self._count(len(mine))
-            self.waiting.append(_Waiting(batch, api, mine, lessons))
+            self.waiting.append(_Waiting(batch, api, mine, unsupported_params))
             self.tell(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
 
     async def _wait(self) -> dict[str, _Asked]:
@@ -220,7 +226,7 @@ class Batched:
             await asyncio.sleep(pause)
             pause = min(LONGEST_WAIT, pause * GROWTH)
 
-    def _say(self, waiting: _Waiting, progress: Progress) -> None:
+    def _say(self, waiting: _Waiting, progress: BatchStatus) -> None:
         if progress != waiting.told:
             waiting.told = progress
             failed = f", {progress.failed} without an answer" if progress.failed else ""
@@ -241,7 +247,7 @@ class Batched:
             waiting.quiet_about = error.message
             self.tell(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
 
-    async def _collect(self, waiting: _Waiting, progress: Progress) -> dict[str, _Asked]:
+    async def _collect(self, waiting: _Waiting, progress: BatchStatus) -> dict[str, _Asked]:
         """Put the replies on the shelf, note why the others have none, and return what is worth asking again."""
         again: dict[str, _Asked] = {}
         errors: dict[str, UpskillError] = {}
@@ -255,7 +261,9 @@ class Batched:
                     replies[line.key] = _reply(waiting.api, line, one.request)
                 except ModelError as error:
                     errors[line.key] = error
-                    if line.response and waiting.api.model.heed(line.response, one.request, waiting.lessons):
+                    if line.response and waiting.api.model.learn_from(
+                        line.response, one.request, waiting.unsupported_params
+                    ):
                         again[line.key] = one
                 if len(replies) >= AT_ONCE:
                     await self._shelve(waiting, replies)

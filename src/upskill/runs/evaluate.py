@@ -9,17 +9,25 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from upskill.agents import AGENTS, Agent, Bounds, Particular, Student, Task
+from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
 from upskill.agents.activation import activated
-from upskill.agents.isolation import canary_of, leak
+from upskill.agents.isolation import canary_of, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
-from upskill.errors import CeilingReached, CheckError, ModelError, SandboxError, TrialError, UsageError, blame
+from upskill.errors import (
+    CeilingReached,
+    CheckError,
+    ModelError,
+    SandboxError,
+    TrialError,
+    UsageError,
+    wrap_trial_errors,
+)
 from upskill.models import Address, Model, Models, Reply, Request
 from upskill.models.addresses import resolve
-from upskill.models.cache import note_keys
+from upskill.models.cache import track_keys
 from upskill.models.embedded.local_models import caveat
-from upskill.runs.evaluation import Evaluation, weigh_so_far
+from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.executors import Executor
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import BOTH_ARMS, CONTROLS, Judgement, Plan, Result, Trial, task_of
@@ -27,13 +35,13 @@ from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import near_duplicates, only_by_acting, summarise, try_suite, unwritten
+from upskill.suites.quality import near_duplicates, only_by_acting, probe_suite, summarise, unwritten
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.statistics import Scope
 from upskill.version import __version__
 
 if TYPE_CHECKING:
-    from upskill.sandboxes import Chosen, Sandbox
+    from upskill.sandboxes import Sandbox, SandboxChoice
 
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
@@ -53,8 +61,8 @@ def make_plan(
     agent: str = "chat",
     judge: str = "",
     controls: bool = False,
-    against: Skill | None = None,
-    beside: Sequence[Skill] = (),
+    reference_skill: Skill | None = None,
+    distractors: Sequence[Skill] = (),
     bounds: Bounds | None = None,
     sandbox: str = "",
     keys: Mapping[str, str] | None = None,
@@ -75,7 +83,7 @@ def make_plan(
     addresses = tuple(dict.fromkeys(resolve(name, base_url, keys) for name in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
-    if not baseline and (controls or against):
+    if not baseline and (controls or reference_skill):
         raise UsageError(
             f"without a baseline, {'controls have' if controls else 'an older skill has'} nothing to stand beside",
             "Leave --no-baseline out.",
@@ -85,15 +93,15 @@ def make_plan(
     if not LOWEST_SEED <= seed <= HIGHEST_SEED - runs:
         raise UsageError(f"{seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
     acting: type[Agent] = AGENTS.load(agent)
-    if not acting.acts and beside:
+    if not acting.acts and distractors:
         raise UsageError(
             f"the agent {agent!r} has no catalog that other skills could stand in",
             "Name one that acts, for example --agent tools.",
         )
-    if isinstance(particular := acting(), Particular):
+    if isinstance(particular := acting(), ExternalAgent):
         for address in addresses:
             particular.check(address, keys or {})
-    _check_names(skill, beside)
+    _check_names(skill, distractors)
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not judge:
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
@@ -114,15 +122,15 @@ def make_plan(
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
         judge=resolve(judge, keys=keys) if judge and judged else None,
-        against=against,
-        beside=tuple(beside),
+        reference_skill=reference_skill,
+        distractors=tuple(distractors),
         bounds=bounds or Bounds(),
         sandbox=sandbox,
     )
 
 
-def _check_names(skill: Skill, beside: Sequence[Skill]) -> None:
-    names = [skill.name, *(other.name for other in beside)]
+def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:
+    names = [skill.name, *(other.name for other in distractors)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
             f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
@@ -176,7 +184,7 @@ async def evaluate(
     warnings = [
         *plan.skill.warnings,
         *plan.suite.warnings,
-        *await judge_suite(plan.suite, plan.skill, strict=strict_suite, sandbox=plan.sandbox),
+        *await check_suite_quality(plan.suite, plan.skill, strict=strict_suite, sandbox=plan.sandbox),
         *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
         *([chosen.warning] if chosen and chosen.warning else []),
         *([] if plan.acts else [said for said in (only_by_acting(plan.suite), unwritten(plan.suite)) if said]),
@@ -208,7 +216,7 @@ async def evaluate(
 
             async def carry(trials: list[Trial]) -> None:
                 # Closed here, not whenever it is collected: no trial may go on after its model was closed.
-                async with aclosing(executor.carry(plan, trials, run_here, keep)) as results:
+                async with aclosing(executor.execute(plan, trials, run_here, keep)) as results:
                     async for result in results:
                         if result.fatal:
                             stopped.setdefault(result.trial.model, result.error)
@@ -219,7 +227,7 @@ async def evaluate(
                 outcomes = store.outcomes(run)
                 rows = [outcome for outcome in outcomes if outcome.model == model]
                 leaked = any(outcome.leaked for outcome in outcomes)
-                verdict = weigh_so_far(plan, rows, until_decided, margin, leaked=leaked)
+                verdict = verdict_so_far(plan, rows, until_decided, margin, leaked=leaked)
                 # No further round would change that.
                 hopeless = verdict.reason in ("isolation", "errors", "no baseline")
                 return bool(halted) or model in stopped or hopeless or verdict.decision != "undecided"
@@ -245,13 +253,13 @@ async def evaluate(
 
 
 def _check_replay(plan: Plan, models: Models) -> None:
-    if models.cache == "replay" and isinstance(AGENTS.load(plan.agent)(), Particular):
+    if models.cache == "replay" and isinstance(AGENTS.load(plan.agent)(), ExternalAgent):
         raise UsageError(
             f"nothing that {plan.agent} asks its model is kept, so it cannot be replayed", "Leave --replay out."
         )
 
 
-async def _choose_sandbox(plan: Plan) -> Chosen | None:
+async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
     """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
     if not plan.acts and not any(named.check.needs_sandbox for case in plan.suite.cases for named in case.checks):
         return None
@@ -292,9 +300,9 @@ async def _carry_in_rounds(
             return
 
 
-async def judge_suite(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
+async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
     """Try a suite with answers that know nothing: UsageError when an empty one passes, else what to warn of."""
-    leaks = await try_suite(suite, skill, sandbox)
+    leaks = await probe_suite(suite, skill, sandbox)
     fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
@@ -315,7 +323,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
     started = time.perf_counter()
     attempt = _Attempt()
     error: TrialError | None = None
-    with note_keys() as asked:
+    with track_keys() as asked:
         try:
             passed = await _attempt(plan, trial, models, attempt)
         except TrialError as raised:
@@ -360,9 +368,9 @@ async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) 
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
     task = task_of(plan, trial)
     async with _ground(plan, case, agent, task) as sandbox:
-        with blame(ModelError, f"asking {trial.model}"):
+        with wrap_trial_errors(ModelError, f"asking {trial.model}"):
             address = plan.addresses[trial.model]
-            around = models.surroundings
+            around = models.context
             student = Student(address, await models.get(address), sandbox, around.keys, models.ledger, around.prices)
             attempt.trace = trace = await agent.run(task, student)
             if trace.stop == "length" and not plan.limit_is_stated:
@@ -371,26 +379,26 @@ async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) 
                     "Give it more room with --max-output-tokens.",
                 )
         own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
-        with blame(SandboxError, "looking at what was left behind"):
+        with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:
                 await sandbox.clear()
             if agent.acts:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
                 hidden = plan.skill.name if task.skill is None else ""
-                attempt.leak = await leak(trace, own, hidden, sandbox)
+                attempt.leak = await find_leak(trace, own, hidden, sandbox)
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.acts else ""
         evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
         if agent.acts and case.output_file:
-            with blame(SandboxError, f"reading {case.output_file}"):
+            with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 evidence = await _with_output(evidence, case.output_file)
         for named in case.checks:
-            with blame(CheckError, f"checking {named.name} of {case.id}"):
-                finding = await named.check.look(evidence)
+            with wrap_trial_errors(CheckError, f"checking {named.name} of {case.id}"):
+                finding = await named.check.run(evidence)
             read = named.check.reads_answer and evidence.output is not None
             reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
             attempt.judgements.append(Judgement(named.name, finding.passed, reason))
-    return all(judgement.passed for judgement in attempt.judgements)
+    return all(result.passed for result in attempt.judgements)
 
 
 async def _with_output(evidence: Evidence, path: str) -> Evidence:
@@ -405,11 +413,11 @@ async def _ground(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGene
     if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
         yield None
         return
-    from upskill.sandboxes import SANDBOXES, Kind, choose  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes import SANDBOXES, SandboxBackend, choose  # noqa: PLC0415 - only where something acts
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
-    kind: Kind = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
-    with blame(SandboxError, f"opening a sandbox ({kind.name})"):
+    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
+    with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
         sandbox = await kind.open(agent.setup(task))
     async with sandbox:
         yield sandbox

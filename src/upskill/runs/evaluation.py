@@ -9,7 +9,7 @@ from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores.rows import Run
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Scope
-from upskill.verdicts.verdict import Look, Verdict, weigh
+from upskill.verdicts.verdict import StoppingPoint, Verdict, compute_verdict
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Evaluation:
 
     def _weigh(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
         # A wall that did not stand for one model stood for none.
-        return weigh_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
+        return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
 
     # As upstream's users read a result: of the only model, or of the first.
 
@@ -82,7 +82,7 @@ class Evaluation:
         return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
 
 
-def weigh_so_far(
+def verdict_so_far(
     plan: Plan,
     rows: list[Outcome],
     scope: Scope | None,
@@ -92,40 +92,40 @@ def weigh_so_far(
     leaked: bool = False,
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
-    look = look_of(rows, scope, plan.runs)
+    look = stopping_point_of(rows, scope, plan.runs)
     tags = {case.id: case.tags for case in plan.suite.cases}
-    return weigh(
+    return compute_verdict(
         rows,
         margin=margin,
         anytime=scope,
-        look=look,
+        stopping_point=look,
         making_cost=making_cost,
         tags=tags,
-        against=plan.against is not None,
+        against=plan.reference_skill is not None,
         leaked=leaked,
     )
 
 
-def look_of(rows: list[Outcome], scope: Scope | None, runs: int) -> Look:
+def stopping_point_of(rows: list[Outcome], scope: Scope | None, runs: int) -> StoppingPoint:
     """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test."""
     if scope != "cases":
         return "open"
     return "last" if len({row.seed for row in rows}) == runs else "early"
 
 
-def weigh_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
+def verdicts_of_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
     """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
     scope: Scope | None = run.plan.get("scope")
     by_model: dict[str, list[Outcome]] = {}
     for row in rows:
         by_model.setdefault(row.model, []).append(row)
     return [
-        weigh(
+        compute_verdict(
             found,
             margin=run.plan.get("margin", 0.05),
             anytime=scope,
-            look=look_of(found, scope, run.plan["runs"]),
-            against=bool(run.plan.get("against")),
+            stopping_point=stopping_point_of(found, scope, run.plan["runs"]),
+            against=bool(run.plan.get("reference_skill")),
             leaked=any(row.leaked for row in rows),
         )
         for found in by_model.values()

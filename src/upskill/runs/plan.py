@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, Task
-from upskill.agents.isolation import canary_of, mark
+from upskill.agents.isolation import canary_of, plant_canary
 from upskill.models import Address
 from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill
@@ -21,12 +21,13 @@ from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Outcome
 
-Arm = Literal["baseline", "skill", "placebo", "again"]
-AGAIN = 1_000_003  # added to the seeds of the arm `again`
-CONTROLS: tuple[Arm, ...] = ("placebo", "again")
+Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
+REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
+CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
 GENERATION = 1
+_ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under its first name
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class Plan:
     max_output_tokens: int = 4096
     limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
     judge: Address | None = None
-    against: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
-    beside: tuple[Skill, ...] = ()  # distractors: skills on offer in every arm of an agent that acts
+    reference_skill: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
+    distractors: tuple[Skill, ...] = ()  # distractors: skills on offer in every arm of an agent that acts
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
 
@@ -61,7 +62,7 @@ class Plan:
         """What an arm is shown: the only thing in which two arms differ."""
         if arm == "skill":
             return self.skill
-        return self._placebo if arm == "placebo" else self.against
+        return self._placebo if arm == "placebo" else self.reference_skill
 
     @cached_property
     def acts(self) -> bool:
@@ -120,7 +121,7 @@ class Plan:
             self.judge,
         ]
         if self.acts:
-            settings += [[skill.taught for skill in self.beside], self.bounds]
+            settings += [[skill.visible_hash for skill in self.distractors], self.bounds]
         if self.sandbox == "none":  # what was done without walls is not to be taken for what was done within
             settings.append(self.sandbox)
         return canonical(settings)[1:-1]
@@ -128,7 +129,10 @@ class Plan:
     @cached_property
     def _arms(self) -> dict[str, str]:
         shown = {arm: self.skill_of(arm) for arm in self.arms}
-        return {arm: canonical([arm, skill.taught if skill else ""])[1:-1] for arm, skill in shown.items()}
+        return {
+            arm: canonical([_ARM_IN_KEY.get(arm, arm), skill.visible_hash if skill else ""])[1:-1]
+            for arm, skill in shown.items()
+        }
 
     @cached_property
     def _places(self) -> dict[str, str]:
@@ -145,7 +149,7 @@ class Plan:
                 "name": self.skill.name,
                 "description": self.skill.description,
                 "fingerprint": self.skill.fingerprint,
-                "taught": self.skill.taught,
+                "visible_hash": self.skill.visible_hash,
                 "tokens": self.skill.tokens,
                 "body": self.skill.body,
             },
@@ -163,8 +167,8 @@ class Plan:
             "max_output_tokens": self.max_output_tokens,
             "limit_is_stated": self.limit_is_stated,
             "judge": asdict(self.judge) if self.judge else None,
-            "against": self.against.fingerprint if self.against else None,
-            "beside": [skill.name for skill in self.beside],
+            "reference_skill": self.reference_skill.fingerprint if self.reference_skill else None,
+            "distractors": [skill.name for skill in self.distractors],
             "bounds": asdict(self.bounds),
         }
 
@@ -173,10 +177,10 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     """What the agent of a trial is given."""
     case = plan.suite.by_id[trial.case]
     # The baseline run again must be another draw: with the same seed it would be the same answer.
-    seed = trial.seed + AGAIN if trial.arm == "again" else trial.seed
+    seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
     skill = plan.skill_of(trial.arm)
     if skill is not None and plan.acts:
-        skill = mark(skill, canary_of(plan.key(trial)))
+        skill = plant_canary(skill, canary_of(plan.key(trial)))
     return Task(
         case.prompt,
         case.files,
@@ -184,7 +188,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
         seed,
         plan.temperature,
         plan.max_output_tokens,
-        plan.beside if plan.acts else (),
+        plan.distractors if plan.acts else (),
         plan.bounds,
     )
 
@@ -232,7 +236,7 @@ class Result:
             self.usage.cost_usd,
             self.usage.cached_tokens,
             self.seconds,
-            sum(judgement.passed for judgement in self.judgements),
+            sum(result.passed for result in self.judgements),
             len(self.judgements),
             self.activated,
             self.trace.turns if self.trace else 0,

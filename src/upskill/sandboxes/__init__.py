@@ -38,7 +38,7 @@ SANDBOXES = Registry(
         "container": "upskill.sandboxes.container:Container",
         "landlock": "upskill.sandboxes.landlock:Landlock",
         "seatbelt": "upskill.sandboxes.seatbelt:Seatbelt",
-        "none": "upskill.sandboxes.none:Nothing",
+        "none": "upskill.sandboxes.none:NoSandbox",
     },
 )
 # Tried in this order. What another package adds comes after these, and `none` is never chosen.
@@ -46,7 +46,7 @@ ORDER = ("bubblewrap", "container", "landlock", "seatbelt")
 
 MiB = 2**20
 Stream = Literal["output", "error"]
-Hear = Callable[[Stream, bytes], None]
+OnOutput = Callable[[Stream, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,14 @@ class Setup:
     home_files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
     runnable: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    shown: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    readonly_mounts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     limits: Limits = field(default_factory=Limits)
-    door: int | None = None
+    proxy_port: int | None = None
 
     def checked(self) -> Self:
         for name in self.environment:
             check_variable(name)
-        for place in self.shown:
+        for place in self.readonly_mounts:
             if not place.startswith("/") or ".." in place.split("/"):
                 raise SandboxError(f"{place!r} is not an absolute path to show something at")
         return self
@@ -128,7 +128,7 @@ class Sandbox(Protocol):
     kind: str
     workspace: str
     home: str
-    door: socket | None  # listening on the sandbox's loopback, when the setup asked for it
+    proxy_socket: socket | None  # listening on the sandbox's loopback, when the setup asked for it
 
     async def run(
         self,
@@ -137,7 +137,7 @@ class Sandbox(Protocol):
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
-        hear: Hear | None = None,
+        on_output: OnOutput | None = None,
     ) -> Done:
         """Run a command in the workspace: text is a line of shell, a sequence is a program and its arguments.
 
@@ -169,7 +169,7 @@ class Sandbox(Protocol):
     ) -> None: ...
 
 
-class Kind(Protocol):
+class SandboxBackend(Protocol):
     """A kind of sandbox: what stands behind a name in `SANDBOXES`, made without arguments.
 
     `isolated` is False where nothing is held back. `reduced` names what this kind cannot hold back, and `fix` what a
@@ -189,7 +189,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SandboxChoice:
     """The kind of sandbox for a run, and what trying it out showed."""
 
     name: str
@@ -201,7 +201,7 @@ class Chosen:
     refused: Mapping[str, str] = field(default_factory=dict[str, str])  # kinds that came first, and why not
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SandboxBackend:
         return SANDBOXES.load(self.name)()
 
     @property
@@ -250,7 +250,7 @@ ITS_OWN = {
 }
 
 
-async def try_out(kind: Kind) -> tuple[str, ...]:
+async def try_out(kind: SandboxBackend) -> tuple[str, ...]:
     """Open a sandbox of this kind and look from inside whether its walls stand; the properties that hold."""
     import tempfile  # noqa: PLC0415 - only when nothing was remembered
 
@@ -293,7 +293,7 @@ def _born() -> str:
     return " "
 
 
-async def choose(name: str | None = None) -> Chosen:
+async def choose(name: str | None = None) -> SandboxChoice:
     """The kind of this name, or the first that proves itself here. What proved itself is remembered until reboot."""
     if name is not None:
         return await _prove(name, SANDBOXES.load(name)())
@@ -301,7 +301,7 @@ async def choose(name: str | None = None) -> Chosen:
     fixes: list[str] = []
     for each in (*ORDER, *(other for other in SANDBOXES.names() if other not in SANDBOXES.table)):
         try:
-            kind: Kind = SANDBOXES.load(each)()
+            kind: SandboxBackend = SANDBOXES.load(each)()
             chosen = await _prove(each, kind)
         except UpskillError as error:
             refused[each] = error.message
@@ -316,12 +316,12 @@ async def choose(name: str | None = None) -> Chosen:
     )
 
 
-async def _prove(name: str, kind: Kind) -> Chosen:
+async def _prove(name: str, kind: SandboxBackend) -> SandboxChoice:
     began = time.perf_counter()
     try:
         version = await kind.version()
         if not kind.isolated:
-            return Chosen(name, version, 0.0, (), isolated=False)
+            return SandboxChoice(name, version, 0.0, (), isolated=False)
         memory = _memory_of(name, version)
         remembered = memory.read_text(encoding="utf-8").splitlines() if memory and memory.is_file() else []
         held = tuple(remembered) if remembered else await try_out(kind)
@@ -334,7 +334,7 @@ async def _prove(name: str, kind: Kind) -> Chosen:
         with suppress(OSError):
             memory.parent.mkdir(parents=True, exist_ok=True)
             memory.write_text("\n".join(held), encoding="utf-8")
-    return Chosen(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
+    return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
 
 
 def _memory_of(name: str, version: str) -> Path | None:

@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Hear, Limits, MiB, Setup, Stream, check_variable, seccomp, watch
+from upskill.sandboxes import Done, Limits, MiB, OnOutput, Setup, Stream, check_variable, seccomp, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import LONGEST, argv_of, cannot_run
 from upskill.sandboxes.files import Folder
@@ -162,7 +162,7 @@ class BubblewrapSandbox(OpenedFolders):
     home = HOME
 
     def __init__(self, setup: Setup) -> None:
-        self.door: socket.socket | None = None
+        self.proxy_socket: socket.socket | None = None
         self._setup = setup
         self._user = unused_user()
         self._hard = {name: resource.getrlimit(name)[1] for name in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
@@ -200,8 +200,8 @@ class BubblewrapSandbox(OpenedFolders):
         for place, files in ((WORKSPACE, setup.files), (HOME, setup.home_files)):
             for path, content in files.items():
                 self._folders[place].write(path, content, executable=path in setup.runnable)
-        if setup.door is not None:
-            self.door = await self._open_door(setup.door)
+        if setup.proxy_port is not None:
+            self.proxy_socket = await self._open_proxy_socket(setup.proxy_port)
 
     def _spawn(self) -> None:
         """Start bubblewrap. It gets no environment, and no descriptor but those named here."""
@@ -234,9 +234,9 @@ class BubblewrapSandbox(OpenedFolders):
             arguments = _walls(self._setup.limits)
             for path, text in WRITTEN.items():
                 arguments += ["--perms", "0444", "--file", data(text.encode()), path]
-            shown = [os.fspath(path.absolute()) for path in self._setup.shown.values()]
+            shown = [os.fspath(path.absolute()) for path in self._setup.readonly_mounts.values()]
             staged = self._user is not None and bool(shown)
-            for at, place in enumerate(self._setup.shown):
+            for at, place in enumerate(self._setup.readonly_mounts):
                 arguments += ["--ro-bind", f"/tmp/{at}" if staged else shown[at], place]  # noqa: S108
             arguments += [
                 # Run but not read: this is what makes process 1 opaque to those of the same user.
@@ -288,7 +288,7 @@ class BubblewrapSandbox(OpenedFolders):
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
-        hear: Hear | None = None,
+        on_output: OnOutput | None = None,
     ) -> Done:
         limits = limits or self._setup.limits
         argv = argv_of(command, ["/bin/bash", "-c"])
@@ -299,7 +299,7 @@ class BubblewrapSandbox(OpenedFolders):
             if stdin:
                 self._folders["/tmp"].write(name, stdin)  # noqa: S108 - inside
             task = self._task(argv, limits, environment or {}, f"/tmp/{name}" if stdin else "")  # noqa: S108
-            capture = Capture(limits.output, hear)
+            capture = Capture(limits.output, on_output)
             began = time.perf_counter()
             try:
                 code, why = await self._carry_out(task, limits, capture)
@@ -473,7 +473,7 @@ class BubblewrapSandbox(OpenedFolders):
 
     # The way out, and the end.
 
-    async def _open_door(self, port: int) -> socket.socket:
+    async def _open_proxy_socket(self, port: int) -> socket.socket:
         """A socket that listens inside, on the sandbox's own loopback, and is served out here."""
         here, there = socket.socketpair()
         with here, there:
@@ -527,8 +527,8 @@ class BubblewrapSandbox(OpenedFolders):
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()
-        if self.door is not None:
-            self.door.close()
+        if self.proxy_socket is not None:
+            self.proxy_socket.close()
 
 
 def _read_some(descriptor: int) -> bytes | None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from asyncio import StreamReader
 
-from upskill.sandboxes import Hear, Stream
+from upskill.sandboxes import OnOutput, Stream
 
 
 class Capture:
     """Two streams under one limit. `full` once more has come than is kept."""
 
-    def __init__(self, most: int, hear: Hear | None) -> None:
+    def __init__(self, most: int, on_output: OnOutput | None) -> None:
         self.most = most
         self.left = most
         self.full = False
-        self._hear = hear
+        self._hear = on_output
         self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
 
     def add(self, stream: Stream, data: bytes) -> None:

@@ -73,8 +73,8 @@ def wall_in(walls: dict[str, Any]) -> None:
                 rule = PathRule(rights, held)
                 call(library.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
                 os.close(held)
-    if walls["door"] and version >= 4:
-        port = PortRule(CONNECT, walls["door"])
+    if walls["proxy_port"] and version >= 4:
+        port = PortRule(CONNECT, walls["proxy_port"])
         call(library.syscall(ADD_RULE, ruleset, NET_PORT, ctypes.byref(port), 0))
     call(library.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from socket import socket
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Entry, Hear, Limits, MiB, Setup, check_variable, watch
+from upskill.sandboxes import Done, Entry, Limits, MiB, OnOutput, Setup, check_variable, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import argv_of, cannot_run
 from upskill.sandboxes.files import Folder
@@ -48,7 +48,7 @@ class Container:
         return f"{engine} {version}, {IMAGE}"
 
     async def open(self, setup: Setup) -> ContainerSandbox:
-        if setup.door is not None:
+        if setup.proxy_port is not None:
             raise SandboxError("a container has no door yet", "Use bubblewrap.")
         engine, _ = await _engine()
         sandbox = ContainerSandbox(engine, setup.checked())
@@ -97,7 +97,7 @@ def arguments(name: str, setup: Setup) -> list[str]:
     for place in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
         mode = "1777" if place == "/tmp" else "755"  # noqa: S108
         line += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
-    for place, path in setup.shown.items():
+    for place, path in setup.readonly_mounts.items():
         line += ["--mount", f"type=bind,source={path.absolute()},target={place},readonly"]
     return [*line, IMAGE, "bash", "-c", FIRST]
 
@@ -108,7 +108,7 @@ class ContainerSandbox(Opened):
     home = HOME
 
     def __init__(self, engine: str, setup: Setup) -> None:
-        self.door: socket | None = None
+        self.proxy_socket: socket | None = None
         self._engine = engine
         self._setup = setup
         self._name = f"upskill-{secrets.token_hex(8)}"
@@ -146,7 +146,7 @@ class ContainerSandbox(Opened):
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
-        hear: Hear | None = None,
+        on_output: OnOutput | None = None,
     ) -> Done:
         limits = limits or self._setup.limits
         argv = argv_of(command, ["sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh"])
@@ -156,7 +156,7 @@ class ContainerSandbox(Opened):
         for name in variables:
             check_variable(name)
         async with self._lock:
-            return await self._exec(argv, limits, stdin, variables, Capture(limits.output, hear))
+            return await self._exec(argv, limits, stdin, variables, Capture(limits.output, on_output))
 
     async def _exec(
         self, argv: list[str], limits: Limits, stdin: bytes, variables: Mapping[str, str], capture: Capture

@@ -47,12 +47,14 @@ class Landlock:
         return f"Landlock {version} on Linux {platform.release()}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        if setup.shown and any(place != os.fspath(path.resolve()) for place, path in setup.shown.items()):
+        if setup.readonly_mounts and any(
+            place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()
+        ):
             raise SandboxError("landlock can show files only where they are, not at another path")
-        if setup.door is not None and landlock_version() < 4:
+        if setup.proxy_port is not None and landlock_version() < 4:
             raise SandboxError("landlock has a door only on Linux 6.7 or newer")
         user = unused_user()
-        families = () if setup.door is None else (seccomp.INET,)
+        families = () if setup.proxy_port is None else (seccomp.INET,)
         program = seccomp.packed(
             # As a user of its own it can change no file of anyone else by its path either.
             seccomp.program(families=families, streams_only=True, namespaces=False, by_path=user is not None)
@@ -64,11 +66,11 @@ class Landlock:
                     *SYSTEM,
                     *(f"/etc/{name}" for name in ETC),
                     *(f"/proc/{name}" for name in PROC),
-                    *map(os.fspath, setup.shown.values()),
+                    *map(os.fspath, setup.readonly_mounts.values()),
                 ],
                 "devices": DEVICES,
                 "write": [str(root / name) for name in ("workspace", "home", "tmp")],
-                "door": setup.door or 0,
+                "proxy_port": setup.proxy_port or 0,
             }
             return confined(argv, environment, limits, root / "workspace", user=user, walls=walls, program=program)
 

@@ -14,7 +14,7 @@ from upskill.sandboxes.launching import Launched, confined, limited
 from upskill.sandboxes.processes import ProcessSandbox
 
 
-class Nothing:
+class NoSandbox:
     name = "none"
     isolated = False
     reduced = ""

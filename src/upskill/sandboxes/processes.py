@@ -20,7 +20,7 @@ from socket import socket
 from typing import Protocol
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Hear, Limits, Setup, check_variable, watch
+from upskill.sandboxes import Done, Limits, OnOutput, Setup, check_variable, watch
 from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.commands import argv_of, cannot_run
 from upskill.sandboxes.files import Folder, folder_size
@@ -39,7 +39,7 @@ class Launch(Protocol):
 class ProcessSandbox(OpenedFolders):
     def __init__(self, kind: str, setup: Setup, launch: Launch, *, user: int | None = None) -> None:
         self.kind = kind
-        self.door: socket | None = None
+        self.proxy_socket: socket | None = None
         self._setup = setup.checked()
         self._launch = launch
         self._lock = asyncio.Lock()
@@ -59,10 +59,10 @@ class ProcessSandbox(OpenedFolders):
             for place, files in ((self.workspace, setup.files), (self.home, setup.home_files)):
                 for path, content in files.items():
                     self._folders[place].write(path, content, executable=path in setup.runnable)
-            if setup.door is not None:
-                self.door = socket()
-                self.door.bind(("127.0.0.1", setup.door))
-                self.door.listen(128)
+            if setup.proxy_port is not None:
+                self.proxy_socket = socket()
+                self.proxy_socket.bind(("127.0.0.1", setup.proxy_port))
+                self.proxy_socket.listen(128)
         except BaseException:
             self._close()
             raise
@@ -74,7 +74,7 @@ class ProcessSandbox(OpenedFolders):
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
-        hear: Hear | None = None,
+        on_output: OnOutput | None = None,
     ) -> Done:
         limits = limits or self._setup.limits
         argv = argv_of(command, [shutil.which("bash") or "/bin/sh", "-c"])
@@ -98,7 +98,7 @@ class ProcessSandbox(OpenedFolders):
                     start_new_session=True,
                     pass_fds=launched.given,
                 )
-                return await self._attend(process, limits, stdin, Capture(limits.output, hear))
+                return await self._attend(process, limits, stdin, Capture(limits.output, on_output))
             except OSError as error:
                 raise SandboxError(f"{launched.line[0]} could not be started: {error}") from error
             finally:
@@ -185,8 +185,8 @@ class ProcessSandbox(OpenedFolders):
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()
-        if self.door is not None:
-            self.door.close()
+        if self.proxy_socket is not None:
+            self.proxy_socket.close()
         _remove(self._root)
 
 

@@ -49,7 +49,7 @@ class Seatbelt:
         return f"sandbox-exec of macOS {platform.mac_ver()[0]}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        if any(place != os.fspath(path.resolve()) for place, path in setup.shown.items()):
+        if any(place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()):
             raise SandboxError("seatbelt can show files only where they are, not at another path")
 
         def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched:
@@ -59,8 +59,8 @@ class Seatbelt:
 
 
 def profile(root: Path, setup: Setup) -> str:
-    shown = "".join(f" (subpath {_text(os.fspath(path))})" for path in setup.shown.values())
-    door = "" if setup.door is None else f'(allow network-outbound (remote tcp "localhost:{setup.door}"))\n'
+    shown = "".join(f" (subpath {_text(os.fspath(path))})" for path in setup.readonly_mounts.values())
+    door = "" if setup.proxy_port is None else f'(allow network-outbound (remote tcp "localhost:{setup.proxy_port}"))\n'
     return PROFILE.format(root=_text(str(root))[1:-1], shown=shown, executed=shown, door=door)
 
 

@@ -1,8 +1,8 @@
 """A Skill is a folder with a SKILL.md: read leniently, validated strictly, hashed and saved byte for byte."""
 
 from upskill.skills.skill import (
+    INVISIBLE,
     MANIFEST,
-    NOT_TAUGHT,
     Profile,
     Skill,
     SkillFile,
@@ -11,8 +11,8 @@ from upskill.skills.skill import (
 )
 
 __all__ = [
+    "INVISIBLE",
     "MANIFEST",
-    "NOT_TAUGHT",
     "Profile",
     "Skill",
     "SkillFile",

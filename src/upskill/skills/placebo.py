@@ -26,7 +26,7 @@ _PREFIX = re.compile(r"^(\s*(?:#{1,6}\s+|[-*+]\s+|\d+[.)]\s+|>\s+|\|\s*)*)(.*)$"
 
 def placebo(skill: Skill) -> Skill:
     """The same skill with its body emptied of content. Resources beside SKILL.md are left out."""
-    words = _words(skill.taught)
+    words = _words(skill.visible_hash)
     lines: list[str] = []
     in_code = False
     for line in skill.body.split("\n"):

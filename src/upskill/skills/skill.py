@@ -40,7 +40,7 @@ LARGEST_FOLDER = 256_000_000
 MOST_FILES = 10_000
 NOT_PART_OF_A_SKILL = {".git", "__pycache__", ".DS_Store"}
 # What only evaluation reads. The student never sees it, so a change here does not make a different skill to learn.
-NOT_TAUGHT = ("skill_meta.json", "evals/", "eval_queries.json")
+INVISIBLE = ("skill_meta.json", "evals/", "eval_queries.json")
 
 Profile = Literal["strict", "clients"]
 
@@ -130,9 +130,9 @@ class Skill:
         return _hash(self.files)
 
     @property
-    def taught(self) -> str:
+    def visible_hash(self) -> str:
         """A hash of the part a student can see: two skills with equal `taught` teach the same."""
-        return _hash(file for file in self.files if not file.path.startswith(NOT_TAUGHT))
+        return _hash(file for file in self.files if not file.path.startswith(INVISIBLE))
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Skill:
         return tuple(
             file.path
             for file in self.files
-            if not file.path.startswith(NOT_TAUGHT) and file.path.lower() != MANIFEST.lower()
+            if not file.path.startswith(INVISIBLE) and file.path.lower() != MANIFEST.lower()
         )
 
     @property

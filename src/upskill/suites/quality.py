@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from upskill.checks import Evidence, Named
 from upskill.checks.tools import ToolCalled
-from upskill.errors import CheckError, SandboxError, UsageError, blame
+from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
 from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:
-    from upskill.sandboxes import Kind, Sandbox
+    from upskill.sandboxes import Sandbox, SandboxBackend
 
 Probe = Literal["empty", "prompt", "skill", "refusal", "reference", "untried"]
 WORDS: dict[Probe, str] = {
@@ -47,7 +47,7 @@ ADVICE: dict[Probe, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Leak:
+class WeakCase:
     """A case that tells knowing from not knowing badly."""
 
     case: str
@@ -58,20 +58,20 @@ class Leak:
         return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {ADVICE[self.probe]}"
 
 
-def summarise(leaks: Iterable[Leak], most: int = 3) -> list[str]:
+def summarise(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
     """A line for each kind of leak, naming the first few cases."""
-    by_probe: dict[Probe, list[Leak]] = {}
-    for leak in leaks:
-        by_probe.setdefault(leak.probe, []).append(leak)
+    by_probe: dict[Probe, list[WeakCase]] = {}
+    for one in weak:
+        by_probe.setdefault(one.probe, []).append(one)
     lines: list[str] = []
     for probe, found in by_probe.items():
-        names = ", ".join(repr(leak.case) for leak in found[:most]) + (", …" if len(found) > most else "")
+        names = ", ".join(repr(one.case) for one in found[:most]) + (", …" if len(found) > most else "")
         cases = f"{len(found)} cases ({names})" if len(found) > 1 else f"case {names}"
         lines.append(f"{cases}: {WORDS[probe]}; {ADVICE[probe]}")
     return lines
 
 
-async def try_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "") -> list[Leak]:
+async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "") -> list[WeakCase]:
     """Every leak of a suite. Cases that a model grades are not tried: that would cost money.
 
     `sandbox` is the kind to use where something has to be run; without it, the first that works here.
@@ -80,14 +80,14 @@ async def try_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "")
     # A few at a time: a case may have to wait for its commands.
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def attempt(case: Case) -> list[Leak]:
+    async def attempt(case: Case) -> list[WeakCase]:
         async with gate:
-            return await try_case(case, skill, ground)
+            return await probe_case(case, skill, ground)
 
-    return [leak for leaks in await asyncio.gather(*map(attempt, suite.cases)) for leak in leaks]
+    return [one for weak in await asyncio.gather(*map(attempt, suite.cases)) for one in weak]
 
 
-async def try_case(case: Case, skill: Skill | None = None, ground: _Ground | None = None) -> list[Leak]:
+async def probe_case(case: Case, skill: Skill | None = None, ground: _Ground | None = None) -> list[WeakCase]:
     if any(named.check.needs_judge for named in case.checks):
         return []
     probes: list[tuple[Probe, str]] = [("empty", ""), ("prompt", case.prompt)]
@@ -96,16 +96,16 @@ async def try_case(case: Case, skill: Skill | None = None, ground: _Ground | Non
     if keywords := _keywords(case.checks):
         probes.append(("refusal", f"I cannot help with {', '.join(keywords)}."))
     trying = _Trying(case, ground or _Ground())
-    leaks: list[Leak] = []
+    weak: list[WeakCase] = []
     try:
         for probe, answer in probes:
             if await trying.failure(answer) is None:
-                leaks.append(Leak(case.id, probe, ", ".join(named.name for named in case.checks) + " hold"))
+                weak.append(WeakCase(case.id, probe, ", ".join(named.name for named in case.checks) + " hold"))
         if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
-            leaks.append(Leak(case.id, "reference", failed))
+            weak.append(WeakCase(case.id, "reference", failed))
     except (_NoSandbox, SandboxError) as missing:
-        leaks.append(Leak(case.id, "untried", str(missing)))
-    return leaks
+        weak.append(WeakCase(case.id, "untried", str(missing)))
+    return weak
 
 
 def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str, str]]:
@@ -169,7 +169,7 @@ class _Ground:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self._found: Kind | _NoSandbox | None = None
+        self._found: SandboxBackend | _NoSandbox | None = None
         self._lock = asyncio.Lock()
 
     async def open(self, files: Mapping[str, str]) -> Sandbox:
@@ -183,7 +183,7 @@ class _Ground:
                     self._found = _NoSandbox(error.message)
         if isinstance(self._found, _NoSandbox):
             raise self._found
-        with blame(SandboxError, f"opening a sandbox ({self._found.name})"):
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._found.name})"):
             return await self._found.open(Setup(files=files))
 
 
@@ -228,8 +228,8 @@ class _Trying:
         evidence = Evidence(trace, self.case.prompt, sandbox=sandbox, reference=self.case.reference)
         for named in checks:
             try:
-                with blame(CheckError, f"checking {named.name}"):
-                    finding = await named.check.look(evidence)
+                with wrap_trial_errors(CheckError, f"checking {named.name}"):
+                    finding = await named.check.run(evidence)
             except CheckError as error:
                 return error.message  # what breaks does not pass
             if not finding.passed:
@@ -247,7 +247,7 @@ class _Paper:
     kind = "paper"
     workspace = "/workspace"
     home = "/home"
-    door = None
+    proxy_socket = None
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = {_parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()}

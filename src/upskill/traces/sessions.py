@@ -29,7 +29,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionFolder:
     """Where an agent keeps sessions: its home (a variable may move it), and patterns below it."""
 
     agent: str
@@ -46,18 +46,18 @@ class Place:
         return Path(environment.get(self.variable) or home / self.home)
 
 
-PLACES: dict[str, Place] = {
+SESSION_FOLDERS: dict[str, SessionFolder] = {
     row.agent: row
     for row in (
-        Place("claude-code", "Claude Code", "CLAUDE_CONFIG_DIR", ".claude", ("projects/*/*.jsonl",)),
-        Place(
+        SessionFolder("claude-code", "Claude Code", "CLAUDE_CONFIG_DIR", ".claude", ("projects/*/*.jsonl",)),
+        SessionFolder(
             "codex",
             "Codex",
             "CODEX_HOME",
             ".codex",
             ("sessions/*/*/*/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl"),
         ),
-        Place(
+        SessionFolder(
             "opencode",
             "opencode",
             "XDG_DATA_HOME",
@@ -65,14 +65,16 @@ PLACES: dict[str, Place] = {
             ("storage/session/*/*.json",),
             ("opencode.db",),
         ),
-        Place(
+        SessionFolder(
             "cursor",
             "Cursor",
             "CURSOR_CONFIG_DIR",
             ".cursor",
             ("projects/*/agent-transcripts/*/*.jsonl", "projects/*/agent-transcripts/*.jsonl"),
         ),
-        Place("gemini", "Gemini CLI", "", ".gemini", ("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl")),
+        SessionFolder(
+            "gemini", "Gemini CLI", "", ".gemini", ("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl")
+        ),
     )
 }
 ALSO_CALLED = {"claude": "claude-code", "claude_code": "claude-code", "gemini-cli": "gemini", "gemini_cli": "gemini"}
@@ -81,28 +83,32 @@ ALSO_CALLED = {"claude": "claude-code", "claude_code": "claude-code", "gemini-cl
 def find_sessions(agent: str = "", environment: Mapping[str, str] | None = None) -> list[Session]:
     """The sessions of one agent or of all, latest first."""
     given = os.environ if environment is None else environment
-    places = [place_of(agent)] if agent else PLACES.values()
+    places = [place_of(agent)] if agent else SESSION_FOLDERS.values()
     found = list(chain.from_iterable(_sessions_in(place, given) for place in places))
     return sorted(found, key=lambda session: (-session.changed, str(session.path)))
 
 
-def place_of(agent: str) -> Place:
+def place_of(agent: str) -> SessionFolder:
     name = ALSO_CALLED.get(agent, agent)
-    if name not in PLACES:
-        raise UsageError(f"no agent whose sessions we know is called {agent!r}", did_you_mean(agent, PLACES))
-    return PLACES[name]
+    if name not in SESSION_FOLDERS:
+        raise UsageError(f"no agent whose sessions we know is called {agent!r}", did_you_mean(agent, SESSION_FOLDERS))
+    return SESSION_FOLDERS[name]
 
 
 def find_trace(name: str, environment: Mapping[str, str] | None = None) -> Path:
     """The file behind what a person typed: a path, or `claude-code:last`, `codex:SESSION`, …"""
     agent, colon, wanted = name.partition(":")
-    if not colon or ALSO_CALLED.get(agent, agent) not in PLACES:
+    if not colon or ALSO_CALLED.get(agent, agent) not in SESSION_FOLDERS:
         if Path(name).exists() or Path(name).parent.is_file():
             return Path(name)
         if colon and len(agent) > 1 and not set(agent) & set("/\\."):
             raise UsageError(
                 f"no agent whose sessions we know is called {agent!r}",
-                did_you_mean(agent, PLACES, otherwise=f"Agents: {', '.join(PLACES)}; for example claude-code:last."),
+                did_you_mean(
+                    agent,
+                    SESSION_FOLDERS,
+                    otherwise=f"Agents: {', '.join(SESSION_FOLDERS)}; for example claude-code:last.",
+                ),
             )
         raise UsageError(
             f"{name}: no such file", "Give a file, or AGENT:last; `upskill trace list` shows what is here."
@@ -132,7 +138,7 @@ def load_trace(name: str) -> Trace:
     return read_trace(find_trace(name))
 
 
-def _sessions_in(place: Place, environment: Mapping[str, str]) -> Iterator[Session]:
+def _sessions_in(place: SessionFolder, environment: Mapping[str, str]) -> Iterator[Session]:
     folder = place.folder(environment)
     for pattern in place.patterns:
         for path in _glob(folder, pattern):

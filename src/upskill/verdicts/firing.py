@@ -126,7 +126,7 @@ def plain_estimate(estimate: Estimate | None) -> dict[str, Any] | None:
     return {"value": round(estimate.value, 6) + 0.0, "interval": [round(bound, 6) + 0.0 for bound in estimate.interval]}
 
 
-def weigh_firing(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> Firing:
+def compute_firing(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> Firing:
     """What the outcomes of one model say about these queries."""
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:

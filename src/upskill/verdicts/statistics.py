@@ -661,7 +661,7 @@ def runs_needed(
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class EvidenceNeeded:
     """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
 
     pairs: int
@@ -669,14 +669,14 @@ class Further:
     cases: int  # or further cases, each run as often as those before
 
 
-def further(
+def evidence_needed(
     differences: ArrayLike,
     cases: ArrayLike,
     *,
     margin: float = 0.05,
     level: float = 0.95,
     anytime: Scope | None = None,
-) -> Further:
+) -> EvidenceNeeded:
     """How much more evidence would settle it, if what was seen so far is typical.
 
     Assumes that the estimate and its spread stay as they are; then the interval has to shrink until it excludes zero
@@ -713,7 +713,7 @@ def further(
     pairs = more_cases * math.ceil(runs - 1e-9)
     if by_runs is not None:
         pairs = min(pairs, by_runs * count)
-    return Further(pairs, by_runs, more_cases)
+    return EvidenceNeeded(pairs, by_runs, more_cases)
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int | None:

@@ -17,11 +17,11 @@ import numpy as np
 from upskill.plain import counted
 from upskill.verdicts import statistics
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate, Further, Scope, Sequential
+from upskill.verdicts.statistics import Estimate, EvidenceNeeded, Scope, Sequential
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 Interval = tuple[float, float]
-Look = Literal["open", "early", "last"]
+StoppingPoint = Literal["open", "early", "last"]
 
 MAX_ERRORS = 0.10  # share of the two arms' trials that may error before nothing can be said
 LOOKING = 0.4  # share of the error that looks before a planned end may use; the last look has the rest
@@ -129,7 +129,7 @@ class Verdict:
     cost_per_pass_ratio: Estimate | None  # skill over baseline; below 1 a pass got cheaper
     decision: Decision
     reason: str
-    further: Further | None
+    further: EvidenceNeeded | None
     recommendation: str
     break_even: float | None  # passed tasks after which making the skill has paid for itself
     controls: Controls | None
@@ -307,7 +307,7 @@ def _change(pairs: _Pairs, read: Callable[[Outcome], float], level: float) -> Ch
 # ---------------------------------------------------------------------------------------------------- weighing
 
 
-def weigh(
+def compute_verdict(
     outcomes: Iterable[Outcome],
     *,
     baseline: str = "baseline",
@@ -315,7 +315,7 @@ def weigh(
     level: float = 0.95,
     margin: float = 0.05,
     anytime: Scope | None = None,
-    look: Look = "open",
+    stopping_point: StoppingPoint = "open",
     making_cost: float | None = None,
     tags: Mapping[str, Sequence[str]] | None = None,
     against: bool = False,
@@ -347,9 +347,12 @@ def weigh(
         if anytime is not None:
             running = _replay(pairs, differences, anytime)
             interval = _looked(
-                running, lambda level: statistics.paired_lift(differences, pairs.labels, level=level), level, look
+                running,
+                lambda level: statistics.paired_lift(differences, pairs.labels, level=level),
+                level,
+                stopping_point,
             )
-            p_value = _looked_p(running.p_value, p_value, look)
+            p_value = _looked_p(running.p_value, p_value, stopping_point)
     total = _change(pairs, _total, level)
     verdict = Verdict(
         model=models[0] if models else "",
@@ -378,10 +381,12 @@ def weigh(
         activation=_activation(two, pairs, level),
     )
     leaked = leaked or any(row.leaked for row in rows)
-    decision, reason = ("undecided", "isolation") if leaked else _decide(verdict, _cheaper(pairs, verdict, look))
+    decision, reason = (
+        ("undecided", "isolation") if leaked else _decide(verdict, _cheaper(pairs, verdict, stopping_point))
+    )
     verdict = replace(verdict, decision=decision, reason=reason)
     if decision == "undecided" and pairs.labels and reason not in ("isolation", "errors"):
-        more = statistics.further(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
+        more = statistics.evidence_needed(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
         verdict = replace(verdict, further=more)
     return replace(verdict, recommendation=_recommend(verdict, _failing_tags(two, tags or {}), against))
 
@@ -415,7 +420,7 @@ def _replay(pairs: _Pairs, values: statistics.Floats, scope: Scope) -> Sequentia
     return running
 
 
-def _looked(running: Sequential, fixed: Callable[[float], Estimate], level: float, look: Look) -> Interval:
+def _looked(running: Sequential, fixed: Callable[[float], Estimate], level: float, look: StoppingPoint) -> Interval:
     """The interval at this look. Before a planned end the error is divided, so that all looks together keep to it."""
     if look == "open":
         return running.interval(level)
@@ -426,7 +431,7 @@ def _looked(running: Sequential, fixed: Callable[[float], Estimate], level: floa
     return low, high
 
 
-def _looked_p(running: float, fixed: float, look: Look) -> float:
+def _looked_p(running: float, fixed: float, look: StoppingPoint) -> float:
     if look == "open":
         return running
     early = min(1.0, running / LOOKING)
@@ -442,7 +447,7 @@ def _cost_ratio(pairs: _Pairs, level: float) -> Estimate | None:
     return None if math.isnan(ratio.value) else ratio
 
 
-def _cheaper(pairs: _Pairs, verdict: Verdict, look: Look) -> str:
+def _cheaper(pairs: _Pairs, verdict: Verdict, look: StoppingPoint) -> str:
     """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
     if not pairs.labels:
         return ""
@@ -502,9 +507,9 @@ def _controls(arms: Mapping[str, Arm], baseline: str, skill: str, level: float) 
         pairs = _pair(arms[two], arms[one])
         return statistics.paired_lift(pairs.differences, pairs.labels, level=level) if pairs.labels else None
 
-    if not {"placebo", "again"} & arms.keys():
+    if not {"placebo", "baseline_repeat"} & arms.keys():
         return None
-    return Controls(less(skill, "placebo"), less("placebo", baseline), less("again", baseline))
+    return Controls(less(skill, "placebo"), less("placebo", baseline), less("baseline_repeat", baseline))
 
 
 # ---------------------------------------------------------------------------------------------------- words

@@ -10,7 +10,7 @@ from upskill.authoring.material import OWN, Material
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Meta
 from upskill.authoring.refiners import Edit, Failure, Proposal, Rejected
-from upskill.authoring.structured import Question, Unanswered, Unfit, ask
+from upskill.authoring.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
 from upskill.models import Model
 from upskill.plain import as_list, as_mapping, object_schema
 from upskill.skills import Skill, estimate_tokens
@@ -44,7 +44,7 @@ class Rewrite:
             "note": {"type": "string", "maxLength": 400},
             "edits": {"type": "array", "items": object_schema(edit), "maxItems": MOST_EDITS},
         }
-        question = Question(
+        question = StructuredRequest(
             "revising the skill",
             read_prompt("revise_skill", edits=MOST_EDITS, tokens=budget),
             self._told(skill, failures, rejected),
@@ -58,7 +58,7 @@ class Rewrite:
 
         try:
             return await ask(self.model, question, read, repairs=1)
-        except Unanswered:
+        except NoUsableAnswer:
             return None
 
     def _told(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected]) -> str:
@@ -96,10 +96,10 @@ class Rewrite:
             edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
             body = apply(lines, edits)
         if wrong and not last:
-            raise Unfit("; ".join(wrong))
+            raise InvalidAnswer("; ".join(wrong))
         if not edits or not body.strip() or body.strip() == skill.body.strip():
             if not last:
-                raise Unfit("there is no edit that changes anything")
+                raise InvalidAnswer("there is no edit that changes anything")
             return None
         written = {line: edit.evidence for edit in edits for line in edit.text.splitlines()}
         sources = {line: self.material.cited(ids or (OWN,)) for line, ids in written.items()}

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Model, Reply, Request, Surroundings
+from upskill.models import Address, Model, ModelContext, Reply, Request
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import is_gguf, pull
 from upskill.models.endpoints import Endpoint
@@ -42,7 +42,7 @@ LINES = 40  # of the server's log that are kept
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
+async def open_model(address: Address, context: ModelContext) -> Model:
     """Start the embedded model: the default row for an empty name, a row of the table, or a GGUF file.
 
     Fetches weights that are not here yet, unless that is forbidden.
@@ -53,12 +53,12 @@ async def open_model(address: Address, surroundings: Surroundings) -> Model:
             'Run `pip install "upskill[local]"`.',
         )
     if is_path(address.model):
-        path, context = _check_file(address.model), CONTEXT_OF_A_FILE
+        path, context_size = _check_file(address.model), CONTEXT_OF_A_FILE
         name = path.name
     else:
         row = find(address.model)
-        path, context, name = await pull(row, surroundings), row.context, row.name
-    model = Embedded(replace(address, model=name), path, context, surroundings)
+        path, context_size, name = await pull(row, context), row.context, row.name
+    model = Embedded(replace(address, model=name), path, context_size, context)
     try:
         await model.start()
     except ModelError as error:
@@ -80,12 +80,12 @@ def threads() -> int:
 class Embedded:
     """A Model whose server is started when needed: at the beginning, and again after it died."""
 
-    def __init__(self, address: Address, weights: Path, context: int, surroundings: Surroundings) -> None:
+    def __init__(self, address: Address, weights: Path, context_size: int, context: ModelContext) -> None:
         self.address = address
         self.weights = weights
-        self.context = context
+        self.context_size = context_size
         # A server that has died is started again by the next call; trying again on the wire cannot heal it.
-        self.surroundings = replace(surroundings, retries=0)
+        self.context = replace(context, retries=0)
         self._transport = Loopback()
         self._served: Served | None = None
         self._starting = asyncio.Lock()
@@ -98,10 +98,10 @@ class Embedded:
                 raise ModelError(f"{self.address.name} is closed")
             if self._served is None or not self._served.process.lives:
                 await self._stop()
-                process = Process(self.weights, self.context)
+                process = Process(self.weights, self.context_size)
                 base_url, key = await process.ready()
                 wire = ChatCompletions(
-                    self.address, ENDPOINT, f"{base_url}/v1", key, self.surroundings, transport=self._transport
+                    self.address, ENDPOINT, f"{base_url}/v1", key, self.context, transport=self._transport
                 )
                 self._served = Served(process, wire, base_url, key)
             return self._served

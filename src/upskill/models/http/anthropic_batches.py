@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
-from upskill.models.http.batches import Batches, Line, Progress
+from upskill.models.http.batches import Batches, BatchStatus, Line
 from upskill.models.http.transport import Response
 from upskill.models.http.wire import encode
 from upskill.models.lenient import mapping, number
@@ -43,10 +43,10 @@ class MessageBatches(Batches):
         body = b'{"requests":[' + b",".join(requests) + b"]}"
         return _progress(await self.ask(f"{self.model.url}/batches", body, once=True), self.model.url).id
 
-    async def poll(self, batch: str) -> Progress:
+    async def poll(self, batch: str) -> BatchStatus:
         return _progress(await self.ask(f"{self.model.url}/batches/{batch}"), self.model.url)
 
-    async def cancel(self, batch: str) -> Progress:
+    async def cancel(self, batch: str) -> BatchStatus:
         return _progress(await self.ask(f"{self.model.url}/batches/{batch}/cancel", b""), self.model.url)
 
     def unwrap(self, line: Mapping[str, Any]) -> Line:
@@ -61,7 +61,7 @@ class MessageBatches(Batches):
         return Line(key, None, WORDS.get(kind, f"the result is of an unknown kind: {kind}"))
 
 
-def _progress(said: Mapping[str, Any], url: str) -> Progress:
+def _progress(said: Mapping[str, Any], url: str) -> BatchStatus:
     batch = said.get("id")
     if not isinstance(batch, str) or not batch:
         raise ModelError("the batch API answered 200 without the id of a batch", status=200)
@@ -69,7 +69,7 @@ def _progress(said: Mapping[str, Any], url: str) -> Progress:
     ended = said.get("processing_status") == "ended"
     answered = counts.get("succeeded", 0)
     failed = sum(counts.get(word, 0) for word in ("errored", "canceled", "expired"))
-    return Progress(
+    return BatchStatus(
         batch,
         str(said.get("processing_status") or "unknown"),
         ended,

@@ -32,7 +32,7 @@ BATCHES = Registry(
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchStatus:
     """How far a batch has come, with the provider's own word for it."""
 
     id: str
@@ -73,10 +73,10 @@ class Batches(ABC):
         """Submit what `write` wrote; returns the provider's id. Never done twice: see `find`."""
 
     @abstractmethod
-    async def poll(self, batch: str) -> Progress: ...
+    async def poll(self, batch: str) -> BatchStatus: ...
 
     @abstractmethod
-    async def cancel(self, batch: str) -> Progress: ...
+    async def cancel(self, batch: str) -> BatchStatus: ...
 
     @abstractmethod
     def unwrap(self, line: Mapping[str, Any]) -> Line:
@@ -87,7 +87,7 @@ class Batches(ABC):
         del note
         return None
 
-    async def results(self, progress: Progress) -> AsyncGenerator[Line]:
+    async def results(self, progress: BatchStatus) -> AsyncGenerator[Line]:
         """What came of each request, in no order; by way of a file, because there may be a day's worth of it."""
         for url in progress.results:
             with TemporaryFile() as file:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, Reply, Request, Stop, Surroundings, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.transport import Transport
 from upskill.models.http.wire import WireModel
@@ -22,16 +22,16 @@ LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 THOUGHTS = ("reasoning_content", "reasoning")  # one or the other, by server
 
 
-async def open_model(address: Address, surroundings: Surroundings) -> Model:
+async def open_model(address: Address, context: ModelContext) -> Model:
     endpoint = ENDPOINTS[address.endpoint or "openai"]
     return ChatCompletions(
-        address, endpoint, base_url_of(address, endpoint, surroundings), key_of(endpoint, surroundings), surroundings
+        address, endpoint, base_url_of(address, endpoint, context), key_of(endpoint, context), context
     )
 
 
-def base_url_of(address: Address, endpoint: Endpoint, surroundings: Surroundings) -> str:
+def base_url_of(address: Address, endpoint: Endpoint, context: ModelContext) -> str:
     """The address's own, then the environment's, then the row's."""
-    given = (surroundings.keys.get(variable, "") for variable in endpoint.url_variables)
+    given = (context.keys.get(variable, "") for variable in endpoint.url_variables)
     url = address.base_url or next(filter(None, given), "") or endpoint.base_url
     if not url:
         raise UsageError(
@@ -43,8 +43,8 @@ def base_url_of(address: Address, endpoint: Endpoint, surroundings: Surroundings
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-def key_of(endpoint: Endpoint, surroundings: Surroundings) -> str:
-    key = next(filter(None, (surroundings.keys.get(variable, "") for variable in endpoint.key_variables)), "")
+def key_of(endpoint: Endpoint, context: ModelContext) -> str:
+    key = next(filter(None, (context.keys.get(variable, "") for variable in endpoint.key_variables)), "")
     if not key and endpoint.key_required:
         variable = endpoint.key_variables[0]
         raise UsageError(
@@ -62,14 +62,14 @@ class ChatCompletions(WireModel):
         endpoint: Endpoint,
         base_url: str,
         key: str,
-        surroundings: Surroundings,
+        context: ModelContext,
         *,
         transport: Transport | None = None,
     ) -> None:
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""
-        super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, surroundings, transport)
+        super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, context, transport)
         self.endpoint = endpoint
-        self.price = find_price(price_list(endpoint, base_url), address.name, address.model, given=surroundings.prices)
+        self.price = find_price(price_list(endpoint, base_url), address.name, address.model, given=context.prices)
         newer = bool(NEWER.match(address.model)) if endpoint.limit_field == "auto" else False
         self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
 
@@ -77,18 +77,18 @@ class ChatCompletions(WireModel):
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "upskill"}
         return headers | {"Authorization": f"Bearer {key}"} if key else headers
 
-    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+    def write(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         messages = [_write_message(message) for message in request.messages]
         limit = self._limit_field
-        if limit in lessons:
+        if limit in unsupported_params:
             limit = next(field for field in LIMIT_FIELDS if field != limit)
         body: dict[str, Any] = {"model": self.address.model, "messages": messages, limit: request.max_output_tokens}
-        if request.temperature is not None and "temperature" not in lessons:
+        if request.temperature is not None and "temperature" not in unsupported_params:
             body["temperature"] = request.temperature
-        if request.seed is not None and self.endpoint.seeds and self.endpoint.seed_field not in lessons:
+        if request.seed is not None and self.endpoint.seeds and self.endpoint.seed_field not in unsupported_params:
             body[self.endpoint.seed_field] = request.seed
         effort = request.effort or self.address.effort
-        if effort and "reasoning_effort" not in lessons:
+        if effort and "reasoning_effort" not in unsupported_params:
             body["reasoning_effort"] = effort
         if request.tools:
             body["tools"] = [
@@ -99,7 +99,7 @@ class ChatCompletions(WireModel):
                 for tool in request.tools
             ]
         if request.schema is not None:
-            if "response_format" in lessons:  # a server that knows only "some JSON" has to be told which
+            if "response_format" in unsupported_params:  # a server that knows only "some JSON" has to be told which
                 body["response_format"] = {"type": "json_object"}
                 wish = "Answer with JSON of this schema: " + json.dumps(request.schema)
                 messages.insert(0, {"role": "system", "content": wish})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from upskill.errors import ModelError
-from upskill.models.http.batches import Batches, Line, Progress, said_in
+from upskill.models.http.batches import Batches, BatchStatus, Line, said_in
 from upskill.models.http.transport import Response, form
 from upskill.models.http.wire import WireModel, encode
 from upskill.models.lenient import items, mapping, number
@@ -45,10 +45,10 @@ class FileBatches(Batches):
         )
         return _id(made)
 
-    async def poll(self, batch: str) -> Progress:
+    async def poll(self, batch: str) -> BatchStatus:
         return self._progress(await self.ask(f"{self.base}/batches/{batch}"))
 
-    async def cancel(self, batch: str) -> Progress:
+    async def cancel(self, batch: str) -> BatchStatus:
         return self._progress(await self.ask(f"{self.base}/batches/{batch}/cancel", b""))
 
     async def find(self, note: str) -> str | None:
@@ -72,12 +72,12 @@ class FileBatches(Batches):
             return Line(key, Response(number(response.get("status_code")) or 200, {}, body))
         return Line(key, None, _words(error) or "no further word")
 
-    def _progress(self, said: Mapping[str, Any]) -> Progress:
+    def _progress(self, said: Mapping[str, Any]) -> BatchStatus:
         counts = mapping(said.get("request_counts"))
         word = str(said.get("status") or "unknown")
         files = [said.get("output_file_id"), said.get("error_file_id")]
         troubles = [_words(mapping(error)) for error in items(mapping(said.get("errors")).get("data"))]
-        return Progress(
+        return BatchStatus(
             _id(said),
             word,
             word in ENDED,

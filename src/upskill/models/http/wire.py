@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
-from upskill.models import Address, Reply, Request, Surroundings
+from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.http.throttling import (
     BUSY,
     HEALING,
@@ -74,27 +74,29 @@ class WireModel(ABC):
         address: Address,
         url: str,
         key: str,
-        surroundings: Surroundings,
+        context: ModelContext,
         transport: Transport | None = None,
     ) -> None:
         self.address = address
         self.url = url
-        self.surroundings = surroundings
-        self.timeouts = Timeouts(min(CONNECT, surroundings.timeout), surroundings.timeout, surroundings.timeout)
-        self.lessons: frozenset[str] = frozenset()  # what this server does not take, learned from its complaints
+        self.context = context
+        self.timeouts = Timeouts(min(CONNECT, context.timeout), context.timeout, context.timeout)
+        self.unsupported_params: frozenset[str] = (
+            frozenset()
+        )  # what this server does not take, learned from its complaints
         self._own = take_transport() if transport is None else None
         self.transport: Transport = transport or cast("AiohttpTransport", self._own)
-        self._gate = gate_of(_origin(url), surroundings.connections)
+        self._gate = gate_of(_origin(url), context.connections)
         self._breaker = Breaker(address.name)
         self._headers = self.headers(key)
-        self._secrets = secrets_of(key, surroundings.keys)
+        self._secrets = secrets_of(key, context.keys)
         self._told: set[str] = set()
 
     @abstractmethod
     def headers(self, key: str) -> dict[str, str]: ...
 
     @abstractmethod
-    def write(self, request: Request, lessons: frozenset[str]) -> dict[str, Any]:
+    def write(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         """The body of the call, without what the server is known not to take."""
 
     @abstractmethod
@@ -139,7 +141,7 @@ class WireModel(ABC):
         the server has certainly not begun with it.
         """
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
-        patience = self.surroundings.timeout + len(body or b"") / SLOWEST
+        patience = self.context.timeout + len(body or b"") / SLOWEST
         timeouts = Timeouts(self.timeouts.connect, patience, LONGEST_DOWNLOAD if into is not None else patience)
         tries = 0
         while True:
@@ -171,19 +173,19 @@ class WireModel(ABC):
             raise self._refusal(response.status, _complaint(response.body))
         return self.read(self._decode(response, request), request)
 
-    def heed(self, response: Response, request: Request, lessons: frozenset[str]) -> bool:
+    def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
         """Learn from a complaint about a request written under these lessons; True when asking again may help."""
-        learned = self._lesson(response, self.write(request, lessons))
-        if not learned or learned in lessons:
+        learned = self._complaint_about(response, self.write(request, unsupported_params))
+        if not learned or learned in unsupported_params:
             return False
-        self.lessons |= {learned}
+        self.unsupported_params |= {learned}
         return True
 
     async def _ask(self, request: Request) -> tuple[Reply, int]:
         """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
         attempts = tries = 0
-        lessons = self.lessons
-        body = self.write(request, lessons)
+        unsupported_params = self.unsupported_params
+        body = self.write(request, unsupported_params)
         data = encode(body)
         while True:
             attempts += 1
@@ -197,10 +199,10 @@ class WireModel(ABC):
                 if response.status == 200:
                     self._gate.succeeded()
                     return self._read_paid(self._decode(response, request), request), attempts
-                learned = self._lesson(response, body) if response.status in (400, 422) else ""
-                if learned and learned not in lessons:
-                    lessons = self.lessons = self.lessons | {learned}
-                    body = self.write(request, lessons)
+                learned = self._complaint_about(response, body) if response.status in (400, 422) else ""
+                if learned and learned not in unsupported_params:
+                    unsupported_params = self.unsupported_params = self.unsupported_params | {learned}
+                    body = self.write(request, unsupported_params)
                     data = encode(body)
                     tries -= 1
                     wait = 0.0
@@ -229,7 +231,7 @@ class WireModel(ABC):
         """Seconds until the next try, or the ModelError that there will be none."""
         host = urlsplit(self.url).hostname or ""
         at_home = host in ("localhost", "::1") or host.startswith("127.")
-        allowed = self.surroundings.retries
+        allowed = self.context.retries
         if cut.kind == "too large" or (cut.kind == "refused" and at_home):
             allowed = 0
         elif cut.kind == "late":
@@ -248,7 +250,7 @@ class WireModel(ABC):
         if busy:
             self._gate.refused(entered, wait if wait is not None and wait <= LONGEST_RETRY_AFTER else None)
         # A busy server gets twice the patience: its gate has to find the right number of calls first.
-        allowed = self.surroundings.retries * (2 if busy else 1)
+        allowed = self.context.retries * (2 if busy else 1)
         heals = _heals(status, complaint) and response.headers.get("x-should-retry") != "false"
         if not heals or tries > allowed or (wait or 0.0) > LONGEST_RETRY_AFTER:
             error = self._refusal(status, complaint)
@@ -269,14 +271,14 @@ class WireModel(ABC):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status)
 
-    def _lesson(self, response: Response, body: Mapping[str, Any]) -> str:
+    def _complaint_about(self, response: Response, body: Mapping[str, Any]) -> str:
         complaint = _complaint(response.body, whole=True)
         if not UNSUPPORTED.search(complaint):
             return ""
         lesson = self.learn(complaint, body)
         if lesson and lesson not in self._told:
             self._told.add(lesson)
-            self.surroundings.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
+            self.context.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
         return lesson
 
     def _decode(self, response: Response, request: Request) -> dict[str, Any]:
@@ -308,7 +310,7 @@ class WireModel(ABC):
     def tell_once(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
-            self.surroundings.tell(line)
+            self.context.tell(line)
 
     def words(self, text: str) -> str:
         return clean(text, self._secrets)

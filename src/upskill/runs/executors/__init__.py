@@ -14,11 +14,11 @@ from upskill.runs.plan import Plan, Result, Trial
 EXECUTORS = Registry("executor", "upskill.executors", {"local": "upskill.runs.executors.local:Local"})
 
 RunTrial = Callable[[Plan, Trial], Awaitable[Result | None]]  # None: a ceiling is reached, run no more
-Keep = Callable[[Result], Awaitable[None]]
+Persist = Callable[[Result], Awaitable[None]]
 
 
 class Executor(Protocol):
-    def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncGenerator[Result]:
+    def execute(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Persist) -> AsyncGenerator[Result]:
         """Run these trials, in this order as far as possible; each result is kept before it is handed over.
 
         A model whose result is `fatal` gets no further trial: those are missing, not errored, and wait for a resume.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import contextmanager
 
-from upskill.runs.executors import Keep, RunTrial
+from upskill.runs.executors import Persist, RunTrial
 from upskill.runs.plan import Plan, Result, Trial
 
 COLLECT_AFTER = 20_000  # new objects
@@ -36,7 +36,9 @@ class Local:
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency
 
-    async def carry(self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Keep) -> AsyncGenerator[Result]:
+    async def execute(
+        self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Persist
+    ) -> AsyncGenerator[Result]:
         lanes: dict[str, deque[Trial]] = {}
         for trial in trials:
             lane = "" if plan.addresses[trial.model].provider == "local" else trial.model

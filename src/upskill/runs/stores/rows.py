@@ -118,7 +118,7 @@ def row_of(run: int, result: Result) -> tuple[Any, ...]:
         usage.cached_tokens,
         usage.cost_usd,
         result.seconds,
-        sum(judgement.passed for judgement in result.judgements),
+        sum(result.passed for result in result.judgements),
         len(result.judgements),
         result.judging.total_tokens,
         result.judging.cost_usd,

@@ -337,7 +337,7 @@ class Store:
         verdict: Mapping[str, Any],
     ) -> Candidate:
         """Keep a candidate; the same one of the same search is there once, with what was last said of it."""
-        row = (search, skill.name, skill.taught, parent, now(), write_files(skill.files))
+        row = (search, skill.name, skill.visible_hash, parent, now(), write_files(skill.files))
         said = (None if accepted is None else int(accepted), as_utf8(note), as_json(verdict))
         with self._writing() as db:
             db.execute(

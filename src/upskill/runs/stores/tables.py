@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from upskill.errors import UsageError
+from upskill.plain import compact
 
 
 def _first_tables(db: sqlite3.Connection) -> None:
@@ -126,6 +128,19 @@ def _actions(db: sqlite3.Connection) -> None:
     )
 
 
+def _plain_names(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE results SET arm = 'baseline_repeat' WHERE arm = 'again'")
+    for number, text in db.execute("SELECT number, plan FROM runs").fetchall():
+        plan = json.loads(text)
+        for old, new in (("against", "reference_skill"), ("beside", "distractors")):
+            if old in plan:
+                plan[new] = plan.pop(old)
+        if "taught" in plan["skill"]:
+            plan["skill"]["visible_hash"] = plan["skill"].pop("taught")
+        plan["arms"] = ["baseline_repeat" if arm == "again" else arm for arm in plan["arms"]]
+        db.execute("UPDATE runs SET plan = ? WHERE number = ?", (compact(plan), number))
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -133,6 +148,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _batches,
     _candidates,
     _actions,
+    _plain_names,
 )
 
 

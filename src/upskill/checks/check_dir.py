@@ -34,7 +34,7 @@ class Full(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckDir:
     sandbox: Sandbox
     root: str
     path: str  # the PATH of the sandbox
@@ -84,7 +84,7 @@ class Place:
 
 
 @asynccontextmanager
-async def working_place(sandbox: Sandbox) -> AsyncGenerator[Place]:
+async def open_check_dir(sandbox: Sandbox) -> AsyncGenerator[CheckDir]:
     """A place that is gone afterwards, with every process that was started there."""
     said = await _run(sandbox, ["/bin/sh", "-c", 'printf "%s\\n%s\\n" "$PATH" "${TMPDIR:-/tmp}"'])  # runs no program
     path, temporary = said.output.splitlines()
@@ -94,7 +94,7 @@ async def working_place(sandbox: Sandbox) -> AsyncGenerator[Place]:
     alone = _with(PATH=own, TMPDIR=temporary)
     root = _expect(await _run(sandbox, [*alone, "/bin/sh", "-c", _MAKE])).output.strip()
     try:
-        yield Place(sandbox, root, own)
+        yield CheckDir(sandbox, root, own)
     finally:
         await sandbox.clear()
         await sandbox.run([*alone, "rm", "-rf", "--", root])

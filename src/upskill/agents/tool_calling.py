@@ -32,7 +32,7 @@ HOW = "Every turn is one call of one of these tools, as JSON:"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Turn:
     """What a model said in one turn: text and calls. Without calls it is the answer."""
 
     text: str
@@ -40,7 +40,7 @@ class Said:
     stop: str
 
 
-class Calling(Protocol):
+class ToolCalling(Protocol):
     """`tools` and `schema` go with every request, `words` into the system prompt.
 
     `shown` is how many characters of a result the model can take; None: as many as anyone gets.
@@ -51,9 +51,9 @@ class Calling(Protocol):
     words: str
     shown: int | None
 
-    def read(self, reply: Reply) -> Said: ...
+    def read(self, reply: Reply) -> Turn: ...
 
-    def turn(self, reply: Reply, said: Said, steps: Sequence[Step]) -> list[Message]:
+    def turn(self, reply: Reply, said: Turn, steps: Sequence[Step]) -> list[Message]:
         """What the conversation goes on with: the model's turn, and what came of its calls."""
         ...
 
@@ -67,33 +67,33 @@ def speaks_tools(address: Address) -> bool:
     return address.provider not in WITHOUT_CALLS
 
 
-def calling_of(address: Address, tools: tuple[Tool, ...], output_tokens: int) -> Calling:
+def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: int) -> ToolCalling:
     if speaks_tools(address):
-        return Native(tools)
+        return NativeToolCalling(tools)
     if address.provider != "local":
-        return Spelled(tools)
+        return JsonToolCalling(tools)
     row = LOCAL_MODELS.get(address.model or next(iter(LOCAL_MODELS)))
     room = int(LETTERS * max(0, (row.context if row else CONTEXT) - output_tokens))
     longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, int(LETTERS * (output_tokens - AROUND))))
-    return Spelled(tools, longest=longest, room=room)
+    return JsonToolCalling(tools, longest=longest, room=room)
 
 
-class Native:
+class NativeToolCalling:
     def __init__(self, tools: tuple[Tool, ...]) -> None:
         self.tools = tools
         self.schema: Mapping[str, Any] | None = None
         self.words = ""
         self.shown: int | None = None
 
-    def read(self, reply: Reply) -> Said:
+    def read(self, reply: Reply) -> Turn:
         # Some servers give no ids, and a result has to name the call it belongs to.
         named = {call.id for call in reply.calls if call.id}
         if len(named) == len(reply.calls):
-            return Said(reply.text, reply.calls, reply.stop)
+            return Turn(reply.text, reply.calls, reply.stop)
         calls = tuple(replace(call, id=f"call_{number}") for number, call in enumerate(reply.calls, 1))
-        return Said(reply.text, calls, reply.stop)
+        return Turn(reply.text, calls, reply.stop)
 
-    def turn(self, reply: Reply, said: Said, steps: Sequence[Step]) -> list[Message]:
+    def turn(self, reply: Reply, said: Turn, steps: Sequence[Step]) -> list[Message]:
         results = [
             Message("tool", step.output, call_id=call.id, is_error=step.status == "error")
             for call, step in zip(said.calls, steps, strict=True)
@@ -104,7 +104,7 @@ class Native:
         return tuple(messages)
 
 
-class Spelled:
+class JsonToolCalling:
     """`longest` bounds the texts of a call together, `room` the characters of the conversation; None: no bound."""
 
     def __init__(self, tools: tuple[Tool, ...], *, longest: int | None = None, room: int | None = None) -> None:
@@ -125,7 +125,7 @@ class Spelled:
             "additionalProperties": False,
         }
 
-    def read(self, reply: Reply) -> Said:
+    def read(self, reply: Reply) -> Turn:
         try:
             said = mapping(json.loads(reply.text))
         except (ValueError, RecursionError):
@@ -133,12 +133,12 @@ class Spelled:
         call = mapping(said.get("call")) or said
         name = call.pop("tool", None)
         if not isinstance(name, str) or is_deep(call):
-            return Said("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)
+            return Turn("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)
         if name == ANSWER:
-            return Said(str(call.get("text", "")), (), reply.stop)
-        return Said("", (ToolCall("", name, call),), reply.stop)
+            return Turn(str(call.get("text", "")), (), reply.stop)
+        return Turn("", (ToolCall("", name, call),), reply.stop)
 
-    def turn(self, reply: Reply, said: Said, steps: Sequence[Step]) -> list[Message]:
+    def turn(self, reply: Reply, said: Turn, steps: Sequence[Step]) -> list[Message]:
         told = [
             f"{'Error' if step.status == 'error' else 'Result'} of {step.tool or 'your call'}:\n{step.output}"
             for step in steps
