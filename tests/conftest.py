@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from upskill.cli import main
-from upskill.models.http import throttling as manners
+from upskill.models.http import throttling
 from upskill.models.keys import VARIABLES
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.
@@ -102,7 +102,7 @@ def programs() -> str:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between the tries of a call."""
-    monkeypatch.setattr(manners, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.001)
 
 
 def start(*argv: object, **options: Any) -> subprocess.Popen[str]:

@@ -20,9 +20,8 @@ from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, ModelContext, Models, Request, Tool, ToolCall
 from upskill.models.addresses import resolve
-from upskill.models.http import throttling as manners
-from upskill.models.http import transport
-from upskill.models.http.throttling import Gate, retry_after, wait_before
+from upskill.models.http import throttling, transport
+from upskill.models.http.throttling import AdaptiveLimiter, backoff, parse_retry_after
 from upskill.models.lenient import INVALID_ARGUMENTS
 
 KEY = "sk-planted-4711-secret"
@@ -39,7 +38,7 @@ WEATHER = Tool("weather", "The weather in a town.", {"type": "object", "properti
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manners, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.001)
 
 
 class Open:
@@ -447,7 +446,7 @@ async def test_a_server_that_is_not_there_is_told_with_its_address() -> None:
 
 
 async def test_an_answer_larger_than_any_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "LARGEST_BODY", 1000)
+    monkeypatch.setattr(transport, "MAX_BODY", 1000)
     async with opened("openai", "x" * 2000) as it:
         assert "larger than" in (await it.fail()).message
 
@@ -543,19 +542,19 @@ async def test_a_server_that_wants_an_hour_is_told_to_the_person_instead() -> No
 
 def test_a_time_to_come_back_is_read_in_every_form() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    assert retry_after({"Retry-After": "7"}) == 7
-    assert retry_after({"Retry-After": "0.5"}) == 0.5
-    assert 25 < (retry_after({"Retry-After": soon}) or 0) <= 30
-    assert retry_after({"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}) == 0
-    assert retry_after({"retry-after-ms": "250"}) == 0.25
-    assert retry_after({"Retry-After": "soon"}) is None
-    assert retry_after({}) is None
+    assert parse_retry_after({"Retry-After": "7"}) == 7
+    assert parse_retry_after({"Retry-After": "0.5"}) == 0.5
+    assert 25 < (parse_retry_after({"Retry-After": soon}) or 0) <= 30
+    assert parse_retry_after({"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}) == 0
+    assert parse_retry_after({"retry-after-ms": "250"}) == 0.25
+    assert parse_retry_after({"Retry-After": "soon"}) is None
+    assert parse_retry_after({}) is None
 
 
 def test_waiting_grows_twofold_with_jitter_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manners, "FIRST_WAIT", 0.5)
+    monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.5)
     for attempt, longest in ((2, 0.5), (3, 1.0), (4, 2.0), (5, 4.0), (20, 30.0)):
-        waits = [wait_before(attempt) for _ in range(200)]
+        waits = [backoff(attempt) for _ in range(200)]
         assert longest / 2 <= min(waits) < max(waits) <= longest
 
 
@@ -566,68 +565,68 @@ async def test_no_more_calls_are_in_flight_than_allowed() -> None:
 
 
 async def test_a_busy_server_gets_half_as_many_calls_and_slowly_more_again() -> None:
-    gate = Gate(16)
-    since = [await gate.enter() for _ in range(16)]
-    gate.refused(since[0])
-    gate.refused(since[1])  # of the same wave
-    assert gate.limit == 8
+    limiter = AdaptiveLimiter(16)
+    since = [await limiter.acquire() for _ in range(16)]
+    limiter.record_overload(since[0])
+    limiter.record_overload(since[1])  # of the same wave
+    assert limiter.limit == 8
     for _ in range(16):
-        gate.leave()
-    later = await gate.enter()
-    gate.leave()
-    gate.refused(later)
-    assert gate.limit == 4
+        limiter.release()
+    later = await limiter.acquire()
+    limiter.release()
+    limiter.record_overload(later)
+    assert limiter.limit == 4
     for _ in range(5):
-        gate.succeeded()
-    assert 5 <= gate.limit < 6
+        limiter.record_success()
+    assert 5 <= limiter.limit < 6
     for _ in range(1000):
-        gate.succeeded()
-    assert gate.limit == 16
+        limiter.record_success()
+    assert limiter.limit == 16
 
 
 async def test_a_server_that_names_a_time_is_left_alone_by_everyone_until_then() -> None:
-    gate = Gate(4)
-    since = await gate.enter()
-    gate.refused(since, wait=0.05)
-    gate.leave()
-    others = [asyncio.create_task(gate.enter()) for _ in range(5)]
+    limiter = AdaptiveLimiter(4)
+    since = await limiter.acquire()
+    limiter.record_overload(since, wait=0.05)
+    limiter.release()
+    others = [asyncio.create_task(limiter.acquire()) for _ in range(5)]
     await asyncio.sleep(0)
-    assert gate.inside == 0
+    assert limiter.in_flight == 0
     went_in = [await other for other in others[:2]]
     assert min(went_in) - since >= 0.05
-    assert gate.inside == 2
+    assert limiter.in_flight == 2
     for _ in range(2):
-        gate.leave()
+        limiter.release()
     await asyncio.gather(*others[2:4])
-    gate.leave()
+    limiter.release()
     await others[4]
 
 
-async def test_a_gate_never_closes_wholly_and_a_cancelled_call_gives_its_place_back() -> None:
-    gate = Gate(1)
+async def test_a_limiter_never_closes_wholly_and_a_cancelled_call_gives_its_slot_back() -> None:
+    limiter = AdaptiveLimiter(1)
     for _ in range(5):
-        gate.refused(await gate.enter())
-        gate.leave()
-    assert gate.limit == 1
-    await gate.enter()
-    waiting = [asyncio.create_task(gate.enter()) for _ in range(2)]
+        limiter.record_overload(await limiter.acquire())
+        limiter.release()
+    assert limiter.limit == 1
+    await limiter.acquire()
+    waiting = [asyncio.create_task(limiter.acquire()) for _ in range(2)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    gate.leave()
+    limiter.release()
     await waiting[1]
-    assert gate.inside == 1
+    assert limiter.in_flight == 1
 
 
-async def test_a_call_cancelled_as_it_is_admitted_gives_its_place_back() -> None:
-    gate = Gate(1)
-    await gate.enter()
-    waiting = asyncio.create_task(gate.enter())
+async def test_a_call_cancelled_as_it_is_admitted_gives_its_slot_back() -> None:
+    limiter = AdaptiveLimiter(1)
+    await limiter.acquire()
+    waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(0)
-    gate.leave()
+    limiter.release()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert gate.inside == 0
+    assert limiter.in_flight == 0
 
 
 async def test_models_of_one_endpoint_share_its_gate() -> None:

@@ -21,7 +21,7 @@ from upskill.agents import Bounds
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.http.transport import CONNECT, proxy_for
+from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.http.wire import HINTS
 from upskill.models.ledger import Ledger
 from upskill.models.lenient import clean, estimated_tokens, items, mapping, number, secrets_of
@@ -123,7 +123,7 @@ class Proxy:
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._serve_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=LONGEST_SILENCE)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=LONGEST_SILENCE)
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
             await runner.setup()
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
-from upskill.models.http.throttling import HOPELESS, Breaker, Overlong, gate_of
+from upskill.models.http.throttling import PERMANENT, CircuitBreaker, PromptTooLong, limiter_for
 from upskill.models.lenient import arguments_of, clean, mapping, number, secrets_of
 from upskill.models.prices import UNKNOWN, Price, find_price
 from upskill.traces import Usage
@@ -53,13 +53,13 @@ class BridgedModel:
             assert isinstance(given, Price)
             self.price = given
         provider = address.model.partition(":")[0]
-        self._gate = gate_of(f"{address.provider}:{provider}", context.connections)
-        self._breaker = Breaker(address.name)
+        self._limiter = limiter_for(f"{address.provider}:{provider}", context.connections)
+        self._breaker = CircuitBreaker(address.name)
         self._secrets = secrets_of("", context.keys)
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
-        await self._gate.enter()
+        await self._limiter.acquire()
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.context.timeout):
@@ -67,13 +67,13 @@ class BridgedModel:
         except TimeoutError as error:
             raise ModelError(f"the answer had not ended after {self.context.timeout:g} s") from error
         except ModelError as error:
-            if error.status in HOPELESS and not isinstance(error, Overlong):
-                self._breaker.failed(error)
+            if error.status in PERMANENT and not isinstance(error, PromptTooLong):
+                self._breaker.record_failure(error)
             raise
         finally:
-            self._gate.leave()
+            self._limiter.release()
         reply = self._read(response, time.monotonic() - started)
-        self._breaker.succeeded()
+        self._breaker.record_success()
         return reply
 
     async def close(self) -> None:
@@ -92,7 +92,7 @@ class BridgedModel:
             )
         except exceptions.ModelAPIError as error:
             status = getattr(error, "status_code", None)
-            kind = Overlong if "ContextWindow" in type(error).__name__ else ModelError
+            kind = PromptTooLong if "ContextWindow" in type(error).__name__ else ModelError
             raise kind(clean(str(error), self._secrets), status=status) from error
         except (exceptions.AgentRunError, exceptions.UserError) as error:
             raise ModelError(clean(str(error), self._secrets)) from error

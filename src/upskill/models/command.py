@@ -23,7 +23,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop
-from upskill.models.http.throttling import Breaker
+from upskill.models.http.throttling import CircuitBreaker
 from upskill.models.lenient import clean, items, mapping, number
 from upskill.models.prices import find_price
 from upskill.traces import Usage
@@ -126,7 +126,7 @@ class CommandModel:
         self.price = find_price(agent.prices, address.name, address.model, given=context.prices)
         # A process of this kind takes a core for its first second, so more than a few at once only wait on each other.
         self._places = asyncio.Semaphore(max(1, min(context.connections, 2 * (os.cpu_count() or 1))))
-        self._breaker = Breaker(address.name)
+        self._breaker = CircuitBreaker(address.name)
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
@@ -138,7 +138,7 @@ class CommandModel:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
                 reply = await self._ask(request, Path(folder))
-        self._breaker.succeeded()
+        self._breaker.record_success()
         usage = reply.usage
         if usage.cost_usd is None:
             cost = self.price.of(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
@@ -182,7 +182,7 @@ class CommandModel:
         hint = f"To use its own login: {self.agent.log_in}." if locked_out else error.hint
         told = ModelError(f"`{self.agent.program}` gave no answer{ended}: {words}", hint)
         if locked_out:
-            self._breaker.failed(told)
+            self._breaker.record_failure(told)
         return told
 
 

@@ -18,7 +18,7 @@ from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
 from upskill.models import Address, Models, Reply, Request, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
 from upskill.models.http.batches import BATCHES, Batches, BatchStatus, Line, can_batch
-from upskill.models.http.throttling import BUSY, HOPELESS
+from upskill.models.http.throttling import OVERLOADED, PERMANENT
 from upskill.models.http.wire import WireModel
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_of
@@ -238,7 +238,7 @@ class Batched:
 
     def _stumble(self, waiting: _Waiting, error: ModelError) -> None:
         """Give a batch up that will never be seen again; anything else heals while it works on."""
-        if error.status in HOPELESS or error.status == 200:
+        if error.status in PERMANENT or error.status == 200:
             if error.status == 404:  # gone, with what it had; the next command submits anew
                 self.store.settle_batch(waiting.batch)
             self._fail(waiting.wanted, error)
@@ -307,7 +307,7 @@ def _reply(api: Batches, line: Line, request: Request) -> Reply:
 
 def _is_refusal(error: ModelError) -> bool:
     """Whether the server has certainly not taken what it was sent."""
-    return error.status is not None and (400 <= error.status < 500 or error.status in BUSY)
+    return error.status is not None and (400 <= error.status < 500 or error.status in OVERLOADED)
 
 
 def _at_half_price(usage: Usage) -> Usage:

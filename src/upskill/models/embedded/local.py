@@ -31,7 +31,7 @@ from upskill.models.embedded.weights import is_gguf, pull
 from upskill.models.endpoints import Endpoint
 from upskill.models.http.openai import ChatCompletions
 from upskill.models.http.transport import AiohttpTransport, Timeouts
-from upskill.models.http.wire import Overlong
+from upskill.models.http.wire import PromptTooLong
 from upskill.models.lenient import clean
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
@@ -111,7 +111,7 @@ class Embedded:
             served = await self.start()
             try:
                 reply = await served.wire.reply(request)
-            except Overlong as error:
+            except PromptTooLong as error:
                 raise self._overlong(error) from error
             except ModelError as error:
                 if self._closed:
@@ -120,7 +120,7 @@ class Embedded:
                     raise served.process.obituary() from error
                 raise
         if reply.stop == "length" and reply.usage.output_tokens < request.max_output_tokens:
-            raise Overlong(
+            raise PromptTooLong(
                 f"the context was full after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
                 f"{reply.usage.input_tokens} tokens, and {reply.usage.total_tokens} fit into {self.address.name}",
                 TOO_LONG,
@@ -140,7 +140,7 @@ class Embedded:
     async def close(self) -> None:
         self._closed = True
         await self._stop()
-        await self._transport.let_go()
+        await self._transport.release()
 
     async def _stop(self) -> None:
         served, self._served = self._served, None
@@ -148,12 +148,12 @@ class Embedded:
             await served.wire.close()
             await served.process.stop()
 
-    def _overlong(self, error: Overlong) -> Overlong:
+    def _overlong(self, error: PromptTooLong) -> PromptTooLong:
         found = OVERFLOW.search(error.message)
         if found is None:
             return error
         needs, fits = map(int, found.groups())
-        return Overlong(
+        return PromptTooLong(
             f"the prompt needs {needs} tokens, and {fits} fit into {self.address.name}", TOO_LONG, status=error.status
         )
 
@@ -266,7 +266,7 @@ class Process:
 class Loopback(AiohttpTransport):
     """Straight to this machine, also where the environment names a proxy for everything."""
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession()
         return self._session

@@ -8,7 +8,7 @@ from typing import Any
 
 from upskill.errors import ModelError
 from upskill.models.http.batches import Batches, BatchStatus, Line, said_in
-from upskill.models.http.transport import Response, form
+from upskill.models.http.transport import Response, encode_form
 from upskill.models.http.wire import WireModel, encode
 from upskill.models.lenient import items, mapping, number
 
@@ -31,8 +31,8 @@ class FileBatches(Batches):
         return encode({"custom_id": key, "method": "POST", "url": PATH, "body": body})
 
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
-        kind, body = form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
-        uploaded = said_in((await self.model.call(f"{self.base}/files", body, content_type=kind)).body)
+        content_type, body = await encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
+        uploaded = said_in((await self.model.call(f"{self.base}/files", body, content_type=content_type)).body)
         made = await self.ask(
             f"{self.base}/batches",
             {

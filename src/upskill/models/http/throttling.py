@@ -1,12 +1,13 @@
-"""Manners towards a server under load: how many calls at once, when to try again, and when to stop asking.
+"""How to treat a server under load: how many calls at once, when to retry, and when to give up.
 
-A Gate is shared by every model of one endpoint, a Breaker belongs to one model, and `wait_before` and `retry_after`
-say how long to be quiet.
+An `AdaptiveLimiter` is shared by all models of one endpoint, a `CircuitBreaker` belongs to one model; `backoff` and
+`parse_retry_after` say how long to wait before a retry.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import deque
@@ -17,27 +18,29 @@ from weakref import WeakKeyDictionary
 
 from upskill.errors import ModelError
 
-BUSY = frozenset({429, 503, 529})  # the server asks for fewer calls
-HEALING = frozenset({408, 409, 425, 429}) | frozenset(range(500, 600))
-HOPELESS = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # the next call would most likely end the same way
-FIRST_WAIT = 0.5  # seconds
-LONGEST_WAIT = 30.0
-LONGEST_RETRY_AFTER = 120.0  # whoever asks for more is told to the person instead
-STRIKES = 10
+OVERLOADED = frozenset({429, 503, 529})  # the server wants fewer calls
+RETRYABLE = frozenset({408, 409, 425, 429}) | frozenset(range(500, 600))
+PERMANENT = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # a retry would most likely fail the same way
+INITIAL_BACKOFF = 0.5  # seconds
+MAX_BACKOFF = 30.0
+MAX_RETRY_AFTER = 120.0  # a longer wait is reported to the user instead
+MAX_FAILURES = 10  # in a row, before a model is given up
+
+logger = logging.getLogger(__name__)
 
 
-class Overlong(ModelError):
-    """The prompt does not fit the model: this trial's own trouble, not a sign that the model is out of order."""
+class PromptTooLong(ModelError):
+    """The prompt does not fit the model's context: a problem of this trial, not a sign that the model is down."""
 
 
-def wait_before(attempt: int) -> float:
-    """Seconds to wait before this attempt (the second is 2): twice as long each time, with full jitter above half."""
-    longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 2))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  spreads calls out; nothing secret hangs on it
+def backoff(attempt: int) -> float:
+    """Seconds to wait before this attempt (the first retry is 2): exponential, with jitter in the upper half."""
+    longest = min(MAX_BACKOFF, INITIAL_BACKOFF * 2 ** (attempt - 2))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  only spreads calls out
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds a server asks to wait: `Retry-After` in seconds or as a date, or its millisecond cousin."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds a server asks to wait: `Retry-After` in seconds or as a date, or `retry-after-ms`."""
     milliseconds = headers.get("retry-after-ms")
     text = (headers.get("Retry-After") or "").strip()
     try:
@@ -50,95 +53,99 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             when = when if when.tzinfo else when.replace(tzinfo=UTC)
             return max(0.0, (when - datetime.now(UTC)).total_seconds())
     except (ValueError, OverflowError):
-        pass  # not a form anyone agreed on; our own waiting serves
+        pass  # malformed: use our own backoff
     return None
 
 
-class Gate:
-    """How many calls one endpoint gets at a time: half as many after it says 429, then slowly more again.
+class AdaptiveLimiter:
+    """Limits concurrent calls to one endpoint: the limit halves when the server is overloaded, then slowly recovers.
 
-    A server that names a time to come back closes the gate for everyone until then.
+    A `Retry-After` from the server pauses everyone until then.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.limit = float(most)
-        self.inside = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
-        self._halved = 0.0
-        self._closed_until = 0.0
-        self._opening: asyncio.TimerHandle | None = None
+    def __init__(self, max_concurrency: int) -> None:
+        self.max_concurrency = max_concurrency
+        self.limit = float(max_concurrency)
+        self.in_flight = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._halved_at = 0.0
+        self._paused_until = 0.0
+        self._resume_timer: asyncio.TimerHandle | None = None
 
-    async def enter(self) -> float:
-        """Wait for a place; returns the time at which this call went in."""
-        if self._queue or not self._open():
-            place = asyncio.get_running_loop().create_future()
-            self._queue.append(place)
-            self._admit()
+    async def acquire(self) -> float:
+        """Wait for a slot; returns the time at which this call got it."""
+        if self._waiting or not self._has_room():
+            slot = asyncio.get_running_loop().create_future()
+            self._waiting.append(slot)
+            self._admit_waiting()
             try:
-                await place
+                await slot
             except asyncio.CancelledError:
-                if place.done() and not place.cancelled():
-                    self.leave()  # admitted and cancelled in the same turn: the place goes to the next
+                if slot.done() and not slot.cancelled():
+                    self.release()  # admitted and cancelled at once: the slot goes to the next
                 raise
         else:
-            self.inside += 1
+            self.in_flight += 1
         return time.monotonic()
 
-    def leave(self) -> None:
-        self.inside -= 1
-        self._admit()
+    def release(self) -> None:
+        self.in_flight -= 1
+        self._admit_waiting()
 
-    def succeeded(self) -> None:
-        if self.limit < self.most:
-            self.limit = min(float(self.most), self.limit + 1 / self.limit)
-            self._admit()
+    def record_success(self) -> None:
+        if self.limit < self.max_concurrency:
+            self.limit = min(float(self.max_concurrency), self.limit + 1 / self.limit)
+            self._admit_waiting()
 
-    def refused(self, since: float, wait: float | None = None) -> None:
-        """A call that went in at `since` was told to slow down. The others of its wave do not count again."""
+    def record_overload(self, since: float, wait: float | None = None) -> None:
+        """A call that got its slot at `since` met an overloaded server. Only the first of a wave halves the limit."""
         now = time.monotonic()
-        if since >= self._halved:
-            self._halved = now
+        if since >= self._halved_at:
+            self._halved_at = now
             self.limit = max(1.0, self.limit / 2)
+            logger.info("the server is overloaded: at most %d calls at once", int(self.limit))
         if wait:
-            self._closed_until = max(self._closed_until, now + wait)
+            self._paused_until = max(self._paused_until, now + wait)
+            logger.info("the server asked for a pause of %.1f s", wait)
 
-    def _open(self) -> bool:
-        return self.inside < max(1, int(self.limit)) and time.monotonic() >= self._closed_until
+    def _has_room(self) -> bool:
+        return self.in_flight < max(1, int(self.limit)) and time.monotonic() >= self._paused_until
 
-    def _admit(self) -> None:
-        while self._queue and self._open():
-            place = self._queue.popleft()
-            if not place.done():
-                self.inside += 1
-                place.set_result(None)
-        if self._queue and self._opening is None and (wait := self._closed_until - time.monotonic()) > 0:
-            self._opening = asyncio.get_running_loop().call_later(wait, self._reopen)
+    def _admit_waiting(self) -> None:
+        while self._waiting and self._has_room():
+            slot = self._waiting.popleft()
+            if not slot.done():
+                self.in_flight += 1
+                slot.set_result(None)
+        if self._waiting and self._resume_timer is None and (wait := self._paused_until - time.monotonic()) > 0:
+            self._resume_timer = asyncio.get_running_loop().call_later(wait, self._resume)
 
-    def _reopen(self) -> None:
-        self._opening = None
-        self._admit()
-
-
-_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Gate]] = WeakKeyDictionary()
+    def _resume(self) -> None:
+        self._resume_timer = None
+        self._admit_waiting()
 
 
-def gate_of(endpoint: str, most: int) -> Gate:
-    """The gate that all models at this base URL go through, in the running event loop."""
-    gates = _gates.setdefault(asyncio.get_running_loop(), {})
-    gate = gates.setdefault(endpoint, Gate(most))
-    unhindered = gate.limit >= gate.most
-    gate.most = most if gate.inside == 0 else max(gate.most, most)
-    gate.limit = float(gate.most) if unhindered else min(gate.limit, float(gate.most))
-    return gate
+_limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AdaptiveLimiter]] = WeakKeyDictionary()
 
 
-class Breaker:
-    """Stops asking a model that has said no ten times in a row in a way that does not heal."""
+def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
+    """The limiter that all models at this base URL share, in the running event loop."""
+    limiters = _limiters.setdefault(asyncio.get_running_loop(), {})
+    limiter = limiters.setdefault(endpoint, AdaptiveLimiter(max_concurrency))
+    at_maximum = limiter.limit >= limiter.max_concurrency
+    if limiter.in_flight:
+        max_concurrency = max(limiter.max_concurrency, max_concurrency)
+    limiter.max_concurrency = max_concurrency
+    limiter.limit = float(max_concurrency) if at_maximum else min(limiter.limit, float(max_concurrency))
+    return limiter
+
+
+class CircuitBreaker:
+    """Stops calling a model that has failed MAX_FAILURES times in a row with errors that a retry cannot fix."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._strikes = 0
+        self._failures = 0
         self._stopped: tuple[str, str, int | None] | None = None
 
     def check(self) -> None:
@@ -146,13 +153,14 @@ class Breaker:
             message, hint, status = self._stopped
             raise ModelError(message, hint, status=status, fatal=True)
 
-    def succeeded(self) -> None:
-        self._strikes = 0
+    def record_success(self) -> None:
+        self._failures = 0
 
-    def failed(self, error: ModelError) -> None:
-        """Count an error that would repeat. The tenth in a row opens the breaker, and is itself the clear message."""
-        self._strikes += 1
-        if self._strikes >= STRIKES and self._stopped is None:
-            message = f"{self.name} was stopped after {STRIKES} errors in a row, the last: {error.message}"
+    def record_failure(self, error: ModelError) -> None:
+        """Count a permanent error. The last one allowed opens the breaker and raises the error that says so."""
+        self._failures += 1
+        if self._failures >= MAX_FAILURES and self._stopped is None:
+            message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row, the last: {error.message}"
             self._stopped = (message, error.hint, error.status)
+            logger.info("circuit breaker opened: %s", message)
             self.check()

@@ -1,4 +1,4 @@
-"""What the two wire formats of our own share: one call with manners, and an error for every reply that is no answer.
+"""What the two wire formats of our own share: one call with retries, and an error for every reply that is no answer.
 
 A format says how a request is written, how an answer is read, and which complaints of a server it can learn from;
 everything about sending, waiting, retrying, stopping and telling is here, once.
@@ -20,24 +20,24 @@ from urllib.parse import urlsplit
 from upskill.errors import ModelError
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.http.throttling import (
-    BUSY,
-    HEALING,
-    HOPELESS,
-    LONGEST_RETRY_AFTER,
-    Breaker,
-    Overlong,
-    gate_of,
-    retry_after,
-    wait_before,
+    MAX_RETRY_AFTER,
+    OVERLOADED,
+    PERMANENT,
+    RETRYABLE,
+    CircuitBreaker,
+    PromptTooLong,
+    backoff,
+    limiter_for,
+    parse_retry_after,
 )
 from upskill.models.http.transport import (
-    CONNECT,
+    CONNECT_TIMEOUT,
     AiohttpTransport,
     Response,
     Timeouts,
     Transport,
-    Undelivered,
-    take_transport,
+    TransportError,
+    acquire_transport,
 )
 from upskill.models.ledger import admit_another
 from upskill.models.lenient import clean, mapping, secrets_of
@@ -80,14 +80,14 @@ class WireModel(ABC):
         self.address = address
         self.url = url
         self.context = context
-        self.timeouts = Timeouts(min(CONNECT, context.timeout), context.timeout, context.timeout)
+        self.timeouts = Timeouts(min(CONNECT_TIMEOUT, context.timeout), context.timeout, context.timeout)
         self.unsupported_params: frozenset[str] = (
             frozenset()
         )  # what this server does not take, learned from its complaints
-        self._own = take_transport() if transport is None else None
+        self._own = acquire_transport() if transport is None else None
         self.transport: Transport = transport or cast("AiohttpTransport", self._own)
-        self._gate = gate_of(_origin(url), context.connections)
-        self._breaker = Breaker(address.name)
+        self._limiter = limiter_for(_origin(url), context.connections)
+        self._breaker = CircuitBreaker(address.name)
         self._headers = self.headers(key)
         self._secrets = secrets_of(key, context.keys)
         self._told: set[str] = set()
@@ -112,19 +112,19 @@ class WireModel(ABC):
         started = time.monotonic()
         try:
             reply, attempts = await self._ask(request)
-        except Overlong:
+        except PromptTooLong:
             raise
         except ModelError as error:
-            if error.status in HOPELESS or (error.status == 429 and not _heals(error.status, error.message)):
-                self._breaker.failed(error)
+            if error.status in PERMANENT or (error.status == 429 and not _heals(error.status, error.message)):
+                self._breaker.record_failure(error)
             raise
-        self._breaker.succeeded()
+        self._breaker.record_success()
         return replace(reply, seconds=time.monotonic() - started, attempts=attempts)
 
     async def close(self) -> None:
         own, self._own = self._own, None
         if own is not None:
-            await own.let_go()
+            await own.release()
 
     async def call(
         self,
@@ -135,7 +135,7 @@ class WireModel(ABC):
         into: IO[bytes] | None = None,
         once: bool = False,
     ) -> Response:
-        """The 200 of a call beside the model's own, with the same manners: a GET, or a POST of this body.
+        """The 200 of a call beside the model's own, with the same retries: a GET, or a POST of this body.
 
         `into` takes the body of the answer. `once` is for what may not be done twice: it is tried again only where
         the server has certainly not begun with it.
@@ -146,25 +146,25 @@ class WireModel(ABC):
         tries = 0
         while True:
             tries += 1
-            entered = await self._gate.enter()
+            started = await self._limiter.acquire()
             try:
                 if body is None:
                     response = await self.transport.get(url, headers, timeouts, into)
                 else:
                     response = await self.transport.post(url, headers, body, timeouts)
-            except Undelivered as undelivered:
-                if once and undelivered.kind != "refused":
-                    raise ModelError(self.words(undelivered.message)) from undelivered
-                wait = self._wait_after_cut(undelivered, tries)
+            except TransportError as error:
+                if once and error.kind != "connect":
+                    raise ModelError(self.words(error.message)) from error
+                wait = self._wait_after_cut(error, tries)
             else:
                 if response.status == 200:
-                    self._gate.succeeded()
+                    self._limiter.record_success()
                     return response
-                if once and response.status not in BUSY:
+                if once and response.status not in OVERLOADED:
                     raise self._refusal(response.status, _complaint(response.body))
-                wait = self._wait_after(response, tries, entered)
+                wait = self._wait_after(response, tries, started)
             finally:
-                self._gate.leave()
+                self._limiter.release()
             await asyncio.sleep(wait)
 
     def answer(self, response: Response, request: Request) -> Reply:
@@ -190,14 +190,14 @@ class WireModel(ABC):
         while True:
             attempts += 1
             tries += 1
-            entered = await self._gate.enter()
+            started = await self._limiter.acquire()
             try:
                 response = await self.transport.post(self.url, self._headers, data, self.timeouts)
-            except Undelivered as undelivered:
-                wait = self._wait_after_cut(undelivered, tries)
+            except TransportError as error:
+                wait = self._wait_after_cut(error, tries)
             else:
                 if response.status == 200:
-                    self._gate.succeeded()
+                    self._limiter.record_success()
                     return self._read_paid(self._decode(response, request), request), attempts
                 learned = self._complaint_about(response, body) if response.status in (400, 422) else ""
                 if learned and learned not in unsupported_params:
@@ -207,9 +207,9 @@ class WireModel(ABC):
                     tries -= 1
                     wait = 0.0
                 else:
-                    wait = self._wait_after(response, tries, entered)
+                    wait = self._wait_after(response, tries, started)
             finally:
-                self._gate.leave()
+                self._limiter.release()
             if wait:
                 await asyncio.sleep(wait)
             admit_another()
@@ -227,43 +227,43 @@ class WireModel(ABC):
     def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
         """What an answer used, by its own account."""
 
-    def _wait_after_cut(self, cut: Undelivered, tries: int) -> float:
+    def _wait_after_cut(self, cut: TransportError, tries: int) -> float:
         """Seconds until the next try, or the ModelError that there will be none."""
         host = urlsplit(self.url).hostname or ""
         at_home = host in ("localhost", "::1") or host.startswith("127.")
         allowed = self.context.retries
-        if cut.kind == "too large" or (cut.kind == "refused" and at_home):
+        if cut.kind == "too large" or (cut.kind == "connect" and at_home):
             allowed = 0
-        elif cut.kind == "late":
+        elif cut.kind == "timeout":
             allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
         if tries > allowed:
-            hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "refused" else ""
+            hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "connect" else ""
             raise ModelError(self.words(cut.message), hint) from cut
-        return wait_before(tries + 1)
+        return backoff(tries + 1)
 
-    def _wait_after(self, response: Response, tries: int, entered: float) -> float:
+    def _wait_after(self, response: Response, tries: int, started: float) -> float:
         """Seconds until the next try after a status that is no answer, or the ModelError that there will be none."""
         status = response.status
         complaint = _complaint(response.body)
-        wait = retry_after(response.headers)
-        busy = status in BUSY
+        wait = parse_retry_after(response.headers)
+        busy = status in OVERLOADED
         if busy:
-            self._gate.refused(entered, wait if wait is not None and wait <= LONGEST_RETRY_AFTER else None)
-        # A busy server gets twice the patience: its gate has to find the right number of calls first.
+            self._limiter.record_overload(started, wait if wait is not None and wait <= MAX_RETRY_AFTER else None)
+        # An overloaded server gets twice the retries: the limiter has to find the right number of calls first.
         allowed = self.context.retries * (2 if busy else 1)
         heals = _heals(status, complaint) and response.headers.get("x-should-retry") != "false"
-        if not heals or tries > allowed or (wait or 0.0) > LONGEST_RETRY_AFTER:
+        if not heals or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
             error = self._refusal(status, complaint)
-            if wait is not None and wait > LONGEST_RETRY_AFTER:
+            if wait is not None and wait > MAX_RETRY_AFTER:
                 error.hint = f"The server asks to come back in {wait:.0f} s; run the same command again then."
             raise error
-        return max(wait or 0.0, 0.001) if wait is not None else wait_before(tries + 1)
+        return max(wait or 0.0, 0.001) if wait is not None else backoff(tries + 1)
 
     def _refusal(self, status: int, complaint: str) -> ModelError:
         words = self.words(complaint) or "no further word"
         message = f"the server answered {status}: {words}"
         if OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
-            return Overlong(
+            return PromptTooLong(
                 message, "The prompt is too long for this model: shorten the case or the skill.", status=status
             )
         hint = HINTS.get(status, "").format(key=self.key_variable or "the key")
@@ -321,7 +321,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def _heals(status: int, complaint: str) -> bool:
-    return status in HEALING and not (status == 429 and SPENT.search(complaint)) and not OVERFLOW.search(complaint)
+    return status in RETRYABLE and not (status == 429 and SPENT.search(complaint)) and not OVERFLOW.search(complaint)
 
 
 def _origin(url: str) -> str:
