@@ -19,7 +19,7 @@ from upskill.models.addresses import COMMANDS as AGENT_COMMANDS
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.settings import Settings
-from upskill.skills.targets import TARGETS
+from upskill.skills.install import TARGETS
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -107,7 +107,7 @@ def targets() -> Iterator[str]:
     yield "| `--to` | agent | in a project | with `--global` |"
     yield "|---|---|---|---|"
     for target in TARGETS.values():
-        yield f"| `{target.name}` | {target.title} | `{target.project}` | `~/{target.user}` |"
+        yield f"| `{target.name}` | {target.title} | `{target.project_skills}` | `~/{target.user_skills}` |"
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
 from upskill.sandboxes import MiB, Setup, choose
 from upskill.skills import Skill
-from upskill.skills.targets import TARGETS
+from upskill.skills.install import TARGETS
 from upskill.traces import Trace, Usage
 
 KEY = "sk-loopback-0123456789"
@@ -111,7 +111,7 @@ def test_a_real_agent_works_in_both_arms_and_only_one_of_them_has_the_skill(
     name: str, real: None, upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skill = write_skill(home)
-    bless = f"~/{TARGETS[name].user}/{SKILL}/scripts/bless.sh"
+    bless = f"~/{TARGETS[name].user_skills}/{SKILL}/scripts/bless.sh"
     plays = working([f"cat in.txt > out.txt; {SNOOP}; {OUT}"], opens=SKILL, then=[bless, "cat out.txt"])
     with agent_server(plays, KEY) as server:
         model = where(name, server, monkeypatch)

@@ -23,11 +23,11 @@ from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spa
 from loopback import Call
 from upskill import Skill, Store, __version__
 from upskill.cli import COMMANDS
-from upskill.models.command import AGENTS
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.runs.stores.sqlite import FILE
-from upskill.skills.targets import TARGETS
+from upskill.skills.agent_specs import AGENT_SPECS
+from upskill.skills.install import TARGETS
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
 # What issue and documentation promise; the schema also lists what has been added since.
@@ -748,7 +748,9 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
 
     monkeypatch.setattr("importlib.util.find_spec", nothing)
     said = {row["what"]: (row["state"], row["detail"]) for row in upskill("doctor", "--json").json}
-    for name, agent in AGENTS.items():
+    for name, agent in AGENT_SPECS.items():
+        if not agent.program:
+            continue
         state, detail = said[f"agent {name}"]
         assert (state, agent.install in detail, agent.log_in in detail) == ("missing", True, True)
     assert said["local runtime"] == ("missing", 'pip install "upskill[local]"')
@@ -778,11 +780,11 @@ def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, store
 def test_install_puts_a_skill_where_an_agent_looks(upskill: Upskill, skill: Path, home: Path, agent: str) -> None:
     target = TARGETS[agent]
     done = upskill("install", skill, "--to", agent)
-    assert done == Done(0, f"installed: {Path(target.project) / 'greeter'}\n", "")
-    assert Skill.load(home / target.project / "greeter").fingerprint == Skill.load(skill).fingerprint
+    assert done == Done(0, f"installed: {Path(target.project_skills) / 'greeter'}\n", "")
+    assert Skill.load(home / target.project_skills / "greeter").fingerprint == Skill.load(skill).fingerprint
     said = upskill("install", skill, "--to", agent, "--global", "--json").json
     assert said["done"] == "installed"
-    assert said["folder"] == str(Path(os.environ["HOME"]) / target.user / "greeter")
+    assert said["folder"] == str(Path(os.environ["HOME"]) / target.user_skills / "greeter")
     assert upskill("install", skill, "--to", agent).out.startswith("unchanged: ")
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
-from upskill.skills.install import RECORD, Installed, install
-from upskill.skills.targets import TARGETS, find_target
+from upskill.skills.install import RECORD, TARGETS, Installed, find_target, install
 
 # agent -> below the project, below the home folder
 PLACES = {
@@ -36,7 +35,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_table_has_every_agent() -> None:
-    assert {name: (row.project, row.user) for name, row in TARGETS.items()} == PLACES
+    assert {name: (row.project_skills, row.user_skills) for name, row in TARGETS.items()} == PLACES
 
 
 @pytest.mark.parametrize("agent", PLACES)

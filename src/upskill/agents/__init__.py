@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 from upskill.models import Address, Model
 from upskill.registry import Registry
 from upskill.skills import MANIFEST, Skill
+from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ AGENTS = Registry(
     {
         "chat": "upskill.agents.chat:Chat",
         "tools": "upskill.agents.tools:Tools",
-        "claude-code": "upskill.agents.claude_code:ClaudeCode",
-        "codex": "upskill.agents.codex:Codex",
-        "opencode": "upskill.agents.opencode:OpenCode",
+        **{spec.name: spec.agent for spec in AGENT_SPECS.values() if spec.agent},
     },
 )
 

@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterator
 
+from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
-# The tools by which agents open a skill, and the argument that names it: ours, Claude Code's, opencode's.
-OPENERS = {"activate_skill": "name", "Skill": "skill", "skill": "name"}
+# The tools by which agents open a skill, and the argument that names it. The first is that of our own agent.
+OPENERS = {"activate_skill": "name", **dict(spec.skill_tool for spec in AGENT_SPECS.values() if any(spec.skill_tool))}
 CANARY = "upskill-canary-"
 _CANARY = re.compile(re.escape(CANARY) + r"[0-9a-f]{16}")
 

@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import DUMMY, Invocation, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.program import DUMMY, ProgramAgent, cannot_pair, read_json
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
+from upskill.models.command.process import Invocation
 from upskill.models.lenient import mapping, secrets_of
 from upskill.models.prices import Prices, find_price
+from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 OAUTH = "oauth-2025-04-20"  # the beta that lets a login of a subscription in
 # No updates, no reports, no skills and no memory of its own.
@@ -30,16 +32,14 @@ SIDE_MODELS = (
 
 
 class ClaudeCode(ProgramAgent):
-    name: ClassVar[str] = "claude-code"
-    program: ClassVar[str] = "claude"
-    install: ClassVar[str] = "npm install -g @anthropic-ai/claude-code"
+    spec: ClassVar[AgentSpec] = AGENT_SPECS["claude-code"]
 
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.name:
+        if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider != "anthropic" and not (address.provider == "openai" and address.endpoint == "generic"):
             raise cannot_pair(
-                self.name,
+                self.spec.name,
                 address,
                 "the Anthropic messages API",
                 "Take -m anthropic:MODEL, a server that has it with --base-url URL, or -m claude-code for its own "
@@ -49,7 +49,7 @@ class ClaudeCode(ProgramAgent):
 
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The person's own login. Written to the files of Claude Code 2.1; never tried with a real account."""
-        stored = read_json(home_of("CLAUDE_CONFIG_DIR", ".claude") / ".credentials.json")
+        stored = read_json(self.spec.folder_in() / ".credentials.json")
         token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(
             mapping(stored.get("claudeAiOauth")).get("accessToken") or ""
         )

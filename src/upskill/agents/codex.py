@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import Invocation, ProgramAgent, cannot_pair, home_of, read_json
+from upskill.agents.program import ProgramAgent, cannot_pair, read_json
 from upskill.agents.proxy import Upstream, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
+from upskill.models.command.process import Invocation
 from upskill.models.lenient import mapping, secrets_of
 from upskill.models.prices import Prices, find_price
+from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 OPENAI, CHATGPT = "https://api.openai.com/v1", "https://chatgpt.com/backend-api/codex"
 # Rows of the table of endpoints that have chat completions alone.
@@ -49,16 +51,14 @@ enabled = false
 
 
 class Codex(ProgramAgent):
-    name: ClassVar[str] = "codex"
-    program: ClassVar[str] = "codex"
-    install: ClassVar[str] = "npm install -g @openai/codex"
+    spec: ClassVar[AgentSpec] = AGENT_SPECS["codex"]
 
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.name:
+        if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider != "openai" or address.endpoint in CHAT_ONLY:
             raise cannot_pair(
-                self.name,
+                self.spec.name,
                 address,
                 "the Responses API",
                 "Take -m openai:MODEL, a server that has it with --base-url URL, or -m codex for its own login.",
@@ -67,7 +67,7 @@ class Codex(ProgramAgent):
 
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The person's own login. Written to the files and headers of Codex 0.166; never tried with a real account."""
-        said = read_json(home_of("CODEX_HOME", ".codex") / "auth.json")
+        said = read_json(self.spec.folder_in() / "auth.json")
         tokens = mapping(said.get("tokens"))
         key = os.environ.get("CODEX_API_KEY") or str(said.get("OPENAI_API_KEY") or "")
         token = str(tokens.get("access_token") or "")

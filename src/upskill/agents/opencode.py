@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from upskill.agents.program import DUMMY, Invocation, ProgramAgent, cannot_pair, home_of, in_place, read_json
+from upskill.agents.program import DUMMY, ProgramAgent, cannot_pair, in_place, read_json
 from upskill.agents.proxy import Upstream, Wire, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
+from upskill.models.command.process import Invocation
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.lenient import mapping
 from upskill.models.prices import Prices
+from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 # The clients that are part of opencode: one for each API.
 CLIENTS: dict[Wire, str] = {
@@ -29,16 +32,14 @@ NAMES = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "
 
 
 class OpenCode(ProgramAgent):
-    name: ClassVar[str] = "opencode"
-    program: ClassVar[str] = "opencode"
-    install: ClassVar[str] = "npm install -g opencode-ai"
+    spec: ClassVar[AgentSpec] = AGENT_SPECS["opencode"]
 
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.name:
+        if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider == "local":
             raise cannot_pair(
-                self.name,
+                self.spec.name,
                 address,
                 "about 10,000 tokens for its own prompt and tools, and the embedded models hold less",
                 "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
@@ -48,7 +49,7 @@ class OpenCode(ProgramAgent):
         if address.provider == "openai":
             return upstream_of(address, "responses" if address.endpoint == "openai" else "chat", keys, prices)
         raise cannot_pair(
-            self.name,
+            self.spec.name,
             address,
             "a model on the wire",
             "Take -m anthropic:MODEL, -m openai:MODEL, any other endpoint of `upskill models`, or --base-url URL.",
@@ -61,7 +62,7 @@ class OpenCode(ProgramAgent):
             raise UsageError(
                 f"{address.name!r} does not say which model opencode is to use", "Write opencode:PROVIDER/MODEL."
             )
-        stored = read_json(home_of("XDG_DATA_HOME", ".local", "share") / "opencode" / "auth.json")
+        stored = read_json(self.spec.folder_in() / "auth.json")
         key = str(mapping(stored.get(provider)).get("key") or "")
         if not key:
             known = sorted(name for name, said in stored.items() if mapping(said).get("key"))
@@ -75,7 +76,7 @@ class OpenCode(ProgramAgent):
         variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
         if row != "anthropic":
             if row not in ENDPOINTS:
-                raise cannot_pair(self.name, address, "a provider of `upskill models`", "Give its --base-url URL.")
+                raise cannot_pair(self.spec.name, address, "a provider of `upskill models`", "Give its --base-url URL.")
             variables = ENDPOINTS[row].key_variables
         return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
 
@@ -110,7 +111,7 @@ class OpenCode(ProgramAgent):
 
 def _ripgrep() -> Path:
     """What opencode's own tools, among them the one that opens a skill, would otherwise download."""
-    kept = home_of("XDG_CACHE_HOME", ".cache") / "opencode" / "bin" / "rg"
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
     found = shutil.which("rg") or (str(kept) if kept.is_file() else "")
     if not found:
         raise UsageError(

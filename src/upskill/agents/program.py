@@ -6,13 +6,12 @@ Its home folder holds the skills on offer and settings of ours, nothing of the p
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
 from typing import Any, ClassVar
@@ -22,10 +21,11 @@ from upskill.agents.activation import CANARY
 from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address
+from upskill.models.command.process import Invocation
 from upskill.models.lenient import clean, mapping
 from upskill.models.prices import Prices
 from upskill.sandboxes import Done, Limits, MiB, Setup, printable
-from upskill.skills.targets import TARGETS
+from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
 from upskill.traces.reading import Format
 
@@ -54,21 +54,11 @@ class Program:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """How a program is started for one task: its arguments, and its variables."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
 class ProgramAgent(ABC):
     """What the three programs share. A kind says where its model is, what is in its home, and how it is started."""
 
     acts: ClassVar[bool] = True
-    name: ClassVar[str]  # as the person types it, and as its trace format and its target are called
-    program: ClassVar[str]
-    install: ClassVar[str]
+    spec: ClassVar[AgentSpec]
 
     @abstractmethod
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
@@ -90,17 +80,17 @@ class ProgramAgent(ABC):
 
     def check(self, address: Address, keys: Mapping[str, str]) -> None:
         self.upstream(address, keys)
-        find_program(self.program, self.install)
+        find_program(self.spec.program, self.spec.install)
         self.helpers()
 
     def setup(self, task: Task) -> Setup:
         port = _free_port()
-        skills = TARGETS[self.name].user
+        skills = self.spec.user_skills
         return Setup(
             files=task.files,
             home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **skill_files(task.offered, skills)},
             runnable=runnable_files(task.offered, skills),
-            readonly_mounts={**find_program(self.program, self.install).readonly_mounts, **self.helpers()},
+            readonly_mounts={**find_program(self.spec.program, self.spec.install).readonly_mounts, **self.helpers()},
             limits=LIMITS,
             proxy_port=port,
         )
@@ -108,8 +98,8 @@ class ProgramAgent(ABC):
     async def run(self, task: Task, student: Student) -> Trace:
         sandbox, address = student.sandbox, student.address
         if sandbox is None or sandbox.proxy_socket is None:
-            raise AgentError(f"{self.name} needs a sandbox with a door to its model")
-        program = find_program(self.program, self.install)
+            raise AgentError(f"{self.spec.name} needs a sandbox with a door to its model")
+        program = find_program(self.spec.program, self.spec.install)
         upstream = self.upstream(address, student.keys, student.prices)
         proxy = Proxy(upstream, task.bounds, student.ledger, _marker(task))
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CORES * task.bounds.seconds)
@@ -133,7 +123,7 @@ class ProgramAgent(ABC):
             usage=proxy.usage,
             turns=proxy.turns,
             model=trace.model or upstream.model,
-            agent=" ".join(filter(None, [self.name, program.version])),
+            agent=" ".join(filter(None, [self.spec.name, program.version])),
         )
         if (error := self._error(done, trace, proxy, sandbox.kind)) is not None:
             if isinstance(error, TrialError):
@@ -149,7 +139,7 @@ class ProgramAgent(ABC):
             path = Path(folder) / "events.jsonl"
             lines = [line for line in output.splitlines() if line.lstrip().startswith("{")]
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="replace")
-            reader: Format = FORMATS.load(self.name)
+            reader: Format = FORMATS.load(self.spec.trace_format)
             return replace(reader.read(path), source="") if lines else Trace(())
 
     def _error(self, done: Done, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
@@ -161,15 +151,17 @@ class ProgramAgent(ABC):
         if proxy.trouble is not None:  # also when time ran out while the program asked again and again
             return proxy.trouble
         if done.timed_out and not proxy.turns:  # nothing of the student's that could be judged
-            return AgentError(f"{self.name} {done.killed_why} without an answer of its model")
+            return AgentError(f"{self.spec.name} {done.killed_why} without an answer of its model")
         if done.timed_out:
             return None
         if done.killed_why:
-            return AgentError(f"{self.name} was ended: it {done.killed_why}")
+            return AgentError(f"{self.spec.name} was ended: it {done.killed_why}")
         if done.code or not trace.steps:
             said = _complaint(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
             words = clean(printable(said), proxy.upstream.secrets) or "it said nothing"
-            return AgentError(f"{self.name} ended with code {done.code} and without an answer: {words}", _advice(kind))
+            return AgentError(
+                f"{self.spec.name} ended with code {done.code} and without an answer: {words}", _advice(kind)
+            )
         return None
 
 
@@ -224,11 +216,6 @@ def read_json(path: Path) -> dict[str, Any]:
         return mapping(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
-
-
-def home_of(variable: str, *usual: str) -> Path:
-    """The folder in which a program keeps what is the person's."""
-    return Path(os.environ.get(variable) or Path.home().joinpath(*usual))
 
 
 def _advice(kind: str) -> str:

@@ -22,7 +22,7 @@ from upskill.plain import as_list, as_mapping, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.redact import Redactor, redact_trace
-from upskill.traces.sessions import SESSION_FOLDERS, find_trace
+from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
 PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
 TASK, OWN = "task", "own"  # what may be cited beside pieces: the task itself, and what the teacher knew
@@ -156,7 +156,7 @@ def read_source(name: str | Path) -> Skill | Trace | str:
     `claude-code:last` is the latest session of an agent on this machine.
     """
     kind, _, rest = str(name).partition(":")
-    if kind in SESSION_FOLDERS and rest:
+    if kind in SESSION_AGENTS and rest:
         return read_trace(find_trace(str(name)))
     path = Path(rest) if kind in ("doc", "trace", "skill") and rest else Path(name)
     try:

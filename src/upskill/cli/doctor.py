@@ -19,10 +19,10 @@ from rich.table import Table
 from upskill.cli.console import show, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UpskillError
-from upskill.models.command import AGENTS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import read_keys
 from upskill.settings import Settings
+from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.version import __version__
 
 State = Literal["ok", "missing", "broken"]
@@ -99,12 +99,13 @@ def _sandbox() -> Row:
 
 
 def _agents() -> Iterator[Row]:
-    for name, agent in AGENTS.items():
-        found = shutil.which(agent.program)
-        if found and name == "opencode" and shutil.which("rg") is None:
-            found += " (as a student that acts it also needs ripgrep: apt install ripgrep)"
-        missing = f"{agent.program} is not on PATH: {agent.install}, then {agent.log_in}"
-        yield f"agent {name}", "ok" if found else "missing", found or missing
+    for spec in (spec for spec in AGENT_SPECS.values() if spec.program):
+        found = shutil.which(spec.program)
+        companion, install = spec.companion
+        if found and companion and shutil.which(companion) is None:
+            found += f" (as a student that acts it also needs {install})"
+        missing = f"{spec.program} is not on PATH: {spec.install}, then {spec.log_in}"
+        yield f"agent {spec.name}", "ok" if found else "missing", found or missing
 
 
 def _extras() -> Iterator[Row]:

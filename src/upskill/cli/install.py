@@ -9,8 +9,7 @@ import click
 from upskill.cli.console import note, show_json
 from upskill.cli.options import json_option
 from upskill.skills import Skill
-from upskill.skills.install import install
-from upskill.skills.targets import TARGETS, find_target
+from upskill.skills.install import TARGETS, find_target, install
 
 
 @click.command("install")
@@ -28,7 +27,7 @@ def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, 
     upskill install ./skills/my-skill --to codex --global         into ~/.codex/skills
     """
     target = find_target(agent)
-    folder = target.folder(user_wide=user_wide, project=Path(project), home=Path.home())
+    folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
     done = install(Skill.load(skill), folder, force=force)
     if as_json:
         kept = str(done.kept) if done.kept else None

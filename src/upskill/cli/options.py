@@ -21,11 +21,14 @@ from upskill.models.ledger import Ceilings
 from upskill.plain import counted
 from upskill.runs.stores.sqlite import FILE, Store
 from upskill.settings import Settings
+from upskill.skills.agent_specs import AGENT_SPECS
 
 if TYPE_CHECKING:
     from upskill.runs.estimate import Estimate
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+REAL_AGENTS = ", ".join(spec.name for spec in AGENT_SPECS.values() if spec.agent)
 
 runs_dir_option = click.option(
     "-d", "--runs-dir", "runs_dir", metavar="DIR", help="Where runs are kept (default ./runs)."

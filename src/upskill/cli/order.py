@@ -11,6 +11,7 @@ from upskill.agents import Bounds
 from upskill.cli.options import (
     CALLING,
     KEEPING,
+    REAL_AGENTS,
     SAYING,
     SPENDING,
     CommonOptions,
@@ -33,7 +34,7 @@ _OPTIONS: list[Decorator] = [
         show_default=True,
         metavar="AGENT",
         help="How the student works: chat (the skill in the prompt, one answer), tools (the skill in a catalog, "
-        "commands and files in a sandbox), or a real agent: claude-code, codex, opencode.",
+        f"commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
     ),
     *acting("an agent that acts, per trial", Bounds()),
     click.option(

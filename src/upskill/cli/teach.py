@@ -14,7 +14,7 @@ from upskill.authoring.evidence import command_of, error_of, failed
 from upskill.authoring.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
 from upskill.cli.console import note, show_json
 from upskill.cli.generating import EXTRACT, run_generate
-from upskill.cli.options import acting, with_options
+from upskill.cli.options import REAL_AGENTS, acting, with_options
 from upskill.cli.wish import MAKING, SOURCES, GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address, Models
@@ -33,7 +33,7 @@ LINE = 110  # characters
     default="tools",
     show_default=True,
     metavar="AGENT",
-    help="How the teacher works: tools (our own loop), or a real agent: claude-code, codex, opencode.",
+    help=f"How the teacher works: tools (our own loop), or a real agent: {REAL_AGENTS}.",
 )
 @with_options(acting("the teacher", BOUNDS))
 @click.option(

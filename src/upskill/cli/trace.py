@@ -16,7 +16,7 @@ from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import as_list
 from upskill.traces import Step, Trace, read_trace
-from upskill.traces.sessions import SESSION_FOLDERS, Session, find_sessions, find_trace
+from upskill.traces.sessions import SESSION_AGENTS, Session, find_sessions, find_trace
 
 if TYPE_CHECKING:
     from upskill.traces.redact import Redaction
@@ -30,7 +30,7 @@ def group() -> None:
 
 
 @group.command("list")
-@click.option("-a", "--agent", metavar="AGENT", default="", help=f"Only this agent: {', '.join(SESSION_FOLDERS)}.")
+@click.option("-a", "--agent", metavar="AGENT", default="", help=f"Only this agent: {', '.join(SESSION_AGENTS)}.")
 @click.option("-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many.")
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
@@ -50,7 +50,7 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         show_json(rows)
         return
     if not rows:
-        looked = ", ".join(place.title for place in SESSION_FOLDERS.values())
+        looked = ", ".join(spec.title for spec in SESSION_AGENTS.values())
         note(f"No session was found. Looked for those of {looked}.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from upskill.agents import Bounds
-from upskill.cli.options import CALLING, KEEPING, SAYING, SPENDING, Decorator, acting, offline_option, with_options
+from upskill.cli.options import (
+    CALLING,
+    KEEPING,
+    REAL_AGENTS,
+    SAYING,
+    SPENDING,
+    Decorator,
+    acting,
+    offline_option,
+    with_options,
+)
 from upskill.cli.triggering import TURNS, TriggerOptions, run_trigger
 
 _OPTIONS: list[Decorator] = [
@@ -39,7 +49,7 @@ _OPTIONS: list[Decorator] = [
         default="tools",
         show_default=True,
         metavar="AGENT",
-        help="Who decides: tools, or a real agent: claude-code, codex, opencode.",
+        help=f"Who decides: tools, or a real agent: {REAL_AGENTS}.",
     ),
     *acting("students", Bounds(TURNS)),
     click.option("--improve", is_flag=True, help="Look for a better description, and say what it is worth."),

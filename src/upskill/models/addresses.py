@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import PROVIDERS, Address
 from upskill.models.endpoints import ENDPOINTS
+from upskill.skills.agent_specs import AGENT_SPECS
 
 ALIASES: dict[str, str] = {
     "opus": "anthropic:claude-opus-5-5",
@@ -18,7 +19,7 @@ ALIASES: dict[str, str] = {
     "gemini": "gemini:gemini-3.8-flash",
     "deepseek": "deepseek:deepseek-chat",
 }
-COMMANDS = ("claude-code", "codex", "opencode")  # installed command-line agents
+COMMANDS = tuple(spec.name for spec in AGENT_SPECS.values() if spec.model)  # installed command-line agents
 MAKERS = {  # who a name sounds like
     r"claude-(?!code)": "anthropic",
     r"(gpt-|chatgpt-|o\d)": "openai",

@@ -1,4 +1,4 @@
-"""Install: put a Skill where a Target looks for it, without ever losing what someone changed there."""
+"""Install: copy a Skill to where an agent looks for skills, without ever losing what someone changed there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from upskill.errors import UsageError
+from upskill.errors import UsageError, did_you_mean
 from upskill.plain import as_mapping
+from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.skill import Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
 RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we put there
+
+TARGETS: dict[str, AgentSpec] = {spec.name: spec for spec in AGENT_SPECS.values() if spec.user_skills}
 
 Done = Literal["installed", "updated", "unchanged", "replaced"]
 
@@ -24,6 +27,12 @@ class Installed:
     folder: Path
     done: Done
     kept: Path | None = None  # where the replaced folder went
+
+
+def find_target(name: str) -> AgentSpec:
+    if name not in TARGETS:
+        raise UsageError(f"no agent is called {name!r}", did_you_mean(name, TARGETS))
+    return TARGETS[name]
 
 
 def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> Installed:

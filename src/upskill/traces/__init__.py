@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from upskill.errors import UsageError
 from upskill.registry import Registry
+from upskill.skills.agent_specs import AGENT_SPECS
 
 if TYPE_CHECKING:
     from upskill.traces.reading import Format, Sample
 
-# The first that knows a file reads it, so those that look for less stand further down.
+# The first format that recognises a file reads it, so the least specific come last. What Cursor and Gemini CLI write
+# also looks like Claude Code's, which is why the rows of agents are asked from the last to the first.
 FORMATS = Registry(
     "trace format",
     "upskill.formats",
     {
-        "codex": "upskill.traces.codex:FORMAT",
-        "opencode": "upskill.traces.opencode:FORMAT",
-        "gemini": "upskill.traces.gemini:FORMAT",
-        "cursor": "upskill.traces.cursor:FORMAT",
-        "claude-code": "upskill.traces.claude_code:FORMAT",
+        **{spec.trace_format: spec.trace_reader for spec in reversed(AGENT_SPECS.values()) if spec.trace_reader},
         "atif": "upskill.traces.atif:FORMAT",
         "messages": "upskill.traces.messages:FORMAT",
         "markdown": "upskill.traces.markdown:FORMAT",

@@ -1,0 +1,165 @@
+"""A subscription agent as a plain model: the installed program answers one request, with its own login and no tools.
+
+Each call is one process in an empty folder, with a minimal environment: the agent sees its own login and none of the
+API keys that this process may hold. The person's own settings (memory files, skills, hooks, servers) are left out as
+far as the program allows. Output limits, temperature and seeds are the agent's own.
+
+Which agents there are is in `skills/agent_specs.py`. `claude_code.py`, `codex.py` and `opencode.py` each have a
+`Command`: how the program is asked, and how its output is read. `process.py` runs one program to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from upskill.errors import ModelError, UsageError, did_you_mean
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request
+from upskill.models.command.process import Invocation, ProcessResult, run_process
+from upskill.models.http.throttling import CircuitBreaker
+from upskill.models.lenient import clean
+from upskill.models.prices import find_price
+from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
+
+# The variables that every program needs to start, to reach the network, and to find its login.
+COMMON_VARIABLES = (
+    *("HOME", "PATH", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+    *("SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "TEMP", "TMP"),
+)
+DEFAULT_SYSTEM = "You answer questions."  # without a system prompt the program would use its own
+LOGIN_ERROR = re.compile(
+    r"log ?in|logged (in|out)|unauthori[sz]ed|api key|credential|\b40[134]\b|model.*not (found|exist)", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """One request as a program needs it, and an empty folder for files that it takes."""
+
+    system: str
+    prompt: str
+    model: str
+    effort: str
+    schema: Mapping[str, Any] | None
+    base_url: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a program is started for one request, and how its reply is read from its output."""
+
+    invoke: Callable[[CommandRequest], Invocation]
+    read: Callable[[str], Reply]
+
+
+async def open_model(address: Address, context: ModelContext) -> Model:
+    specs = {spec.name: spec for spec in AGENT_SPECS.values() if spec.model}
+    spec = specs.get(address.endpoint)
+    if spec is None:
+        raise UsageError(f"no command-line agent is called {address.endpoint!r}", did_you_mean(address.endpoint, specs))
+    program = shutil.which(spec.program)
+    if program is None:
+        raise UsageError(
+            f"{address.name!r} needs the command `{spec.program}`, which is not on the PATH",
+            f"Install it with `{spec.install}`, then {spec.log_in}.",
+        )
+    if spec.memory_file and (memory := spec.folder_in() / spec.memory_file).is_file():
+        context.tell(f"{address.name}: `{spec.program}` reads {memory} in every call, with and without the skill")
+    return CommandModel(address, spec, program, context)
+
+
+class CommandModel:
+    def __init__(self, address: Address, spec: AgentSpec, program: str, context: ModelContext) -> None:
+        self.address = address
+        self.spec = spec
+        self.command: Command = resolve_name(spec.model)
+        self.program = program
+        self.context = context
+        self.price = find_price(spec.prices, address.name, address.model, given=context.prices)
+        # Such a program takes a whole core for its first second, so more than a few at once only slow each other down.
+        self._slots = asyncio.Semaphore(max(1, min(context.connections, 2 * (os.cpu_count() or 1))))
+        self._breaker = CircuitBreaker(address.name)
+
+    async def reply(self, request: Request) -> Reply:
+        self._breaker.check()
+        if request.tools:
+            raise ModelError(
+                f"{self.address.endpoint} as a plain model has no tools", "Use it as an agent, or choose another model."
+            )
+        async with self._slots:
+            started = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
+                reply = await self._ask(request, Path(folder))
+        self._breaker.record_success()
+        usage = reply.usage
+        if usage.cost_usd is None:
+            cost = self.price.of(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+            usage = replace(usage, cost_usd=cost)
+        model = reply.model or self.address.model
+        return replace(reply, usage=usage, model=model, seconds=time.monotonic() - started)
+
+    async def close(self) -> None:
+        pass
+
+    async def _ask(self, request: Request, folder: Path) -> Reply:
+        empty = folder / "empty"
+        empty.mkdir()
+        asked = CommandRequest(
+            "\n\n".join(message.text for message in request.messages if message.role == "system") or DEFAULT_SYSTEM,
+            _conversation(request),
+            self.address.model,
+            request.effort or self.address.effort,
+            request.schema,
+            self.address.base_url,
+            folder,
+        )
+        invocation = self.command.invoke(asked)
+        passed_on = (*COMMON_VARIABLES, *self.spec.login_variables)
+        environment = {name: os.environ[name] for name in passed_on if name in os.environ} | dict(
+            invocation.environment
+        )
+        result = await run_process(
+            (self.program, *invocation.arguments), asked.prompt, environment, empty, self.context.timeout
+        )
+        try:
+            return self.command.read(result.stdout)
+        except ModelError as error:
+            raise self._explained(error, result) from None
+
+    def _explained(self, error: ModelError, result: ProcessResult) -> ModelError:
+        """The error with the program's own words, and a hint if it is about the login."""
+        said = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
+        exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
+        logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
+        words = clean(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
+        about_login = bool(LOGIN_ERROR.search(words))
+        hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
+        explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {words}", hint)
+        if about_login:
+            self._breaker.record_failure(explained)
+        return explained
+
+
+def _conversation(request: Request) -> str:
+    """The user's text, or the whole conversation as one transcript if there were earlier turns."""
+    turns = [message for message in request.messages if message.role != "system"]
+    if len(turns) <= 1:
+        return turns[0].text if turns else ""
+    return "\n\n".join(f"{_speaker(turn)}: {turn.text}" for turn in turns) + "\n\nAssistant:"
+
+
+def _speaker(turn: Message) -> str:
+    return {"user": "User", "assistant": "Assistant", "tool": "Tool"}[turn.role]

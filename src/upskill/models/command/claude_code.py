@@ -1,0 +1,58 @@
+"""Claude Code as a plain model: `claude --print --output-format json`, with its tools and settings turned off."""
+
+from __future__ import annotations
+
+import json
+
+from upskill.errors import ModelError
+from upskill.models import Reply
+from upskill.models.command import Command, CommandRequest
+from upskill.models.command.process import Invocation, json_events
+from upskill.models.lenient import items, mapping, number
+from upskill.traces import Usage
+
+
+def invoke(request: CommandRequest) -> Invocation:
+    arguments = [
+        *("--print", "--output-format", "json", "--system-prompt", request.system),
+        *("--tools", "", "--setting-sources", "", "--strict-mcp-config", "--disable-slash-commands"),
+        "--no-session-persistence",
+    ]
+    if request.model:
+        arguments += ["--model", request.model]
+    if request.effort:
+        arguments += ["--effort", request.effort]
+    if request.schema is not None:
+        arguments += ["--json-schema", json.dumps(request.schema)]
+    variables = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    if request.base_url:
+        variables["ANTHROPIC_BASE_URL"] = request.base_url
+    return Invocation(tuple(arguments), variables)
+
+
+def read(output: str) -> Reply:
+    result = next((event for event in json_events(output) if event.get("type") == "result"), None)
+    if result is None:
+        raise ModelError("")
+    text = str(result.get("result") or "")
+    reason = str(result.get("stop_reason") or "")
+    if result.get("is_error") or result.get("subtype") != "success":
+        words = text or ", ".join(map(str, items(result.get("errors")))) or str(result.get("subtype"))
+        raise ModelError(words)
+    if reason == "refusal":
+        raise ModelError(f"the provider refused: {text or reason}")
+    if (structured := result.get("structured_output")) is not None:
+        text = json.dumps(structured, ensure_ascii=False)
+    usage = mapping(result.get("usage"))
+    cached = number(usage.get("cache_read_input_tokens"))
+    taken = number(usage.get("input_tokens")) + cached + number(usage.get("cache_creation_input_tokens"))
+    cost = result.get("total_cost_usd")
+    return Reply(
+        text,
+        Usage(taken, number(usage.get("output_tokens")), cached, 0, cost if isinstance(cost, int | float) else None),
+        "length" if reason == "max_tokens" else "end",
+        model=next(iter(mapping(result.get("modelUsage"))), ""),
+    )
+
+
+COMMAND = Command(invoke, read)

@@ -1,0 +1,99 @@
+"""One run of an installed program: its arguments, its environment, and its output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upskill.errors import ModelError
+from upskill.models.lenient import mapping
+
+LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """How a program is started: its arguments, and environment variables beyond the usual ones."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResult:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+async def run_process(
+    command: tuple[str, ...], stdin: str, environment: Mapping[str, str], folder: Path, seconds: float
+) -> ProcessResult:
+    """Run a program to its end. However this ends, nothing that the program started is left running."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(environment),
+        cwd=folder,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            stdout, stderr, _ = await asyncio.gather(
+                _read(process.stdout), _read(process.stderr), _write(process.stdin, stdin.encode("utf-8", "replace"))
+            )
+            code = await process.wait()
+    except TimeoutError as error:
+        raise ModelError(f"`{Path(command[0]).name}` had not answered after {seconds:g} s") from error
+    finally:
+        _kill_group(process.pid)
+        if process.returncode is None:
+            await process.wait()
+    return ProcessResult(code, stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"))
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGTERM)
+
+
+async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:
+    assert stream is not None
+    with suppress(ConnectionError):  # a program that fails at once has closed its end; its own message says more
+        stream.write(data)
+        await stream.drain()
+    stream.close()
+    with suppress(ConnectionError):
+        await stream.wait_closed()
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await stream.read(65536):
+        size += len(chunk)
+        if size > LARGEST_OUTPUT:
+            raise ModelError(f"the command wrote more than {LARGEST_OUTPUT:,} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def json_events(output: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects among the lines of a program's output."""
+    for line in output.splitlines():
+        if line.lstrip().startswith("{"):
+            with suppress(ValueError):
+                yield mapping(json.loads(line))
