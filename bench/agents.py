@@ -80,8 +80,10 @@ async def serve() -> None:
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
     from upskill.models import ModelContext, Models  # noqa: PLC0415
-    from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415 - not for the server
+    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
+    from upskill.runs.events import Events  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
     from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
     from upskill.sandboxes import choose  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
@@ -101,17 +103,23 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
     )
     skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", "The fruit is the pear.\n" * 40)
     kind = (await choose(sandbox or None)).name
-    plan = make_plan(skill, suite, ["benchmark"], base_url=url, agent="tools", sandbox=kind)
+    plan = make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     began = 0.0
 
-    def begin(*_: object) -> None:
+    def started(*_: object) -> None:
         nonlocal began
         began = time.perf_counter()
 
     with Store(folder) as store:
         models = Models(ModelContext(connections=at_once), replies=store)
-        evaluation = await evaluate(plan, store=store, models=models, executor=Local(at_once), begin=begin)
+        evaluation = await evaluate(
+            plan,
+            store=store,
+            models=models,
+            options=RunOptions(executor=Local(at_once)),
+            events=Events(started=started),
+        )
         seconds = time.perf_counter() - began
         (verdict,) = evaluation.verdicts
     errors = [message for _, message, _ in evaluation.errors]

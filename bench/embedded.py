@@ -14,16 +14,22 @@ from collections import Counter
 from pathlib import Path
 
 from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill.runs.evaluate import RunOptions
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.plan import PlanOptions
 from upskill.skills.placebo import placebo
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, limit: int | None = None) -> Evaluation:
-    plan = make_plan(skill, suite, ["local"], runs=rounds, seed=seed, temperature=0.7, max_output_tokens=limit)
+    plan = make_plan(
+        skill, suite, ["local"], options=PlanOptions(runs=rounds, seed=seed, temperature=0.7, max_output_tokens=limit)
+    )
     with Store(folder) as store:
-        return await evaluate(plan, store=store, models=Models(replies=store), until_decided="cases")
+        return await evaluate(
+            plan, store=store, models=Models(replies=store), options=RunOptions(until_decided="cases")
+        )
 
 
 def report(name: str, evaluation: Evaluation, fixed: int, seconds: float) -> None:

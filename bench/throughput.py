@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from upskill.runs.plan import Result, Trial
+    from upskill.runs.plan import Plan, Result, Trial
     from upskill.runs.stores.rows import Run
 
 HERE = Path(__file__).resolve()
@@ -72,8 +72,10 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.reports.json import of_evaluation  # noqa: PLC0415
     from upskill.runs.estimate import estimate  # noqa: PLC0415 - each side imports its own
-    from upskill.runs.evaluate import evaluate, make_plan  # noqa: PLC0415
+    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415
+    from upskill.runs.events import Events  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
     from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
@@ -81,11 +83,11 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     cases, runs = shape(trials)
     suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])
     skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE)
-    plan = make_plan(skill, suite, ["benchmark"], base_url=url, runs=runs)
+    plan = make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, runs=runs))
     samples: list[float] = []
     seen = 0
 
-    def begin(_: Run, missing: list[Trial]) -> None:
+    def started(_plan: Plan, _run: Run, missing: list[Trial]) -> None:
         estimate(plan, missing, {})
         samples.append(time.process_time())
 
@@ -100,9 +102,8 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
             plan,
             store=store,
             models=Models(ModelContext(connections=AT_ONCE), replies=store, cache=cache, ledger=Ledger()),
-            executor=Local(AT_ONCE),
-            begin=begin,
-            watch=watch,
+            options=RunOptions(executor=Local(AT_ONCE)),
+            events=Events(started=started, result=watch),
         )
         json.dumps(of_evaluation(evaluation, []))
         verdict = evaluation.verdicts[0]

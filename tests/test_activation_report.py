@@ -21,7 +21,8 @@ from rich.console import Console
 from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill import Store, Suite
 from upskill.reports import terminal
-from upskill.runs.evaluate import evaluate_now, make_plan
+from upskill.runs.evaluate import evaluate_now
+from upskill.runs.plan import PlanOptions, make_plan
 from upskill.skills import Skill
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
@@ -313,7 +314,9 @@ def test_one_pair_is_not_told_as_several(upskill: Upskill, home: Path) -> None:
 
 def test_an_evaluation_lists_what_shows_that_the_arms_were_not_apart(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter", cases=2))
-    plan = make_plan(skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], agent="tools")
+    plan = make_plan(
+        skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], options=PlanOptions(agent="tools")
+    )
     with Store(home / "runs") as store:
         found = evaluate_now(plan, store=store)
         ((trial, reason),) = found.invalid

@@ -23,7 +23,8 @@ from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
-from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.evaluate import evaluate
+from upskill.runs.plan import PlanOptions, make_plan
 from upskill.runs.stores.sqlite import Store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
 from upskill.skills import Skill
@@ -909,7 +910,9 @@ async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: 
         {"when": "Greet spoilt.", "turns": [*writes("Hello.")[:1], "I wrote ahoy."]},
     ]
     model = write_script(home / "model.yaml", rules)
-    plan = make_plan(Skill.new("greeter", "Greets.", "Write a greeting."), suite, [model], agent="tools")
+    plan = make_plan(
+        Skill.new("greeter", "Greets.", "Write a greeting."), suite, [model], options=PlanOptions(agent="tools")
+    )
     with Store(None) as store:
         evaluation = await evaluate(plan, store=store)
         results = {result.trial.case: result for result in store.results(evaluation.run)}

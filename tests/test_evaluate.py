@@ -39,9 +39,11 @@ from upskill.errors import ModelError, StoreError
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.runs.evaluate import get_failure_descriptions
-from upskill.runs.executors import EXECUTORS, Executor
+from upskill.runs.evaluate import RunOptions, get_failure_descriptions
+from upskill.runs.events import Events
+from upskill.runs.executors import EXECUTORS, Executor, Job
 from upskill.runs.executors.local import Local
+from upskill.runs.plan import PlanOptions
 from upskill.suites import Case
 from upskill.traces import Usage
 
@@ -209,7 +211,7 @@ async def test_the_arms_differ_by_the_skill_and_by_nothing_else() -> None:
 
 async def test_without_a_baseline_only_the_skill_arm_is_run_and_there_is_no_lift(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
-    plan = make_plan(skill, models=[write_script(home / "model.yaml")], baseline=False)
+    plan = make_plan(skill, models=[write_script(home / "model.yaml")], options=PlanOptions(baseline=False))
     evaluation = await evaluate(plan)
     (verdict,) = evaluation.verdicts
     assert {outcome.arm for outcome in evaluation.outcomes} == {"skill"}
@@ -266,7 +268,10 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
         begun: list[list[Trial]] = []
         seen: list[Result] = []
         evaluation = await evaluate(
-            plan, store=store, models=models, begin=lambda _, missing: begun.append(missing), watch=seen.append
+            plan,
+            store=store,
+            models=models,
+            events=Events(started=lambda _plan, _run, missing: begun.append(missing), result=seen.append),
         )
     assert {request.messages[1].text for request in models.asked_of("one")} == {"Please greet guest 2."}
     assert len(models.asked) == len(seen) == 2
@@ -287,7 +292,7 @@ async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path:
     with Store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
         models = Told(helpful)
-        second = await evaluate(plan_of(), store=store, models=models, fresh=True)
+        second = await evaluate(plan_of(), store=store, models=models, options=RunOptions(fresh=True))
         assert [run.id for run in store.runs()] == [first.run.id, second.run.id]
         assert all(run.finished for run in store.runs())
     assert len(models.asked) == 8
@@ -325,11 +330,11 @@ def test_a_limit_is_stated_by_the_person_or_by_the_suite(home: Path) -> None:
     suite = greetings(2)
     skill = Skill.load(write_skill(home / "greeter", suite=suite))
     assert not make_plan(skill, models=[model]).limit_is_stated
-    assert make_plan(skill, models=[model], max_output_tokens=7).limit_is_stated
+    assert make_plan(skill, models=[model], options=PlanOptions(max_output_tokens=7)).limit_is_stated
     limited = Skill.load(write_skill(home / "limited", suite=suite | {"max_output_tokens": 9}))
     plan = make_plan(limited, models=[model])
     assert (plan.max_output_tokens, plan.limit_is_stated) == (9, True)
-    assert make_plan(limited, models=[model], max_output_tokens=7).max_output_tokens == 7
+    assert make_plan(limited, models=[model], options=PlanOptions(max_output_tokens=7)).max_output_tokens == 7
 
 
 # Stopping.
@@ -342,7 +347,7 @@ async def test_a_model_that_would_go_on_failing_is_given_up_and_its_trials_are_m
         return helpful(name, request)
 
     models = Told(answer)
-    evaluation = await evaluate(plan_of("bad", "good"), models=models, executor=Local(1))
+    evaluation = await evaluate(plan_of("bad", "good"), models=models, options=RunOptions(executor=Local(1)))
     assert len(models.asked_of("bad")) == 1
     assert len(models.asked_of("good")) == 8
     assert evaluation.stopped == {"bad": "asking bad: the key was not accepted"}
@@ -355,7 +360,7 @@ async def test_what_a_given_up_model_missed_is_run_on_resume(tmp_path: Path) -> 
         raise ModelError("no credit", fatal=True)
 
     with Store(tmp_path) as store:
-        await evaluate(plan_of(), store=store, models=Told(refuse), executor=Local(1))
+        await evaluate(plan_of(), store=store, models=Told(refuse), options=RunOptions(executor=Local(1)))
         models = Told(helpful)
         evaluation = await evaluate(plan_of(), store=store, models=models)
     assert len(models.asked) == 8
@@ -404,7 +409,11 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
     models = Slow(helpful)
     plan = plan_of(cases=50)
     with Store(tmp_path) as store:
-        task = asyncio.create_task(evaluate(plan, store=store, models=models, executor=Local(2), watch=watch))
+        task = asyncio.create_task(
+            evaluate(
+                plan, store=store, models=models, options=RunOptions(executor=Local(2)), events=Events(result=watch)
+            )
+        )
         await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -428,7 +437,9 @@ async def test_a_watcher_that_fails_ends_the_run_and_no_trial_goes_on_behind_its
 
     models = Told(helpful)
     with pytest.raises(ZeroDivisionError):
-        await evaluate(plan_of(cases=50), models=models, executor=Local(2), watch=watch)
+        await evaluate(
+            plan_of(cases=50), models=models, options=RunOptions(executor=Local(2)), events=Events(result=watch)
+        )
     asked = len(models.asked)
     await asyncio.sleep(0.01)
     assert models.closed
@@ -449,7 +460,7 @@ async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) 
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml")])
     with Store(home / "runs") as store:
         ledger = Ledger(Ceilings(calls=3))
-        first = await evaluate(plan, store=store, models=Models(ledger=ledger), executor=Local(1))
+        first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
         assert (ledger.calls, len(first.outcomes), first.run.errored) == (3, 3, 0)
         assert first.halted == "the ceiling of 3 calls is reached"
         ledger = Ledger()
@@ -466,7 +477,7 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) 
     plan = plan_of("one", "two")
     models, kept = Told(helpful), list[Result]()
 
-    async def run(plan: Plan, trial: Trial) -> Result:
+    async def run(trial: Trial) -> Result:
         return await run_trial(plan, trial, models)
 
     async def keep(result: Result) -> None:
@@ -474,7 +485,7 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) 
         kept.append(result)
 
     seen: list[Result] = []
-    async for result in executor.execute(plan, plan.trials(), run, keep):
+    async for result in executor.execute(Job(plan, tuple(plan.trials()), ModelContext()), run, keep):
         assert result in kept
         seen.append(result)
     assert {result.trial for result in seen} == set(plan.trials())
@@ -483,13 +494,13 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) 
 
 async def test_so_many_trials_of_a_model_run_at_a_time_and_no_more() -> None:
     models = Told(helpful)
-    await evaluate(plan_of("one", "two", cases=20), models=models, executor=Local(3))
+    await evaluate(plan_of("one", "two", cases=20), models=models, options=RunOptions(executor=Local(3)))
     assert models.most_at_once == {"one": 3, "two": 3}
 
 
 async def test_embedded_models_are_run_one_trial_at_a_time_in_the_order_of_the_plan() -> None:
     models = Told(helpful)
-    await evaluate(plan_of("local", cases=6), models=models, executor=Local(8))
+    await evaluate(plan_of("local", cases=6), models=models, options=RunOptions(executor=Local(8)))
     assert models.most_at_once == {"local": 1}
     assert [has_skill(request) for request in models.asked_of("local")] == [False] * 6 + [True] * 6
 
@@ -503,7 +514,7 @@ async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path)
     verdict = {"evidence": "ahoy", "reason": "it does", "passed": True}
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}])
     skill = Skill.new("greeter", "Greets.", BODY)
-    plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], judge=judge)
+    plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], options=PlanOptions(judge=judge))
     with Store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
@@ -562,10 +573,10 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
     [
         ({"models": []}, "no model was given"),
         ({"models": ["nonsense"]}, "is not a model alias"),
-        ({"runs": 0}, "runs must be at least 1"),
-        ({"seed": 2**63}, "cannot be a seed"),
-        ({"seed": 2**63 - 2, "runs": 3}, "cannot be a seed"),
-        ({"agent": "chatt"}, "no agent is called 'chatt'"),
+        ({"options": PlanOptions(runs=0)}, "runs must be at least 1"),
+        ({"options": PlanOptions(seed=2**63)}, "cannot be a seed"),
+        ({"options": PlanOptions(seed=2**63 - 2, runs=3)}, "cannot be a seed"),
+        ({"options": PlanOptions(agent="chatt")}, "no agent is called 'chatt'"),
         ({"suite": JUDGED}, "needs a model to grade by"),
     ],
     ids=str,
@@ -586,8 +597,8 @@ def test_a_skill_without_cases_needs_a_suite() -> None:
 def test_one_run_is_greedy_and_several_are_sampled() -> None:
     skill, suite = Skill.new("greeter", "Greets.", BODY), Suite.parse(greetings(2))
     assert make_plan(skill, suite).temperature == 0
-    assert make_plan(skill, suite, runs=3).temperature == 0.7
-    assert make_plan(skill, suite, runs=3, temperature=0.0).temperature == 0
+    assert make_plan(skill, suite, options=PlanOptions(runs=3)).temperature == 0.7
+    assert make_plan(skill, suite, options=PlanOptions(runs=3, temperature=0.0)).temperature == 0
 
 
 def test_a_model_that_is_named_twice_is_run_once() -> None:
@@ -597,7 +608,7 @@ def test_a_model_that_is_named_twice_is_run_once() -> None:
 
 def test_a_judge_that_no_case_needs_is_not_opened() -> None:
     skill, suite = Skill.new("greeter", "Greets.", BODY), Suite.parse(greetings(2))
-    assert make_plan(skill, suite, judge="sonnet").judge is None
+    assert make_plan(skill, suite, options=PlanOptions(judge="sonnet")).judge is None
 
 
 def test_evaluating_works_without_asyncio_and_without_a_store(home: Path) -> None:
@@ -631,7 +642,7 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
 
     models = Told(answer)
     plan = plan_of("learns", "does not", cases=12, runs=3, temperature=0.7)
-    evaluation = await evaluate(plan, models=models, until_decided="cases")
+    evaluation = await evaluate(plan, models=models, options=RunOptions(until_decided="cases"))
     assert [verdict.decision for verdict in evaluation.verdicts] == ["helps", "undecided"]
     assert evaluation.verdicts[1].further is not None
     rounds = {
@@ -648,9 +659,11 @@ async def test_replies_are_shared_between_identical_requests_but_never_between_s
     model = write_script(home / "model.yaml")
     with Store(home / "runs") as store:
         first = Models(ModelContext(), replies=store, ledger=Ledger())
-        await evaluate(make_plan(skill, models=[model], runs=2, temperature=0.0), store=store, models=first)
+        await evaluate(
+            make_plan(skill, models=[model], options=PlanOptions(runs=2, temperature=0.0)), store=store, models=first
+        )
         again = Models(ModelContext(), replies=store, ledger=Ledger())
-        plan = make_plan(skill, models=[model], runs=3, temperature=0.0)
+        plan = make_plan(skill, models=[model], options=PlanOptions(runs=3, temperature=0.0))
         evaluation = await evaluate(plan, store=store, models=again)
     assert first.ledger is not None
     assert again.ledger is not None
@@ -662,7 +675,7 @@ async def test_replies_are_shared_between_identical_requests_but_never_between_s
 async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path) -> None:
     skill, student = Skill.new("greeter", "Greets.", BODY), write_script(home / "model.yaml")
     write_script(home / "judge.yaml", [{"answer": "nonsense"}])
-    plan = make_plan(skill, JUDGED, [student], judge="scripted:judge.yaml")
+    plan = make_plan(skill, JUDGED, [student], options=PlanOptions(judge="scripted:judge.yaml"))
     with Store(home / "runs") as store:
         first = await evaluate(plan, store=store, models=Models(replies=store))
         assert first.run.errored == 2

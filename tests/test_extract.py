@@ -13,7 +13,8 @@ from upskill.errors import UpskillError, UsageError
 from upskill.models import ModelContext, Models
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import pull
-from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.evaluate import evaluate
+from upskill.runs.plan import make_plan
 from upskill.suites import Suite
 from upskill.suites.quality import near_duplicates, probe_suite
 from upskill.traces import Step, Trace, read_trace

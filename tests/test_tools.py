@@ -31,7 +31,8 @@ from upskill.models.addresses import resolve
 from upskill.models.lenient import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, Scripted
 from upskill.runs.estimate import Estimate, estimate
-from upskill.runs.plan import Result, Trial
+from upskill.runs.events import Events
+from upskill.runs.plan import PlanOptions, Result, Trial
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose
 from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace, Usage
@@ -658,13 +659,15 @@ def agent_suite(checks: Sequence[Mapping[str, Any]] = ({"contains": "ahoy"},)) -
 
 async def results_of(plan: Any, *, models: Models | None = None) -> list[Result]:
     found: list[Result] = []
-    await evaluate(plan, models=models, watch=found.append)
+    await evaluate(plan, models=models, events=Events(result=found.append))
     return found
 
 
 async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> None:
     """Whatever its pass rate: calls that the schema holds to their form, results, and an end."""
-    plan = make_plan(FULL, agent_suite(), ["local"], agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
+    plan = make_plan(
+        FULL, agent_suite(), ["local"], options=PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
+    )
     results = await results_of(plan)
     assert len(results) == 4
     for result in results:
@@ -684,7 +687,9 @@ async def test_a_context_that_is_full_is_an_error_as_in_a_chat(kind: SandboxBack
     suite = Suite.parse(
         [{"id": "long", "prompt": "Count. " + "one two three " * 4_000, "checks": [{"contains": "ahoy"}]}]
     )
-    plan = make_plan(GREETER, suite, ["local"], agent="tools", baseline=False, max_output_tokens=16)
+    plan = make_plan(
+        GREETER, suite, ["local"], options=PlanOptions(agent="tools", baseline=False, max_output_tokens=16)
+    )
     (result,) = await results_of(plan)
     assert result.passed is None
     assert "fit into local" in result.error
@@ -802,7 +807,7 @@ async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: SandboxBac
 
     def plan_of(*cases: dict[str, Any]) -> Any:
         suite = Suite.parse([{"checks": [{"contains": "ahoy"}], **case} for case in cases])
-        return make_plan(GREETER, suite, [model], agent="tools")
+        return make_plan(GREETER, suite, [model], options=PlanOptions(agent="tools"))
 
     one = {"id": "one", "prompt": "Greet one.", "files": {"note.txt": "nothing"}}
     first = plan_of(one)
@@ -1032,7 +1037,7 @@ async def test_the_example_for_agents_lets_knowing_pass_and_nothing_else(kind: S
         for name, command in KNOWING.items()
     ]
     model = write_script(tmp_path / "knowing.yaml", rules)
-    results = await results_of(make_plan(skill, suite, [model], agent="tools", baseline=False))
+    results = await results_of(make_plan(skill, suite, [model], options=PlanOptions(agent="tools", baseline=False)))
     failed = {result.trial.case: (result.error, result.judgements) for result in results if not result.passed}
     assert failed == {}
 
@@ -1041,7 +1046,12 @@ def test_what_an_agent_that_acts_may_cost_grows_with_its_turns(home: Path) -> No
     def told(agent: str, turns: int = 20, tokens: int | None = None) -> Estimate:
         suite = Suite.parse({"cases": [{"prompt": "Do it.", "checks": [{"contains": "x"}]}]})
         bounds = Bounds(turns=turns, tokens=tokens)
-        plan = make_plan(Skill.new("a", "Does a.", "Do a."), suite, ["openai:gpt-4o"], agent=agent, bounds=bounds)
+        plan = make_plan(
+            Skill.new("a", "Does a.", "Do a."),
+            suite,
+            ["openai:gpt-4o"],
+            options=PlanOptions(agent=agent, bounds=bounds),
+        )
         return estimate(plan, plan.trials(), {})
 
     chat, few, many, bounded = told("chat"), told("tools", 2), told("tools"), told("tools", tokens=3000)

@@ -12,6 +12,9 @@ from upskill.version import __version__ as __version__
 TYPE_CHECKING = False  # what type checkers take for true; importing `typing` would load twenty modules more
 
 _WHERE = {
+    "RunOptions": "upskill.runs.evaluate",
+    "PlanOptions": "upskill.runs.plan",
+    "Events": "upskill.runs.events",
     "Address": "upskill.models",
     "Case": "upskill.suites",
     "Check": "upskill.checks",
@@ -43,10 +46,10 @@ _WHERE = {
     "generate_skill": "upskill.authoring.create",
     "generate_tests": "upskill.authoring.create",
     "install": "upskill.skills.install",
-    "make_plan": "upskill.runs.evaluate",
+    "make_plan": "upskill.runs.plan",
     "refine": "upskill.authoring.refine",
     "refine_skill": "upskill.authoring.refine",
-    "run_trial": "upskill.runs.evaluate",
+    "run_trial": "upskill.runs.trial",
     "write_skill": "upskill.authoring.create",
     "write_suite": "upskill.authoring.create",
 }
@@ -57,6 +60,7 @@ __all__ = [
     "Check",
     "Config",
     "Evaluation",
+    "Events",
     "Evidence",
     "Finding",
     "Material",
@@ -64,7 +68,9 @@ __all__ = [
     "Models",
     "Outcome",
     "Plan",
+    "PlanOptions",
     "Result",
+    "RunOptions",
     "Settings",
     "Skill",
     "Store",
@@ -100,10 +106,12 @@ if TYPE_CHECKING:
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
     from upskill.models import Address, ModelContext, Models
-    from upskill.runs.evaluate import evaluate, evaluate_now, evaluate_skill, make_plan, run_trial
+    from upskill.runs.evaluate import RunOptions, evaluate, evaluate_now, evaluate_skill
     from upskill.runs.evaluation import Evaluation
-    from upskill.runs.plan import Plan, Result, Trial
+    from upskill.runs.events import Events
+    from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
     from upskill.runs.stores.sqlite import Store
+    from upskill.runs.trial import run_trial
     from upskill.settings import Config, Settings
     from upskill.skills import Skill
     from upskill.skills.install import install

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
@@ -35,10 +36,11 @@ class CeilingReached(UpskillError):
 class TrialError(UpskillError):
     """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored.
 
-    `usage` is what was paid for all the same.
+    `usage` is what was paid for all the same. `traceback` is set when the cause is a bug in upskill.
     """
 
-    usage: Any = None  # a Usage; this page leans on no other
+    usage: Any = None  # a Usage; this page imports no other
+    traceback: str = ""
 
 
 class ModelError(TrialError):
@@ -70,7 +72,9 @@ class CheckError(TrialError):
 def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
 
-    A sandbox that breaks down while a model works in it is not told as something that the model did.
+    The system's own errors (a full disk, a lost connection) are nobody's bug. Any other exception that is not one of
+    ours is a bug in upskill, and keeps its traceback. A sandbox that breaks down while a model works in it is not
+    reported as something that the model did.
     """
     try:
         yield
@@ -82,8 +86,10 @@ def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
             error.message = f"{doing}: {error.message}"
         raise
     except Exception as error:
-        said = str(error) or "no further word"
-        raise kind(f"{doing}: {type(error).__name__}: {said}") from error
+        wrapped = kind(f"{doing}: {type(error).__name__}: {str(error) or 'no message'}")
+        if not isinstance(error, OSError | EOFError):  # TimeoutError is an OSError too
+            wrapped.traceback = traceback.format_exc()
+        raise wrapped from error
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -20,8 +20,9 @@ from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
 from upskill.plain import as_list, as_mapping, counted
-from upskill.runs.evaluate import evaluate
+from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Candidate, Run
@@ -194,12 +195,16 @@ class _Hunt:
     halted: str = ""
 
     async def evaluate(self, plan: Plan, attempt: int) -> Evaluation:
-        def begin(_run: Run, missing: list[Trial]) -> None:
+        def started(plan: Plan, _run: Run, missing: list[Trial]) -> None:
             if self.begin:
                 self.begin(attempt, plan, missing)
 
         return await evaluate(
-            plan, store=self.store, models=self.models, executor=self.executor, begin=begin, watch=self.watch
+            plan,
+            store=self.store,
+            models=self.models,
+            options=RunOptions(executor=self.executor),
+            events=Events(started=started, result=self.watch or (lambda _: None)),
         )
 
     async def try_draft(self, skill: Skill, level: float, proposal: Proposal | None = None) -> Tried:

@@ -25,10 +25,11 @@ from upskill.models.addresses import resolve
 from upskill.models.prices import Prices, price_of
 from upskill.plain import as_list, object_schema
 from upskill.runs.estimate import SHORT_ANSWER, Estimate
-from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.events import Events
 from upskill.runs.executors import Executor
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill, estimate_tokens
@@ -109,17 +110,19 @@ def make_trigger_plan(
         skill,
         suite_of(queries),
         names,
-        base_url=base_url,
-        runs=runs,
-        seed=seed,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens or (LOCAL_OUTPUT if embedded else None),
-        baseline=False,
-        agent=agent,
-        distractors=distractors,
-        bounds=Bounds(given.turns, given.tokens, given.seconds, until_activated=True),
-        sandbox=sandbox,
-        keys=keys,
+        options=PlanOptions(
+            base_url=base_url,
+            runs=runs,
+            seed=seed,
+            temperature=temperature,
+            max_output_tokens=max_output_tokens or (LOCAL_OUTPUT if embedded else None),
+            baseline=False,
+            agent=agent,
+            distractors=distractors,
+            bounds=Bounds(given.turns, given.tokens, given.seconds, until_activated=True),
+            sandbox=sandbox,
+            keys=keys,
+        ),
     )
 
 
@@ -345,7 +348,7 @@ class _Hunt:
     async def run(self, what: str, skill: Skill, queries: Queries) -> Evaluation:
         plan = self.plan_for(skill, queries)
 
-        def begin(_run: Run, missing: list[Trial]) -> None:
+        def started(plan: Plan, _run: Run, missing: list[Trial]) -> None:
             if self.begin:
                 self.begin(what, plan, missing)
 
@@ -353,10 +356,8 @@ class _Hunt:
             plan,
             store=self.store,
             models=self.models,
-            executor=self.executor,
-            fresh=self.fresh,
-            begin=begin,
-            watch=self.watch,
+            options=RunOptions(executor=self.executor, fresh=self.fresh),
+            events=Events(started=started, result=self.watch or (lambda _: None)),
         )
         self.evaluations.append(evaluation)
         if evaluation.stopped:

@@ -14,22 +14,24 @@ from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import made_for
 from upskill.cli.console import TrialProgress, check_writable, note, show, show_json, write_file
-from upskill.cli.options import choose_students, confirm_cost, found_keys, model_context
+from upskill.cli.options import choose_students, confirm_cost, model_context
 from upskill.cli.order import EvalOptions
 from upskill.errors import UsageError
 from upskill.models import CacheMode, ModelContext, Models
 from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.reports import json as json_report
 from upskill.reports import junit, markdown, terminal
 from upskill.runs.estimate import estimate, estimate_writing
-from upskill.runs.evaluate import evaluate, make_plan
+from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.executors.local import Local
-from upskill.runs.plan import Plan, Trial
+from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.stores.rows import Run
 from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill, find_skills
@@ -121,20 +123,22 @@ def _plan(skill: Skill, suite: Suite | None, order: EvalOptions) -> Plan:
         skill,
         suite,
         choose_students(order.models, settings, quiet=order.silent),
-        base_url=order.base_url or "",
-        runs=order.runs or (MOST_ROUNDS if order.until_decided else 1),
-        seed=order.seed,
-        temperature=order.temperature,
-        max_output_tokens=order.max_output_tokens,
-        baseline=not order.no_baseline,
-        judge=order.judge_model or settings.judge_model or "",
-        controls=order.controls,
-        reference_skill=Skill.load(order.against) if order.against else None,
-        agent=order.agent,
-        distractors=load_distractors(order.with_skills),
-        bounds=order.bounds,
-        sandbox=order.sandbox,
-        keys=found_keys(),
+        options=PlanOptions(
+            base_url=order.base_url or "",
+            runs=order.runs or (MOST_ROUNDS if order.until_decided else 1),
+            seed=order.seed,
+            temperature=order.temperature,
+            max_output_tokens=order.max_output_tokens,
+            baseline=not order.no_baseline,
+            judge=order.judge_model or settings.judge_model or "",
+            controls=order.controls,
+            reference_skill=Skill.load(order.against) if order.against else None,
+            agent=order.agent,
+            distractors=load_distractors(order.with_skills),
+            bounds=order.bounds,
+            sandbox=order.sandbox,
+            keys=find_keys(),
+        ),
     )
 
 
@@ -168,7 +172,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: EvalOptions) -> Evalua
     watch = TrialProgress(plan, quiet=order.silent)
     models = Models(context, replies=store, cache=_cache_mode(order), ledger=ledger)
 
-    def begin(run: Run, missing: list[Trial]) -> None:
+    def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, order)
         if missing and not order.quiet:
             _say_where(run)
@@ -184,16 +188,17 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: EvalOptions) -> Evalua
                 plan,
                 store=store,
                 models=models,
-                executor=_executor(store, models, order),
-                fresh=order.fresh,
-                until_decided=order.scope if order.until_decided else None,
-                margin=order.margin / 100,
-                making_cost=made_for(plan.skill, plan.reference_skill)
-                if order.making_cost is None
-                else order.making_cost,
-                strict_suite=order.strict_suite,
-                begin=begin,
-                watch=watch,
+                options=RunOptions(
+                    executor=_executor(store, models, order),
+                    fresh=order.fresh,
+                    until_decided=order.scope if order.until_decided else None,
+                    margin=order.margin / 100,
+                    making_cost=made_for(plan.skill, plan.reference_skill)
+                    if order.making_cost is None
+                    else order.making_cost,
+                    strict_suite=order.strict_suite,
+                ),
+                events=Events(started=started, result=watch),
             )
         )
     except KeyboardInterrupt:
@@ -284,7 +289,7 @@ def _write_tests(skill: Skill, writer: str, models: Models, order: EvalOptions) 
 
     # What is wrong with the students is said before the writer is paid.
     students = _plan(skill, _STAND_IN, replace(order, quiet=True)).models
-    address = resolve(writer, keys=found_keys())
+    address = resolve(writer, keys=find_keys())
 
     async def write() -> Suite:
         async with models:

@@ -20,18 +20,19 @@ from upskill.authoring.refiners.rewrite import Rewrite
 from upskill.authoring.structured import NoUsableAnswer
 from upskill.cli.console import note
 from upskill.cli.made import Made, Progress, report, with_result
-from upskill.cli.options import choose_students, confirm_cost, found_keys, model_context
+from upskill.cli.options import choose_students, confirm_cost, model_context
 from upskill.cli.wish import GenerateOptions
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_keys, track_usage
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.runs.estimate import estimate_search
-from upskill.runs.evaluate import check_suite_quality, make_plan
+from upskill.runs.evaluate import check_suite_quality
 from upskill.runs.executors.local import Local
-from upskill.runs.plan import Plan
+from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -104,7 +105,7 @@ class _Maker:
         self.wish = wish
         self.material = material
         self.lesson = lesson
-        settings, keys = wish.settings, found_keys()
+        settings, keys = wish.settings, find_keys()
         self.suite = Suite.load(wish.tests) if wish.tests else Suite.of(material.skill) if material.skill else None
         self.extracts = wish.model == EXTRACT
         self.teacher = self._teacher(keys)
@@ -199,11 +200,13 @@ class _Maker:
             skill,
             suite,
             (self.student.name,),
-            base_url=self.wish.eval_base_url or "",
-            runs=self.wish.runs,
-            max_output_tokens=None if suite.max_output_tokens else limit,
-            judge=self.wish.judge_model or self.wish.settings.judge_model or "",
-            keys=found_keys(),
+            options=PlanOptions(
+                base_url=self.wish.eval_base_url or "",
+                runs=self.wish.runs,
+                max_output_tokens=None if suite.max_output_tokens else limit,
+                judge=self.wish.judge_model or self.wish.settings.judge_model or "",
+                keys=find_keys(),
+            ),
         )
 
     async def make(self, store: Store) -> Made:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
@@ -16,8 +15,9 @@ from upskill.agents import Bounds
 from upskill.cli.console import DownloadProgress, note
 from upskill.errors import UsageError
 from upskill.models import ModelContext
-from upskill.models.keys import read_keys
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings
+from upskill.options import Option, options_of
 from upskill.plain import counted
 from upskill.runs.stores.sqlite import FILE, Store
 from upskill.settings import Settings
@@ -152,6 +152,33 @@ def with_options(options: list[Decorator]) -> Decorator:
     return decorate
 
 
+def click_options(cls: type[Any]) -> Decorator:
+    """A command with the flags of this options class, in the order in which `options_of` lists them."""
+    return with_options([_click_option(*each) for each in options_of(cls)])
+
+
+def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorator:
+    given: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "show_default": option.show_default}
+    limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum}
+    if kind is bool:
+        given |= {"default": default, "is_flag": True, "metavar": None}
+    elif get_origin(kind) is tuple:
+        given |= {"multiple": True}
+    elif get_origin(kind) is Literal:
+        given |= {"default": default, "type": click.Choice(get_args(kind)), "metavar": None}
+    elif kind is int:
+        given |= {"default": default, "type": click.IntRange(**limits) if any(map(_is_set, limits.values())) else int}
+    elif kind is float:
+        given |= {"default": default, "type": click.FloatRange(**limits, min_open=option.above_minimum)}
+    else:
+        given |= {"default": default}
+    return click.option(*option.flags, name, **given)
+
+
+def _is_set(limit: float | None) -> bool:
+    return limit is not None
+
+
 def open_stored(folder: str | Path) -> Store:
     """The store of a runs folder that has one. Looking at runs never makes a store."""
     if not Path(folder).is_dir():
@@ -175,7 +202,7 @@ def model_context(
     connections: int = 64,
 ) -> ModelContext:
     return ModelContext(
-        keys=found_keys(),
+        keys=find_keys(),
         offline=offline,
         timeout=timeout or settings.timeout,
         connections=connections,
@@ -183,10 +210,6 @@ def model_context(
         progress=DownloadProgress(quiet=quiet),
         prices={name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()},
     )
-
-
-def found_keys() -> dict[str, str]:
-    return read_keys(os.environ, Path(".env"))
 
 
 def choose_students(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import show, show_json
-from upskill.cli.options import choose_students, concurrency_option, found_keys, json_option
+from upskill.cli.options import choose_students, concurrency_option, json_option
 from upskill.models import Address
+from upskill.models.keys import find_keys
 from upskill.runs.estimate import estimate
-from upskill.runs.evaluate import make_plan
-from upskill.runs.plan import Plan
+from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores.sqlite import Store
 from upskill.settings import Settings
 from upskill.skills import Skill
@@ -69,7 +69,7 @@ def command(
         loaded,
         Suite.load(tests) if tests else None,
         choose_students(models, settings, quiet=as_json),
-        keys=found_keys(),
+        options=PlanOptions(keys=find_keys()),
     )
     folder = Path(runs_dir or settings.runs_dir)
     prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}

@@ -248,4 +248,6 @@ def _plain(result: Result) -> dict[str, Any]:
     plain = asdict(result)
     trial = plain.pop("trial")
     plain.pop("fatal")
+    if not result.traceback:
+        plain.pop("traceback")
     return {**trial, "outcome": WORDS[result.passed], "answer": result.trace.answer if result.trace else None, **plain}

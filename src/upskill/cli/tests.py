@@ -15,7 +15,6 @@ from upskill.cli.console import note, show_json
 from upskill.cli.options import (
     CommonOptions,
     confirm_cost,
-    found_keys,
     json_option,
     max_cost_option,
     model_context,
@@ -26,6 +25,7 @@ from upskill.cli.options import (
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.estimate import estimate_writing
 from upskill.runs.stores.sqlite import Store
@@ -87,7 +87,7 @@ def command(
         context = model_context(settings, quiet=common.silent, offline=offline)
 
         async def write(store: Store) -> Suite:
-            address = resolve(name, keys=found_keys())
+            address = resolve(name, keys=find_keys())
             # A fresh set is wanted, not the stored one again.
             async with Models(context, replies=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
                 writer = await models.get(address, "test writer")

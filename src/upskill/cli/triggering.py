@@ -41,17 +41,19 @@ from upskill.cli.fired import (
     shown_improvement,
     summary_lines,
 )
-from upskill.cli.options import CommonOptions, choose_students, confirm_cost, found_keys, model_context
+from upskill.cli.options import CommonOptions, choose_students, confirm_cost, model_context
 from upskill.errors import UsageError
 from upskill.models import Address, CacheMode, ModelContext, Models
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_keys
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.prices import price_of
 from upskill.plain import digest
 from upskill.runs.estimate import Estimate, estimate_writing
-from upskill.runs.evaluate import evaluate
+from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.events import Events
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Run
@@ -123,7 +125,7 @@ class _Asked:
         self.distractors = [
             other for other in distractors if other.folder != self.skill.folder
         ]  # `--with-skills ./skills`
-        self.keys = found_keys()
+        self.keys = find_keys()
         self.models = choose_students(inquiry.models, inquiry.settings, quiet=inquiry.silent)
         self.queries = Queries.load(inquiry.queries) if inquiry.queries else Queries.of(self.skill)
         self.teacher = self._teacher()
@@ -233,7 +235,7 @@ class _Asked:
             queries = await self._queries(models)
             plan = self.plan(self.skill, queries)
 
-            def begin(run: Run, missing: list[Trial]) -> None:
+            def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
                 if len(missing) < len(plan):
                     done = len(plan) - len(missing)
                     self.inquiry.tell(f"Going on with run {run.id}: {done} of {len(plan)} runs are stored.")
@@ -244,10 +246,8 @@ class _Asked:
                 plan,
                 store=store,
                 models=models,
-                executor=self.executor,
-                fresh=self.inquiry.fresh,
-                begin=begin,
-                watch=self.progress.watch,
+                options=RunOptions(executor=self.executor, fresh=self.inquiry.fresh),
+                events=Events(started=started, result=self.progress.watch),
             )
         self.progress.end()
         found = firings(evaluation, queries)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from upskill.registry import Registry
@@ -22,6 +22,7 @@ from upskill.traces import NO_USAGE, Usage
 if TYPE_CHECKING:
     from upskill.models.cache import Cached
     from upskill.models.ledger import Ledger
+    from upskill.settings import Settings
 
 PROVIDERS = Registry(
     "provider",
@@ -120,17 +121,17 @@ class Address:
     effort: str = ""
 
 
-def _nothing(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
-def _no_progress(_what: str, _done: int, _total: int) -> None:
+def _ignore_progress(_what: str, _done: int, _total: int) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class ModelContext:
-    """What a model may use of the process it is opened in."""
+    """What models are opened with: plain values but for `tell` and `progress`, which stay in this process."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])  # API keys and base URLs by variable name
     offline: bool = False  # nothing may be downloaded
@@ -138,8 +139,23 @@ class ModelContext:
     connections: int = 64  # at the same time, to one endpoint
     retries: int = 4  # further tries for what can heal
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
-    tell: Callable[[str], None] = _nothing  # a line for the person
-    progress: Callable[[str, int, int], None] = _no_progress  # what, bytes done, bytes in all
+    tell: Callable[[str], None] = _ignore  # a line for the person
+    progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all
+
+    @classmethod
+    def load(cls, settings: Settings | None = None, **given: Any) -> ModelContext:
+        """The context of this process: exported keys and those of `.env`, and what the settings say."""
+        from upskill.models.keys import find_keys  # noqa: PLC0415 - imports this page
+        from upskill.settings import Settings  # noqa: PLC0415 - only where nobody gave a context
+
+        settings = settings or Settings.load()
+        prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
+        usual: dict[str, Any] = {"keys": find_keys(), "timeout": settings.timeout, "prices": prices}
+        return cls(**(usual | given))
+
+    def portable(self) -> ModelContext:
+        """The same for another process."""
+        return replace(self, tell=_ignore, progress=_ignore_progress)
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -175,7 +191,7 @@ class Models:
         cache: CacheMode = "use",
         ledger: Ledger | None = None,
     ) -> None:
-        self.context = context or ModelContext()
+        self.context = context or ModelContext.load()
         self.replies = replies if cache != "off" else None
         self.cache: CacheMode = cache
         self.ledger = ledger

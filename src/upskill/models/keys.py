@@ -6,6 +6,7 @@ inherits a key from a file, and nothing else in that file is read at all.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,11 @@ VARIABLES: tuple[str, ...] = tuple(
         )
     )
 )
+
+
+def find_keys() -> dict[str, str]:
+    """The keys of this process's environment and of `.env` in the current folder."""
+    return read_keys(os.environ, Path(".env"))
 
 
 def read_keys(environment: Mapping[str, str], env_file: Path | None = None) -> dict[str, str]:

@@ -23,8 +23,8 @@ from upskill.models.http.wire import WireModel
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_of
 from upskill.runs.estimate import at_most
-from upskill.runs.executors import Executor, Persist, RunTrial
-from upskill.runs.plan import Plan, Result, Trial, task_of
+from upskill.runs.executors import Executor, Job, Persist, RunTrial
+from upskill.runs.plan import Result, task_of
 from upskill.runs.stores.rows import Batch
 from upskill.runs.stores.sqlite import Store
 from upskill.traces import NO_USAGE, Usage
@@ -78,13 +78,12 @@ class Batched:
         default_factory=dict[Address, frozenset[str]]
     )  # of earlier rounds
 
-    async def execute(
-        self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Persist
-    ) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+        plan = job.plan
         check_batchable(plan.models)
         if plan.agent != "chat":
             raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
-        asked = {trial: _Asked(plan.addresses[trial.model], request_for(task_of(plan, trial))) for trial in trials}
+        asked = {trial: _Asked(plan.addresses[trial.model], request_for(task_of(plan, trial))) for trial in job.trials}
         keys = {trial: request_key(one.address, one.request) for trial, one in asked.items()}
         fresh = self.models.cache == "refresh"
         missing = {key: asked[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
@@ -99,11 +98,11 @@ class Batched:
         ready = [trial for trial, key in keys.items() if not isinstance(self._errors.get(key), CeilingReached)]
         # Those with a reply first: an error that stands for the rest of a model would end it before they are scored.
         ready.sort(key=lambda trial: keys[trial] in self._errors)
-        async with aclosing(self.executor.execute(plan, ready, run, keep)) as results:
+        async with aclosing(self.executor.execute(replace(job, trials=tuple(ready)), run, persist)) as results:
             async for result in results:
                 yield result
         if held:  # running into the ceiling once tells everyone that the run ends before its end
-            await run(plan, held[0])
+            await run(held[0])
 
     async def _fetch(self, missing: Mapping[str, _Asked], run: str) -> None:
         """Submit and wait until each request has a reply or an error: more than once where a server had a complaint."""

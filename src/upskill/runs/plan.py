@@ -1,19 +1,22 @@
 """A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money.
 
-A Plan says which trials there are; a Result is what one came to. A stored Plan with its Results is a Run.
+A Plan says which trials there are; a Result is how one ended. A stored Plan with its Results is a Run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
-from upskill.agents import AGENTS, Agent, Bounds, Task
+from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.isolation import canary_of, plant_canary
+from upskill.errors import UsageError
 from upskill.models import Address
+from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
@@ -21,6 +24,8 @@ from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Outcome
 
+DEFAULT_OUTPUT_TOKENS = 4096
+LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
@@ -204,7 +209,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a trial came to: passed, failed, or errored (`passed` is None and `error` says why)."""
+    """Result of one trial: passed, failed, or errored (`passed` is None and `error` says why)."""
 
     trial: Trial
     key: str
@@ -218,6 +223,7 @@ class Result:
     fatal: bool = False  # the next trial of this model would error the same way; not stored
     activated: bool | None = None  # None: no skill was on offer that an agent could open
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
+    traceback: str = ""  # of a bug in upskill that ended it
 
     @property
     def tool_errors(self) -> int:
@@ -243,4 +249,96 @@ class Result:
             len(self.trace.calls) if self.trace else 0,
             self.tool_errors,
             bool(self.leak),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """How a skill is put to the test. Without a temperature, one run is greedy (0), several runs or controls are
+    sampled (0.7): a greedy answer repeated would only be the same answer again."""
+
+    base_url: str = ""  # an OpenAI-compatible server that every model is asked at
+    runs: int = 1  # how often each case is run
+    seed: int = 0
+    temperature: float | None = None
+    max_output_tokens: int | None = None  # goes before the limit that a suite states
+    baseline: bool = True
+    agent: str = "chat"
+    judge: str = ""
+    controls: bool = False
+    reference_skill: Skill | None = None
+    distractors: Sequence[Skill] = ()
+    bounds: Bounds = field(default_factory=Bounds)
+    sandbox: str = ""
+    keys: Mapping[str, str] | None = None  # None: those of the environment and of .env
+
+
+def make_plan(
+    skill: Skill, suite: Suite | None = None, models: Iterable[str] = ("local",), options: PlanOptions | None = None
+) -> Plan:
+    """A plan from what a person says; UsageError for anything that could not be carried out."""
+    options = options or PlanOptions()
+    keys = find_keys() if options.keys is None else options.keys
+    suite = suite or Suite.of(skill)
+    if suite is None:
+        raise UsageError(
+            f"{skill.folder or skill.name}: has no test cases",
+            "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
+            " with --test-gen-model MODEL.",
+        )
+    addresses = tuple(dict.fromkeys(resolve(name, options.base_url, keys) for name in models))
+    if not addresses:
+        raise UsageError("no model was given", "For example -m local.")
+    if not options.baseline and (options.controls or options.reference_skill):
+        raise UsageError(
+            f"{'controls' if options.controls else 'an older skill'} cannot be compared with no baseline",
+            "Leave --no-baseline out.",
+        )
+    if options.runs < 1:
+        raise UsageError("runs must be at least 1")
+    if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
+        raise UsageError(f"{options.seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
+    acting: type[Agent] = AGENTS.load(options.agent)
+    if not acting.acts and options.distractors:
+        raise UsageError(
+            f"the agent {options.agent!r} has no catalog that other skills could stand in",
+            "Name one that acts, for example --agent tools.",
+        )
+    if isinstance(agent := acting(), ExternalAgent):
+        for address in addresses:
+            agent.check(address, keys)
+    _check_names(skill, options.distractors)
+    judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
+    if judged and not options.judge:
+        cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
+        raise UsageError(
+            f"{suite.source}: {cases} a model to grade by",
+            "Name one with --judge-model, for example --judge-model sonnet.",
+        )
+    greedy = 0.0 if options.runs == 1 and not options.controls else 0.7
+    limit = options.max_output_tokens or suite.max_output_tokens
+    return Plan(
+        skill,
+        suite,
+        addresses,
+        arms=(*(BOTH_ARMS if options.baseline else ("skill",)), *(CONTROLS if options.controls else ())),
+        runs=options.runs,
+        seed=options.seed,
+        agent=options.agent,
+        temperature=greedy if options.temperature is None else options.temperature,
+        max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
+        limit_is_stated=limit is not None,
+        judge=resolve(options.judge, keys=keys) if options.judge and judged else None,
+        reference_skill=options.reference_skill,
+        distractors=tuple(options.distractors),
+        bounds=options.bounds,
+        sandbox=options.sandbox,
+    )
+
+
+def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:
+    names = [skill.name, *(other.name for other in distractors)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
         )

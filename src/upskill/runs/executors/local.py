@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
-from upskill.runs.executors import Persist, RunTrial
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.executors import Job, Persist, RunTrial
+from upskill.runs.plan import Result, Trial
 
 COLLECT_AFTER = 20_000  # new objects
 
@@ -36,12 +36,10 @@ class Local:
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency
 
-    async def execute(
-        self, plan: Plan, trials: Iterable[Trial], run: RunTrial, keep: Persist
-    ) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
         lanes: dict[str, deque[Trial]] = {}
-        for trial in trials:
-            lane = "" if plan.addresses[trial.model].provider == "local" else trial.model
+        for trial in job.trials:
+            lane = "" if job.plan.addresses[trial.model].provider == "local" else trial.model
             lanes.setdefault(lane, deque()).append(trial)
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
@@ -51,12 +49,12 @@ class Local:
                 trial = waiting.popleft()
                 if trial.model in stopped:
                     continue
-                result = await run(plan, trial)
+                result = await run(trial)
                 if result is None:
                     for lane in lanes.values():
                         lane.clear()
                     return
-                await keep(result)
+                await persist(result)
                 if result.fatal:
                     stopped.add(trial.model)
                 arrived.put_nowait(result)

@@ -1,0 +1,120 @@
+"""Options that every verb which calls models shares: what it may spend, how it calls, and where runs are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from upskill.agents import Bounds
+from upskill.models import CacheMode, ModelContext
+from upskill.models.ledger import Ceilings
+from upskill.options import option
+from upskill.runs.events import Events
+from upskill.runs.executors import EXECUTORS, Executor
+from upskill.runs.stores.sqlite import Store
+from upskill.settings import Settings
+
+
+@dataclass(kw_only=True)
+class CommonOptions:
+    """What a person may say about any work with models."""
+
+    max_cost: float | None = option(
+        "--max-cost", default=None, help="Stop before this much is spent.", metavar="USD", minimum=0
+    )
+    max_tokens: int | None = option(
+        "--max-tokens", default=None, help="Stop at this many tokens.", metavar="N", minimum=0
+    )
+    max_calls: int | None = option("--max-calls", default=None, help="Stop at this many calls.", metavar="N", minimum=0)
+    concurrency: int | None = option(
+        "--concurrency", default=None, help="Calls at a time for each model (default 8).", metavar="N", minimum=1
+    )
+    timeout: float | None = option(
+        "--timeout", default=None, help="Time limit of one call.", metavar="SECONDS", minimum=0, above_minimum=True
+    )
+    executor: str = option("--executor", default="local", help="Where trials run: local.", metavar="KIND")
+    offline: bool = option("--offline", default=False, help="Download nothing.")
+    runs_dir: str | None = option(
+        "--runs-dir", default=None, help="Where runs are kept (default ./runs).", metavar="DIR"
+    )
+    log_runs: bool = option(
+        "--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."
+    )
+    settings: Settings = field(default_factory=Settings.load)
+
+    @property
+    def runs_folder(self) -> Path:
+        return Path(self.runs_dir or self.settings.runs_dir)
+
+    @property
+    def ceilings(self) -> Ceilings:
+        return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
+
+    def open_store(self) -> Store:
+        """The store of the runs folder, or one in memory where runs are not to be kept."""
+        return Store(self.runs_folder if self.log_runs else None)
+
+    def open_executor(self) -> Executor:
+        return EXECUTORS.load(self.executor)(self.concurrency or self.settings.concurrency)
+
+    def model_context(self, events: Events | None = None) -> ModelContext:
+        """The keys, prices and limits that models are opened with."""
+        return ModelContext.load(
+            self.settings,
+            offline=self.offline,
+            timeout=self.timeout or self.settings.timeout,
+            connections=self.concurrency or self.settings.concurrency,
+            **({"tell": events.message} if events else {}),
+        )
+
+
+@dataclass(kw_only=True)
+class CacheOptions:
+    """Whether stored replies may answer."""
+
+    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this very plan.")
+    no_cache: bool = option("--no-cache", default=False, help="Neither take nor keep stored replies.")
+    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
+
+    @property
+    def cache_mode(self) -> CacheMode:
+        if self.replay:
+            return "replay"
+        if self.no_cache:
+            return "off"
+        return "refresh" if self.fresh else "use"
+
+
+@dataclass(kw_only=True)
+class AgentOptions:
+    """Where an agent acts, and how far it may go."""
+
+    default_bounds: ClassVar[Bounds] = Bounds()
+
+    sandbox: str = option(
+        "--sandbox",
+        default="",
+        help="Where commands run: bubblewrap, container (docker or podman), landlock, seatbelt or none (default: the "
+        "first that works here; `upskill sandbox` says which).",
+        metavar="KIND",
+    )
+    max_turns: int | None = option(
+        "--max-turns", default=None, help="Most turns of an agent in one trial.", metavar="N", minimum=1
+    )
+    trial_tokens: int | None = option(
+        "--trial-tokens", default=None, help="Most tokens of an agent in one trial.", metavar="N", minimum=1
+    )
+    trial_timeout: float | None = option(
+        "--trial-timeout",
+        default=None,
+        help="Most time of an agent in one trial.",
+        metavar="SECONDS",
+        minimum=0,
+        above_minimum=True,
+    )
+
+    @property
+    def bounds(self) -> Bounds:
+        usual = self.default_bounds
+        return Bounds(self.max_turns or usual.turns, self.trial_tokens, self.trial_timeout or usual.seconds)

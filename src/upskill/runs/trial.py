@@ -1,0 +1,187 @@
+"""Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from upskill.agents import AGENTS, Agent, Student, Task
+from upskill.agents.activation import activated
+from upskill.agents.isolation import canary_of, find_leak
+from upskill.checks import Evidence, Finding
+from upskill.checks.workspace import read_left
+from upskill.errors import (
+    CeilingReached,
+    CheckError,
+    ModelError,
+    SandboxError,
+    StoreError,
+    TrialError,
+    UsageError,
+    wrap_trial_errors,
+)
+from upskill.models import Model, Models, Reply, Request
+from upskill.models.cache import track_keys
+from upskill.runs.executors import Job
+from upskill.runs.plan import Judgement, Plan, Result, Trial, task_of
+from upskill.suites import Case
+from upskill.traces import NO_USAGE, Trace, Usage
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Sandbox
+
+
+def run_job(job: Job) -> list[Result]:
+    """Run the trials of a job in this process, with models of its own: what another process or machine calls.
+
+    Trials of one job run one after the other; an executor makes as many jobs as it wants at a time.
+    """
+    return asyncio.run(_run_job(job))
+
+
+async def _run_job(job: Job) -> list[Result]:
+    results: list[Result] = []
+    async with Models(job.context, cache="off") as models:
+        for trial in job.trials:
+            results.append(await run_trial(job.plan, trial, models))
+            if results[-1].fatal:
+                break
+    return results
+
+
+async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
+    """Run one trial. Whatever goes wrong belongs to this trial: it is errored, never failed.
+
+    An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
+    """
+    started = time.perf_counter()
+    attempt = _Attempt()
+    error: TrialError | None = None
+    passed: bool | None = None
+    with track_keys() as asked:
+        try:
+            passed = await _attempt(plan, trial, models, attempt)
+        except (UsageError, CeilingReached, StoreError):
+            raise
+        except TrialError as raised:
+            error = raised
+        except Exception as raised:
+            error = TrialError(f"{type(raised).__name__}: {raised}")
+            error.traceback = traceback.format_exc()
+        if error:
+            await models.forget(asked)  # or the next attempt would get the same replies
+    trace, judge = attempt.trace, attempt.judge
+    return Result(
+        trial,
+        plan.key(trial),
+        passed,
+        str(error) if error else "",
+        trace,
+        tuple(attempt.judgements),
+        trace.usage if trace else _paid(error),
+        judge.usage if judge else NO_USAGE,
+        round(time.perf_counter() - started, 4),
+        isinstance(error, ModelError) and error.fatal,
+        attempt.activated,
+        attempt.leak,
+        error.traceback if error else "",
+    )
+
+
+def _paid(error: TrialError | None) -> Usage:
+    """What a trial without an answer has cost all the same."""
+    return (error.usage if error else None) or NO_USAGE
+
+
+@dataclass
+class _Attempt:
+    """How far a trial has come."""
+
+    trace: Trace | None = None
+    judge: _Judge | None = None
+    judgements: list[Judgement] = field(default_factory=list[Judgement])
+    activated: bool | None = None
+    leak: str = ""
+
+
+async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) -> bool:
+    case = plan.suite.by_id[trial.case]
+    agent: Agent = AGENTS.load(plan.agent)()
+    attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
+    task = task_of(plan, trial)
+    async with _ground(plan, case, agent, task) as sandbox:
+        with wrap_trial_errors(ModelError, f"asking {trial.model}"):
+            address = plan.addresses[trial.model]
+            around = models.context
+            student = Student(address, await models.get(address), sandbox, around.keys, models.ledger, around.prices)
+            attempt.trace = trace = await agent.run(task, student)
+            if trace.stop == "length" and not plan.limit_is_stated:
+                raise ModelError(
+                    f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
+                    "Give it more room with --max-output-tokens.",
+                )
+        own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
+        with wrap_trial_errors(SandboxError, "looking at what was left behind"):
+            if sandbox is not None:
+                await sandbox.clear()
+            if agent.acts:
+                attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
+                hidden = plan.skill.name if task.skill is None else ""
+                attempt.leak = await find_leak(trace, own, hidden, sandbox)
+        ask = attempt.judge.ask if attempt.judge else None
+        offered = task.skill.name if task.skill and agent.acts else ""
+        evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
+        if agent.acts and case.output_file:
+            with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
+                evidence = await _with_output(evidence, case.output_file)
+        for named in case.checks:
+            with wrap_trial_errors(CheckError, f"checking {named.name} of {case.id}"):
+                finding = await named.check.run(evidence)
+            read = named.check.reads_answer and evidence.output is not None
+            reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
+            attempt.judgements.append(Judgement(named.name, finding.passed, reason))
+    return all(result.passed for result in attempt.judgements)
+
+
+async def _with_output(evidence: Evidence, path: str) -> Evidence:
+    """The file in place of the answer; where an agent only said what it should have written, that is looked at."""
+    left = await read_left(evidence, path)
+    return evidence if isinstance(left, Finding) else replace(evidence, output=left)
+
+
+@asynccontextmanager
+async def _ground(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+    """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
+    if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
+        yield None
+        return
+    from upskill.sandboxes import SANDBOXES, SandboxBackend, choose  # noqa: PLC0415 - only where something acts
+
+    # `evaluate` has tried it out; a trial that is run by itself has that still to do.
+    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
+    with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
+        sandbox = await kind.open(agent.setup(task))
+    async with sandbox:
+        yield sandbox
+
+
+class _Judge:
+    """The model that grades, counting what it uses."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.usage: Usage = NO_USAGE
+
+    async def ask(self, request: Request) -> Reply:
+        try:
+            reply = await self.model.reply(request)
+        except ModelError as error:
+            self.usage = self.usage + (error.usage or NO_USAGE)
+            raise
+        self.usage = self.usage + reply.usage
+        return reply
