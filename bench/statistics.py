@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds, normal_quantile  # noqa: E402
-from upskill.verdicts.verdict import LOOKING  # noqa: E402
+from upskill.verdicts.verdict import EARLY_ALPHA_SHARE  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -333,7 +333,7 @@ def fixed_pairs(values: Floats, chance: float) -> int:
 
 def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
     rows: list[Sequence[object]] = []
-    early = math.log(2 / (LOOKING * 0.05))
+    early = math.log(2 / (EARLY_ALPHA_SHARE * 0.05))
     for cases in (10, 20, 40):
         for lift in (0.0, 0.2, 0.4, 0.6):
             before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
@@ -342,7 +342,7 @@ def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
             sums = values.cumsum(axis=0)
             wealths = np.stack([mixed(wealth(sums[look] / (look + 1))) for look in range(5)])
             pairs = mixed(np.stack([wealth(values[look]) for look in range(5)]).cumsum(axis=0))
-            last = lift_bounds(sums[4] / 5, 5, level=1 - (1 - LOOKING) * 0.05, resamples=2_000)[0] > 0
+            last = lift_bounds(sums[4] / 5, 5, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000)[0] > 0
             planned = wealths >= early
             planned[4] |= last
             fixed = lift_bounds(sums[4] / 5, 5, resamples=2_000)[0] > 0

@@ -1,4 +1,4 @@
-"""What is shown of agents that act: whether they opened the skill, what they did, and that the arms were apart."""
+"""What is shown of agents that act: whether they opened the skill, what they did, and that the arms were isolated."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, sk
         r"lift offered \+67 \(.{5,15}, 6 pairs\) · opened \+100 \(.{5,15}, 4 pairs\) · not opened 0 \(.{5,15}, 2 pairs",
         said,
     )
-    assert "Decide by the lift offered: which trials open the skill is not drawn by lot." in said
+    assert "Decide by the lift offered: which trials open the skill is not random." in said
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
     assert "turns 2.0 → 2.7 a task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
 
@@ -136,13 +136,13 @@ def test_markdown_and_csv_tell_what_was_opened(upskill: Upskill, skill: Path, ho
     assert re.search(
         r"\| scripted:acting\.json \| 4/6 \(67 %\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0 % → 29 % \|", text
     )
-    assert "not drawn by lot" in text
+    assert "not random" in text
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
     assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
     assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
 
 
-# The arms were not apart.
+# The arms were not isolated.
 
 
 def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so_loudly(
@@ -156,7 +156,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     )
     assert done.code == 3
     said = unwrapped(done.out)
-    assert "INVALID The arms were not apart, so no number of this run means anything." in said
+    assert "INVALID The arms were not isolated, so no number of this run means anything." in said
     assert "1 trial saw or reached for a skill that was kept from it: greet-2 · baseline · scripted:leaky.json" in said
     assert "reaches for the folder of the skill" in said
     assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
@@ -164,9 +164,9 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     assert len(re.findall(r"scripted:\w+\.json .* INVALID\n", done.out)) == 2
     assert not re.search(r"helps|Use it:|opened|undecided|More evidence", said)
     assert done.err.count("INVALID") == 1
-    assert done.err.count("but the run is invalid: its arms were not apart.") == 2
+    assert done.err.count("but the run is invalid: its arms were not isolated.") == 2
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert text.index("**INVALID: the arms were not apart") < text.index("| model |")
+    assert text.index("**INVALID: the arms were not isolated") < text.index("| model |")
     assert text.count("❌ INVALID") == 2
     assert "lift opened" not in text
     root = ET.parse(home / "report.xml").getroot()
@@ -193,11 +193,11 @@ def test_the_json_of_an_invalid_run_decides_nothing(upskill: Upskill, skill: Pat
 
 def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, home: Path) -> None:
     assert run(upskill, skill, model="leaky").code == 3
-    assert "INVALID: the arms were not apart" in upskill("runs").out
+    assert "INVALID: the arms were not isolated" in upskill("runs").out
     done = upskill("show", "last", "--case", "greet-2")
     assert done.code == 0
     said = unwrapped(done.out)
-    assert "INVALID The arms were not apart" in said
+    assert "INVALID The arms were not isolated" in said
     assert "INVALID: step 1 reaches for the folder of the skill" in said
     shown = upskill("show", "last", "--json", "--case", "greet-1").json
     assert [(row["case"], row["arm"]) for row in shown["invalid"]] == [("greet-2", "baseline")]
@@ -312,7 +312,7 @@ def test_one_pair_is_not_told_as_several(upskill: Upskill, home: Path) -> None:
     )
 
 
-def test_an_evaluation_lists_what_shows_that_the_arms_were_not_apart(home: Path) -> None:
+def test_an_evaluation_lists_what_shows_that_the_arms_were_not_isolated(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter", cases=2))
     plan = make_plan(
         skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], options=PlanOptions(agent="tools")

@@ -644,7 +644,7 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
     plan = plan_of("learns", "does not", cases=12, runs=3, temperature=0.7)
     evaluation = await evaluate(plan, models=models, options=RunOptions(until_decided="cases"))
     assert [verdict.decision for verdict in evaluation.verdicts] == ["helps", "undecided"]
-    assert evaluation.verdicts[1].further is not None
+    assert evaluation.verdicts[1].evidence_needed is not None
     rounds = {
         name: Counter((outcome.seed, outcome.arm) for outcome in evaluation.rows_of(name)) for name in plan.addresses
     }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from upskill.verdicts import statistics
-from upskill.verdicts.statistics import EvidenceNeeded, Sequential, Spread
+from upskill.verdicts.statistics import EvidenceNeeded, Sequential, VarianceComponents
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 
@@ -470,15 +470,15 @@ def test_looking_after_every_round_seldom_calls_a_skill_that_does_nothing(scope:
 
 
 def test_an_assumed_spread_follows_from_the_rates() -> None:
-    spread = Spread.assumed(0.5, 0.0, between_sd=0.2, correlation=0.0)
+    spread = VarianceComponents.assumed(0.5, 0.0, between_sd=0.2, correlation=0.0)
     assert (spread.between, spread.within) == pytest.approx((0.04, 0.46))
-    assert Spread.assumed(0.0, 1.0) == Spread(0, 0)
-    assert Spread.assumed(0.0, 0.5, between_sd=0.9) == Spread(0.25, 0)
+    assert VarianceComponents.assumed(0.0, 1.0) == VarianceComponents(0, 0)
+    assert VarianceComponents.assumed(0.0, 0.5, between_sd=0.9) == VarianceComponents(0.25, 0)
 
 
 def test_a_measured_spread_splits_into_between_and_within() -> None:
     values, labels = flat([[1, 0], [0, 0], [1, 1], [0, 1], [-1, 0], [0, 0]] * 20)
-    spread = Spread.measured(values, labels)
+    spread = VarianceComponents.measured(values, labels)
     case_means = [np.mean(case) for case in [[1, 0], [0, 0], [1, 1], [0, 1], [-1, 0], [0, 0]] * 20]
     assert spread.within == pytest.approx(0.25)
     assert spread.between == pytest.approx(np.var(case_means, ddof=1) - 0.125)
@@ -486,14 +486,14 @@ def test_a_measured_spread_splits_into_between_and_within() -> None:
 
 
 def test_a_spread_is_never_taken_to_be_nothing() -> None:
-    assert Spread.measured(*flat([[0]] * 8)) == Spread(0.2, 0)
-    assert Spread.measured([], []) == Spread(0, 1)
+    assert VarianceComponents.measured(*flat([[0]] * 8)) == VarianceComponents(0.2, 0)
+    assert VarianceComponents.measured([], []) == VarianceComponents(0, 1)
 
 
 @settings(deadline=None)
 @given(st.floats(0.05, 0.6), st.integers(2, 60), st.integers(1, 8))
 def test_power_grows_with_the_lift_the_cases_and_the_runs(size: float, cases: int, runs: int) -> None:
-    spread = Spread.assumed(0.3, 0.2)
+    spread = VarianceComponents.assumed(0.3, 0.2)
     power = statistics.power(size, cases, runs, spread)
     assert 0 <= power <= 1
     assert power <= statistics.power(size + 0.1, cases, runs, spread)
@@ -503,7 +503,7 @@ def test_power_grows_with_the_lift_the_cases_and_the_runs(size: float, cases: in
 
 
 def test_the_cases_needed_have_the_power_and_one_fewer_has_not() -> None:
-    spread = Spread.assumed(0.3, 0.2)
+    spread = VarianceComponents.assumed(0.3, 0.2)
     for runs in (1, 3, 5):
         cases = statistics.cases_needed(0.2, runs, spread)
         assert cases is not None
@@ -512,20 +512,20 @@ def test_the_cases_needed_have_the_power_and_one_fewer_has_not() -> None:
 
 
 def test_the_runs_needed_have_the_power_and_one_fewer_has_not() -> None:
-    spread = Spread.assumed(0.3, 0.2)
+    spread = VarianceComponents.assumed(0.3, 0.2)
     runs = statistics.runs_needed(0.2, 25, spread)
     assert runs is not None
     assert statistics.power(0.2, 25, runs, spread) >= 0.8 > statistics.power(0.2, 25, runs - 1, spread)
 
 
 def test_no_number_of_runs_makes_up_for_too_few_cases() -> None:
-    assert statistics.runs_needed(0.1, 10, Spread.assumed(0.3, 0.1)) is None
-    assert statistics.power(0.5, 1, 1000, Spread.assumed(0.3, 0.5)) == 0
+    assert statistics.runs_needed(0.1, 10, VarianceComponents.assumed(0.3, 0.1)) is None
+    assert statistics.power(0.5, 1, 1000, VarianceComponents.assumed(0.3, 0.5)) == 0
 
 
 def test_without_any_spread_every_lift_is_found() -> None:
-    assert statistics.power(0.1, 5, 1, Spread(0, 0)) == 1
-    assert statistics.power(0.0, 5, 1, Spread(0, 0)) == 0
+    assert statistics.power(0.1, 5, 1, VarianceComponents(0, 0)) == 1
+    assert statistics.power(0.0, 5, 1, VarianceComponents(0, 0)) == 0
 
 
 def test_the_planned_power_is_the_simulated_one() -> None:
@@ -535,7 +535,7 @@ def test_the_planned_power_is_the_simulated_one() -> None:
     means = (rng.binomial(3, after) - rng.binomial(3, before)) / 3
     low, _ = statistics.lift_bounds(means, 3, resamples=1000)
     values = (rng.random((3, *before.shape)) < after).astype(int) - (rng.random((3, *before.shape)) < before)
-    spread = Spread.measured(values.reshape(-1), np.tile(np.arange(before.size), 3))
+    spread = VarianceComponents.measured(values.reshape(-1), np.tile(np.arange(before.size), 3))
     assert statistics.power(float(means.mean()), 30, 3, spread) == pytest.approx(np.mean(low > 0), abs=0.04)
 
 

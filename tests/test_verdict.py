@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upskill.errors import UsageError
-from upskill.verdicts.choices import cheapest, choices, pareto
+from upskill.verdicts.choices import cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.requirements import judge, parse_requirement
-from upskill.verdicts.verdict import Verdict, compute_verdict
+from upskill.verdicts.requirements import check_requirement, parse_requirement
+from upskill.verdicts.to_json import verdict_to_json
+from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict
 
 SCORES = {"P": True, "F": False, "E": None}
 
@@ -102,8 +103,8 @@ def test_a_worked_example_gives_the_documented_verdict(name: str) -> None:
 def test_one_case_proves_nothing_about_others() -> None:
     found = compute_verdict(both({"a": ("FFFFF", "PPPPP")}))
     assert found.reason == "one case"
-    assert found.further is not None
-    assert found.further.runs is None
+    assert found.evidence_needed is not None
+    assert found.evidence_needed.runs is None
     assert "more cases" in found.recommendation
 
 
@@ -113,7 +114,7 @@ def test_too_many_errors_decide_nothing() -> None:
     assert found.recommendation == (
         "Repair the errors and run again: 3 of 20 trials errored, too many to say anything."
     )
-    assert found.further_pairs is None
+    assert found.pairs_needed is None
 
 
 def test_a_tenth_of_errors_is_still_borne() -> None:
@@ -181,14 +182,18 @@ def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]]
     mixed = list(rows)
     random.shuffle(mixed)
     assert compute_verdict(mixed) == compute_verdict(rows)
-    assert compute_verdict(mixed, anytime="cases").interval == compute_verdict(rows, anytime="cases").interval
+    peeking = VerdictOptions(anytime="cases")
+    assert compute_verdict(mixed, peeking).interval == compute_verdict(rows, peeking).interval
 
 
 @settings(deadline=None, max_examples=40)
 @given(SUITES)
 def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) -> None:
     rows = both(cases)
-    there, back = compute_verdict(rows), compute_verdict(rows, baseline="skill", skill="baseline")
+    there, back = (
+        compute_verdict(rows),
+        compute_verdict(rows, VerdictOptions(baseline_arm="skill", skill_arm="baseline")),
+    )
     swapped = {"helps": "hurts", "hurts": "helps"}
     assert back.decision == swapped.get(there.decision, there.decision)
     if there.interval is None or there.lift is None:
@@ -202,7 +207,7 @@ def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) 
 @settings(deadline=None, max_examples=40)
 @given(SUITES)
 def test_every_verdict_can_be_written_as_json(cases: dict[str, tuple[str, str]]) -> None:
-    plain = compute_verdict(both(cases), making_cost=1.0).as_json()
+    plain = verdict_to_json(compute_verdict(both(cases), VerdictOptions(making_cost=1.0)))
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
 
@@ -234,7 +239,7 @@ def test_an_arm_is_summed_over_its_scored_trials() -> None:
 
 
 def test_an_unknown_price_is_unknown_and_not_nothing() -> None:
-    found = compute_verdict(both(alike(8, "F", "P"), cost=None), making_cost=1.0)
+    found = compute_verdict(both(alike(8, "F", "P"), cost=None), VerdictOptions(making_cost=1.0))
     assert found.baseline.cost_usd is found.skill.cost_per_pass is found.cost is None
     assert found.cost_per_pass_ratio is found.break_even is None
 
@@ -255,12 +260,15 @@ def test_without_tokens_there_is_no_relative_change() -> None:
 
 def test_break_even_is_the_making_cost_over_what_a_pass_saves() -> None:
     rows = both({"a": ("PFFF", "PPPP"), "b": ("FFFP", "PPPP")})
-    found = compute_verdict(rows, making_cost=3.0)
+    found = compute_verdict(rows, VerdictOptions(making_cost=3.0))
     assert found.baseline.cost_per_pass == pytest.approx(0.04)
     assert found.skill.cost_per_pass == pytest.approx(0.01)
     assert found.break_even == pytest.approx(100)
     assert compute_verdict(rows).break_even is None
-    assert compute_verdict(rows, baseline="skill", skill="baseline", making_cost=3.0).break_even is None
+    assert (
+        compute_verdict(rows, VerdictOptions(baseline_arm="skill", skill_arm="baseline", making_cost=3.0)).break_even
+        is None
+    )
 
 
 def test_upstreams_names_are_kept() -> None:
@@ -272,7 +280,7 @@ def test_upstreams_names_are_kept() -> None:
 
 def test_an_older_version_can_be_the_baseline() -> None:
     rows = arm("old", {f"{i}": "F" for i in range(8)}) + arm("new", {f"{i}": "P" for i in range(8)})
-    found = compute_verdict(rows, baseline="old", skill="new")
+    found = compute_verdict(rows, VerdictOptions(baseline_arm="old", skill_arm="new"))
     assert (found.decision, found.baseline.arm, found.skill.arm) == ("helps", "old", "new")
 
 
@@ -293,7 +301,7 @@ def test_as_good_with_fewer_tokens_saves() -> None:
 
 def test_fewer_tokens_do_not_make_up_for_a_lift_that_may_be_negative() -> None:
     assert compute_verdict(cheaper_by(10, alike(20, "P", "P"))).decision == "undecided"
-    assert compute_verdict(cheaper_by(10, alike(20, "P", "P")), margin=0.2).decision == "saves"
+    assert compute_verdict(cheaper_by(10, alike(20, "P", "P")), VerdictOptions(margin=0.2)).decision == "saves"
 
 
 def test_a_cheaper_pass_saves_too() -> None:
@@ -320,7 +328,7 @@ def test_a_skill_that_hurts_is_not_recommended() -> None:
 def test_a_skill_that_helps_a_little_is_to_be_iterated_on_where_it_fails() -> None:
     cases = alike(12, "F", "P") | {f"hard-{number}": ("F", "F") for number in range(12)}
     tags = {case: ("hard", "slow") if case.startswith("hard") else ("easy",) for case in cases}
-    found = compute_verdict(both(cases), tags=tags)
+    found = compute_verdict(both(cases), VerdictOptions(tags=tags))
     assert found.decision == "helps"
     assert found.recommendation.endswith("Iterate: cases tagged hard, slow still fail.")
 
@@ -328,17 +336,17 @@ def test_a_skill_that_helps_a_little_is_to_be_iterated_on_where_it_fails() -> No
 def test_undecided_says_how_much_more_would_settle_it() -> None:
     found = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")}))
     assert found.decision == "undecided"
-    assert found.further_pairs is not None
-    assert found.further_pairs > 0
-    assert found.recommendation.startswith(f"More evidence: about {found.further_pairs} further pairs")
+    assert found.pairs_needed is not None
+    assert found.pairs_needed > 0
+    assert found.recommendation.startswith(f"More evidence: about {found.pairs_needed} further pairs")
 
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
     found = compute_verdict(both({"a": ("E", "P")}))
     assert found.recommendation.startswith("Repair the errors and run again: 1 of 2 trials errored")
-    more = compute_verdict(both(alike(5, "F", "P")), margin=0.0)
-    assert more.further is not None
-    assert (more.further.cases, more.further.pairs) == (1, 1)
+    more = compute_verdict(both(alike(5, "F", "P")), VerdictOptions(margin=0.0))
+    assert more.evidence_needed is not None
+    assert (more.evidence_needed.cases, more.evidence_needed.pairs) == (1, 1)
     assert more.recommendation == "More evidence: about 1 further pair (1 more case) would settle it."
 
 
@@ -353,13 +361,13 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     ids=["helps", "hurts", "no effect", "saves"],
 )
 def test_against_an_older_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
-    assert compute_verdict(rows, against=True).recommendation == said
+    assert compute_verdict(rows, VerdictOptions(baseline_is_skill=True)).recommendation == said
 
 
 def test_a_lower_level_decides_sooner() -> None:
     rows = both(alike(5, "F", "P"))
     assert compute_verdict(rows).decision == "undecided"
-    assert compute_verdict(rows, level=0.9).decision == "helps"
+    assert compute_verdict(rows, VerdictOptions(level=0.9)).decision == "helps"
 
 
 # ---------------------------------------------------------------------------------------------------- peeking
@@ -368,33 +376,33 @@ def test_a_lower_level_decides_sooner() -> None:
 def test_looking_after_every_round_asks_for_more_evidence() -> None:
     rows = both(alike(7, "F", "P"))
     assert compute_verdict(rows).decision == "helps"
-    peeked = compute_verdict(rows, anytime="cases")
+    peeked = compute_verdict(rows, VerdictOptions(anytime="cases"))
     assert (peeked.decision, peeked.anytime) == ("undecided", "cases")
-    assert compute_verdict(both(alike(8, "F", "P")), anytime="cases").decision == "helps"
+    assert compute_verdict(both(alike(8, "F", "P")), VerdictOptions(anytime="cases")).decision == "helps"
 
 
 def test_over_the_suite_more_runs_of_the_same_cases_decide() -> None:
     rows = both(alike(5, "FF", "PP"))
-    assert compute_verdict(rows, anytime="cases").decision == "undecided"
-    assert compute_verdict(rows, anytime="suite").decision == "helps"
+    assert compute_verdict(rows, VerdictOptions(anytime="cases")).decision == "undecided"
+    assert compute_verdict(rows, VerdictOptions(anytime="suite")).decision == "helps"
     calm = both(alike(20, "PPPPPP", "PPPPPP"))
-    assert compute_verdict(calm, anytime="suite").decision == "no effect"
-    assert compute_verdict(calm, anytime="cases").decision == "undecided"
+    assert compute_verdict(calm, VerdictOptions(anytime="suite")).decision == "no effect"
+    assert compute_verdict(calm, VerdictOptions(anytime="cases")).decision == "undecided"
 
 
 def test_a_planned_end_spends_less_on_early_looks_and_has_a_last_one() -> None:
     rows = both(alike(8, "F", "P"))
-    assert compute_verdict(rows, anytime="cases").decision == "helps"
-    assert compute_verdict(rows, anytime="cases", stopping_point="early").decision == "undecided"
-    assert compute_verdict(rows, anytime="cases", stopping_point="last").decision == "helps"
+    assert compute_verdict(rows, VerdictOptions(anytime="cases")).decision == "helps"
+    assert compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="early")).decision == "undecided"
+    assert compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="last")).decision == "helps"
 
 
 def test_the_last_look_is_never_wider_than_the_early_one() -> None:
     rows = both({"a": ("FFF", "PFP"), "b": ("FPF", "PPP"), "c": ("FFF", "FFF"), "d": ("PFF", "PPF"), "e": ("FF", "PF")})
     early, last, fixed = (
-        compute_verdict(rows, anytime="cases", stopping_point="early"),
-        compute_verdict(rows, anytime="cases", stopping_point="last"),
-        compute_verdict(rows, level=0.97),
+        compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="early")),
+        compute_verdict(rows, VerdictOptions(anytime="cases", stopping_point="last")),
+        compute_verdict(rows, VerdictOptions(level=0.97)),
     )
     assert early.interval
     assert last.interval
@@ -409,15 +417,15 @@ def test_saving_can_be_peeked_at_as_well() -> None:
     rows = [
         replace(row, output_tokens=400) if row.arm == "baseline" else row for row in both(alike(30, "PPPPP", "PPPPP"))
     ]
-    assert compute_verdict(rows, anytime="suite").decision == "saves"
-    assert compute_verdict(rows, anytime="suite", stopping_point="last").decision == "saves"
+    assert compute_verdict(rows, VerdictOptions(anytime="suite")).decision == "saves"
+    assert compute_verdict(rows, VerdictOptions(anytime="suite", stopping_point="last")).decision == "saves"
 
 
 def test_a_case_whose_first_pair_errored_is_not_counted_by_case() -> None:
     rows = both(alike(20, "FF", "PP") | {"late": ("PP", "EF")})
     assert (
-        compute_verdict(rows, anytime="cases").interval
-        == compute_verdict(both(alike(20, "FF", "PP")), anytime="cases").interval
+        compute_verdict(rows, VerdictOptions(anytime="cases")).interval
+        == compute_verdict(both(alike(20, "FF", "PP")), VerdictOptions(anytime="cases")).interval
     )
 
 
@@ -540,7 +548,7 @@ def test_a_skill_that_is_rarely_opened_wants_a_better_description() -> None:
     undecided = compute_verdict(acting(both(alike(20, "F", "F")), rarely))
     assert undecided.decision == "undecided"
     assert undecided.recommendation.startswith(f"{said} More evidence: about ")
-    nothing = compute_verdict(acting(both(alike(20, "F", "F")), rarely), margin=0.2)
+    nothing = compute_verdict(acting(both(alike(20, "F", "F")), rarely), VerdictOptions(margin=0.2))
     assert nothing.decision == "no effect"
     assert nothing.recommendation.endswith(f"nothing by more than 20 points. {said}")
     often = {name: "O" if number < 10 else "." for number, name in enumerate(names)}
@@ -563,15 +571,20 @@ def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: st
     leak = next(number for number, row in enumerate(rows) if row.arm == place)
     rows[leak] = replace(rows[leak], leaked=True)
     found = compute_verdict(rows)
-    assert (found.decision, found.reason, found.further, found.is_beneficial) == ("undecided", "isolation", None, False)
-    assert "the arms were not apart" in found.recommendation
+    assert (found.decision, found.reason, found.evidence_needed, found.is_beneficial) == (
+        "undecided",
+        "isolation",
+        None,
+        False,
+    )
+    assert "the arms were not isolated" in found.recommendation
     for text in ("decision=undecided", "decision!=hurts", "point:lift>=-1", "pass_rate>=0"):
-        ruling = judge(parse_requirement(text), found)
-        assert (ruling.held, ruling.reason) == (False, "the run is invalid: its arms were not apart")
+        ruling = check_requirement(parse_requirement(text), found)
+        assert (ruling.held, ruling.reason) == (False, "the run is invalid: its arms were not isolated")
 
 
 def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
-    assert compute_verdict(both(alike(10, "F", "P")), leaked=True).reason == "isolation"
+    assert compute_verdict(both(alike(10, "F", "P")), VerdictOptions(isolation_broken=True)).reason == "isolation"
 
 
 # ---------------------------------------------------------------------------------------------------- cases
@@ -617,7 +630,7 @@ def several() -> list[Outcome]:
 
 
 def test_the_pareto_front_leaves_out_what_is_dearer_and_no_better() -> None:
-    front = pareto(choices(several()))
+    front = pareto(list_choices(several()))
     assert [(found.model, found.arm) for found in front] == [
         ("small", "baseline"),
         ("small", "skill"),
@@ -626,13 +639,13 @@ def test_the_pareto_front_leaves_out_what_is_dearer_and_no_better() -> None:
 
 
 def test_the_cheapest_that_reaches_the_target_is_the_small_model_with_the_skill() -> None:
-    found = cheapest(choices(several()), 0.8)
+    found = cheapest(list_choices(several()), 0.8)
     assert found is not None
     assert (found.model, found.arm, found.cost_per_task) == ("small", "skill", pytest.approx(0.02))
-    proven = cheapest(choices(several()), 0.7, proven=True)
+    proven = cheapest(list_choices(several()), 0.7, proven=True)
     assert proven is not None
     assert (proven.model, proven.arm) == ("large", "skill")
-    assert cheapest(choices(several()), 0.95, proven=True) is None
+    assert cheapest(list_choices(several()), 0.95, proven=True) is None
 
 
 # ---------------------------------------------------------------------------------------------------- requirements
@@ -664,7 +677,7 @@ def won() -> Verdict:
     ],
 )
 def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text: str, held: bool, reason: str) -> None:
-    ruling = judge(parse_requirement(text), won)
+    ruling = check_requirement(parse_requirement(text), won)
     assert (ruling.held, ruling.reason) == (held, reason)
     assert ruling.requirement.text == text
 
@@ -672,10 +685,10 @@ def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text
 def test_what_was_not_measured_is_not_met() -> None:
     nothing = compute_verdict(arm("skill", {"a": "P"}, cost=None))
     for text in ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", "cost<=9x"):
-        ruling = judge(parse_requirement(text), nothing)
+        ruling = check_requirement(parse_requirement(text), nothing)
         assert not ruling.held
         assert ruling.reason.endswith("was not measured")
-    assert not judge(parse_requirement("pass_rate>=0"), compute_verdict([])).held
+    assert not check_requirement(parse_requirement("pass_rate>=0"), compute_verdict([])).held
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ _WHERE = {
     "UpskillError": "upskill.errors",
     "UsageError": "upskill.errors",
     "Verdict": "upskill.verdicts.verdict",
+    "VerdictOptions": "upskill.verdicts.verdict",
     "compute_verdict": "upskill.verdicts.verdict",
     "evaluate": "upskill.runs.evaluate",
     "evaluate_now": "upskill.runs.evaluate",
@@ -81,6 +82,7 @@ __all__ = [
     "UpskillError",
     "UsageError",
     "Verdict",
+    "VerdictOptions",
     "compute_verdict",
     "evaluate",
     "evaluate_now",
@@ -118,7 +120,7 @@ if TYPE_CHECKING:
     from upskill.suites import Case, Suite
     from upskill.traces import Trace
     from upskill.verdicts.outcome import Outcome
-    from upskill.verdicts.verdict import Verdict, compute_verdict
+    from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,8 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.verdicts import statistics
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import MAX_ERRORS
+from upskill.verdicts.to_json import verdict_to_json
+from upskill.verdicts.verdict import MAX_ERROR_RATE
 
 ALPHA = 0.10  # the chance that a whole search accepts something that is no better
 PATIENCE = 3  # candidates in a row that are rejected before the search ends
@@ -56,7 +57,7 @@ class Comparison:
     @property
     def accepted(self) -> bool | None:
         pairs = self.better + self.worse + self.same
-        if not pairs or self.errored > MAX_ERRORS * (pairs + self.errored):
+        if not pairs or self.errored > MAX_ERROR_RATE * (pairs + self.errored):
             return None
         return self.change > 0 and self.p_value <= self.level
 
@@ -225,7 +226,7 @@ class _Hunt:
         return self.keep(Tried(attempt, skill, evaluation, accepted, found.words, found, proposal))
 
     def keep(self, tried: Tried) -> Tried:
-        verdict: dict[str, Any] = tried.evaluation.verdicts[0].as_json() if tried.evaluation else {}
+        verdict: dict[str, Any] = verdict_to_json(tried.evaluation.verdicts[0]) if tried.evaluation else {}
         if tried.evaluation:
             verdict["run"] = tried.evaluation.run.id
         if tried.proposal:

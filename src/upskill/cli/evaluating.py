@@ -37,7 +37,7 @@ from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill, find_skills
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
-from upskill.verdicts.requirements import Requirement, Ruling, judge, parse_requirement
+from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
 from upskill.verdicts.verdict import Verdict
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
@@ -48,7 +48,7 @@ Rulings = list[tuple[str, Ruling]]
 
 
 def run_eval(order: EvalOptions) -> None:
-    """Evaluate and print. Exits with 3 when the arms were not apart or too many trials errored, with 1 when a
+    """Evaluate and print. Exits with 3 when the arms were not isolated or too many trials errored, with 1 when a
     requirement does not hold."""
     requirements = [parse_requirement(text) for text in order.requirements]
     if order.resume and (order.fresh or not order.log_runs):
@@ -90,7 +90,7 @@ def run_eval(order: EvalOptions) -> None:
 def _rule(requirement: Requirement, verdict: Verdict, evaluation: Evaluation) -> Ruling:
     if evaluation.halted:  # what was run is whatever came first, not the suite
         return Ruling(requirement, held=False, reason="the run was stopped before its end")
-    return judge(requirement, verdict)
+    return check_requirement(requirement, verdict)
 
 
 def _check_batch(order: EvalOptions) -> None:
@@ -263,9 +263,7 @@ def _report(evaluation: Evaluation, rulings: Rulings, store: Store, order: EvalO
 def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
         trials = counted(len(evaluation.invalid), "trial")
-        note(
-            f"INVALID: the arms were not apart ({trials} saw or reached for a hidden skill). No number means anything."
-        )
+        note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
     if order.as_json:
         show_json(json_report.of_evaluation(evaluation, rulings))
         return

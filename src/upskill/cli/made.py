@@ -26,7 +26,8 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Plan, Trial
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.verdicts.verdict import Verdict, points
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _interval(verdict: Verdict) -> str:
     if verdict.interval is None:
         return ""
     low, high = verdict.interval
-    return f"95% interval {points(low)} to {points(high)} points, "
+    return f"95% interval {signed_points(low)} to {signed_points(high)} points, "
 
 
 def _spent(ledger: Ledger) -> str:

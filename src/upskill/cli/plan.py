@@ -22,7 +22,7 @@ from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Spread, cases_needed, power
+from upskill.verdicts.statistics import VarianceComponents, cases_needed, power
 
 RUNS = (1, 3, 5, 10)
 # Seconds for a call where no stored run tells; a guess, and said to be one. An agent that acts makes several.
@@ -105,7 +105,9 @@ def _needs(
 ) -> dict[str, Any]:
     differences, labels = _differences(rows)
     measured = len(set(labels)) > 1
-    spread = Spread.measured(differences, labels) if measured else Spread.assumed(baseline, lift)
+    spread = (
+        VarianceComponents.measured(differences, labels) if measured else VarianceComponents.assumed(baseline, lift)
+    )
     have = len(plan.suite.cases)
     one_round = estimate(plan, plan.trials(), prices)
     seconds = _seconds(plan.models[0], rows)

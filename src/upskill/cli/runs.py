@@ -82,6 +82,8 @@ def _verdicts(store: Store, run: Run) -> list[Verdict]:
 
 
 def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
+    from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415  brings numpy
+
     return {
         "run": run.id,
         "created": run.created,
@@ -89,7 +91,7 @@ def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
         "model": verdict.model,
         "trials": run.trials,
         "finished": run.finished,
-        "verdict": verdict.as_json(),
+        "verdict": verdict_to_json(verdict),
     }
 
 
@@ -118,7 +120,9 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
                 mean = arm.total_tokens / arm.scored
                 shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
         if verdict.reason == "isolation":
-            shown.append(Text("  INVALID: the arms were not apart, so none of this means anything\n", style="bold red"))
+            shown.append(
+                Text("  INVALID: the arms were not isolated, so none of this means anything\n", style="bold red")
+            )
             continue
         lift = f"lift {percent(verdict.lift, signed=True)}, " if verdict.lift is not None else ""
         shown.append(Text(f"  {lift}{verdict.decision}\n"))

@@ -61,7 +61,7 @@ from upskill.runs.stores.sqlite import Store
 from upskill.skills import Skill
 from upskill.suites.queries import PARTS, PLACES_IN_A_SKILL, Queries
 from upskill.verdicts.firing import QUANTITIES, Firing, plain_estimate
-from upskill.verdicts.requirements import Requirement, Ruling, judge_number, parse_requirement
+from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
 
 
 @dataclass
@@ -494,7 +494,7 @@ def _rule(requirement: Requirement, firing: Firing, evaluation: Evaluation) -> R
     if evaluation.halted:
         return Ruling(requirement, held=False, reason="the run was stopped before its end")
     measured = firing.measured(requirement.quantity)
-    return judge_number(requirement, (measured.value, measured.interval) if measured else None)
+    return check_number(requirement, (measured.value, measured.interval) if measured else None)
 
 
 def _replace_manifest(folder: Path, skill: Skill) -> Path:

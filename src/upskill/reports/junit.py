@@ -24,7 +24,9 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
         for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
             tests, errors = tests + 1, errors + 1
             where = f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}"
-            message = f"INVALID: the arms were not apart, so no number of this run means anything ({where}: {reason})"
+            message = (
+                f"INVALID: the arms were not isolated, so no number of this run means anything ({where}: {reason})"
+            )
             _say(_test(suite, "isolation", "the arms are apart"), "error", message)
         for model, ruling in rulings:
             if model != verdict.model:

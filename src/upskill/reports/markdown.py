@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from upskill.plain import counted
 from upskill.runs.evaluation import Evaluation
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
+from upskill.verdicts.arms import Interval
 from upskill.verdicts.requirements import Ruling
-from upskill.verdicts.verdict import SELECTED, Interval, Verdict, points
+from upskill.verdicts.verdict import Verdict
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
 
@@ -51,7 +53,7 @@ def _lines(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]]) -> Ite
 
 def _invalid(evaluation: Evaluation, most: int = 3) -> Iterator[str]:
     yield "> [!CAUTION]"
-    yield "> **INVALID: the arms were not apart, so no number of this run means anything.**"
+    yield "> **INVALID: the arms were not isolated, so no number of this run means anything.**"
     for trial, reason in evaluation.invalid[:most]:
         where = f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}"
         yield f"> - {_plain(where)}: {_plain(reason)}"
@@ -81,7 +83,7 @@ def _acted(verdicts: list[Verdict]) -> Iterator[str]:
         failed = " → ".join("–" if arm.tool_errors is None else f"{100 * arm.tool_errors:.0f} %" for arm in arms)
         yield f"| {' | '.join([_plain(verdict.model), opened, *lifts, *did, failed])} |"
     yield ""
-    yield SELECTED
+    yield ACTIVATION_CAVEAT
     yield ""
 
 
@@ -89,7 +91,7 @@ def _lift(lift: float | None, interval: Interval | None, pairs: int) -> str:
     if lift is None or interval is None:
         return "–"
     low, high = interval
-    return f"{points(lift)} ({points(low)} to {points(high)}, {counted(pairs, 'pair')})"
+    return f"{signed_points(lift)} ({signed_points(low)} to {signed_points(high)}, {counted(pairs, 'pair')})"
 
 
 def _row(verdict: Verdict) -> str:

@@ -19,10 +19,12 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result, Trial
 from upskill.runs.stores.rows import Run
 from upskill.sandboxes import printable
-from upskill.verdicts.choices import Choice, cheapest, choices, pareto
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
+from upskill.verdicts.arms import ArmSummary, Interval
+from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import Kind, advice_for, diagnose
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import SELECTED, ArmSummary, Interval, Verdict, points
+from upskill.verdicts.verdict import Verdict
 
 WIDTH = 20
 MODEL_WIDTH = 16  # a model's name may be folded to this
@@ -91,10 +93,10 @@ def _indented(shown: RenderableType, by: int = 2) -> RenderableType:
 
 
 def invalid(run: str, leaks: list[tuple[Trial, str]], *, stored: bool = True, most: int = 3) -> RenderableType:
-    """That the arms of a run were not apart, what shows it, and what to do."""
+    """That the arms of a run were not isolated, what shows it, and what to do."""
     trials = counted(len(leaks), "trial")
     lines = [
-        "The arms were not apart, so no number of this run means anything.",
+        "The arms were not isolated, so no number of this run means anything.",
         f"{trials} saw or reached for a skill that was kept from {'it' if len(leaks) == 1 else 'them'}:",
     ]
     for trial, reason in leaks[:most]:
@@ -192,7 +194,7 @@ def _acts(verdict: Verdict, against: bool) -> Iterator[tuple[str, str]]:
                 if part.lift is not None
             ]
             yield "lift", " · ".join([f"offered {offered}", *parts])
-            yield "", SELECTED
+            yield "", ACTIVATION_CAVEAT
     if found is None and not any(arm.tool_calls for arm in arms):
         return
     turns = _arrow(*(_short(arm.turns) for arm in arms))
@@ -209,7 +211,7 @@ def _lift(lift: float | None, interval: Interval | None, pairs: int) -> str:
     if lift is None or interval is None:
         return "–"
     low, high = interval
-    return f"{points(lift)} ({points(low)} to {points(high)}, {counted(pairs, 'pair')})"
+    return f"{signed_points(lift)} ({signed_points(low)} to {signed_points(high)}, {counted(pairs, 'pair')})"
 
 
 def _mean_tokens(arm: ArmSummary) -> float:
@@ -334,7 +336,7 @@ def _card(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         yield line + "."
     if verdict.controls:
         parts = [
-            f"{word} {points(found.value)} ({points(found.low)} to {points(found.high)})"
+            f"{word} {signed_points(found.value)} ({signed_points(found.low)} to {signed_points(found.high)})"
             for word, found in (
                 ("content", verdict.controls.content),
                 ("length alone", verdict.controls.length),
@@ -356,7 +358,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
     target, against = evaluation.target, evaluation.plan.reference_skill is not None
     if len(evaluation.plan.models) < 2 and target is None:
         return
-    found = choices(evaluation.outcomes)
+    found = list_choices(evaluation.outcomes)
     front = pareto(found)
     if front and len(evaluation.plan.models) > 1:
         parts = [
@@ -394,7 +396,7 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
                     by_kind.setdefault(kind, []).append(found.case)
         for kind, cases in by_kind.items():
             names = ", ".join(cases[:3]) + (", …" if len(cases) > 3 else "")
-            advice = advice_for(kind, against=evaluation.plan.reference_skill is not None)
+            advice = advice_for(kind, baseline_is_skill=evaluation.plan.reference_skill is not None)
             yield f"{name}{len(cases)} {kind} ({names}): {advice}"
 
 

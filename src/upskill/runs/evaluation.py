@@ -9,7 +9,7 @@ from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores.rows import Run
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Scope
-from upskill.verdicts.verdict import StoppingPoint, Verdict, compute_verdict
+from upskill.verdicts.verdict import StoppingPoint, Verdict, VerdictOptions, compute_verdict
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Evaluation:
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
-    # What shows that the arms were not apart: then no number of the run means anything.
+    # What shows that the arms were not isolated: then no number of the run means anything.
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
 
@@ -92,17 +92,17 @@ def verdict_so_far(
     leaked: bool = False,
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
-    look = stopping_point_of(rows, scope, plan.runs)
-    tags = {case.id: case.tags for case in plan.suite.cases}
     return compute_verdict(
         rows,
-        margin=margin,
-        anytime=scope,
-        stopping_point=look,
-        making_cost=making_cost,
-        tags=tags,
-        against=plan.reference_skill is not None,
-        leaked=leaked,
+        VerdictOptions(
+            margin=margin,
+            anytime=scope,
+            stopping_point=stopping_point_of(rows, scope, plan.runs),
+            making_cost=making_cost,
+            tags={case.id: case.tags for case in plan.suite.cases},
+            baseline_is_skill=plan.reference_skill is not None,
+            isolation_broken=leaked,
+        ),
     )
 
 
@@ -122,11 +122,13 @@ def verdicts_of_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
     return [
         compute_verdict(
             found,
-            margin=run.plan.get("margin", 0.05),
-            anytime=scope,
-            stopping_point=stopping_point_of(found, scope, run.plan["runs"]),
-            against=bool(run.plan.get("reference_skill")),
-            leaked=any(row.leaked for row in rows),
+            VerdictOptions(
+                margin=run.plan.get("margin", 0.05),
+                anytime=scope,
+                stopping_point=stopping_point_of(found, scope, run.plan["runs"]),
+                baseline_is_skill=bool(run.plan.get("reference_skill")),
+                isolation_broken=any(row.leaked for row in rows),
+            ),
         )
         for found in by_model.values()
     ]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from upskill.verdicts.arms import Interval, by_arm, summarise_arm
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import Interval, by_arm, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Choice:
         return (self.interval[0] if proven else self.pass_rate) >= target
 
 
-def choices(
+def list_choices(
     outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
 ) -> tuple[Choice, ...]:
     """Every (model, arm) with a scored trial, cheapest first, those without a price last."""
@@ -38,7 +38,7 @@ def choices(
     found: list[Choice] = []
     for model, rows in by_model.items():
         for arm in by_arm(rows).values():
-            summary = summarise(arm, level)
+            summary = summarise_arm(arm, level)
             if summary.pass_rate is not None:
                 cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
                 rate, interval = summary.pass_rate, summary.interval
@@ -51,16 +51,16 @@ def _cheapest_first(choice: Choice) -> tuple[float, float, str, str]:
     return cost, -choice.pass_rate, choice.model, choice.arm
 
 
-def pareto(among: Iterable[Choice]) -> tuple[Choice, ...]:
+def pareto(choices: Iterable[Choice]) -> tuple[Choice, ...]:
     """Those with a price that no other beats on both cost per task and pass rate, cheapest first."""
     front: list[Choice] = []
-    for choice in sorted(among, key=_cheapest_first):
+    for choice in sorted(choices, key=_cheapest_first):
         if choice.cost_per_task is not None and (not front or choice.pass_rate > front[-1].pass_rate):
             front.append(choice)
     return tuple(front)
 
 
-def cheapest(among: Iterable[Choice], target: float, *, proven: bool = False) -> Choice | None:
+def cheapest(choices: Iterable[Choice], target: float, *, proven: bool = False) -> Choice | None:
     """The cheapest with a price that reaches a target pass rate; None if none does."""
-    able = [c for c in among if c.cost_per_task is not None and c.reaches(target, proven=proven)]
+    able = [c for c in choices if c.cost_per_task is not None and c.reaches(target, proven=proven)]
     return min(able, key=_cheapest_first, default=None)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import by_arm
 
 Kind = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
 
@@ -19,7 +19,7 @@ _ADVICE: dict[Kind, str] = {
     "flaky": "passes now and then in the same arm: tighten the task or run it more often",
     "unscored": "never scored in both arms: repair what errors",
 }
-_AGAINST: dict[Kind, str] = {  # where the baseline is an older skill
+_ADVICE_BASELINE_IS_SKILL: dict[Kind, str] = {  # where the baseline is an older skill
     "saturated": "passes with either skill: make it harder or drop it, it can show no lift",
     "baseline passes": "passes with the older skill every time: it can only show harm",
     "hurt": "passes less often than with the older skill: read both answers, this one may mislead here",
@@ -41,9 +41,9 @@ class CaseDiagnosis:
         return tuple(advice_for(kind) for kind in self.kinds)
 
 
-def advice_for(kind: Kind, *, against: bool = False) -> str:
+def advice_for(kind: Kind, *, baseline_is_skill: bool = False) -> str:
     """What to do about such a case; `against`: the baseline is an older skill."""
-    return _AGAINST.get(kind, _ADVICE[kind]) if against else _ADVICE[kind]
+    return _ADVICE_BASELINE_IS_SKILL.get(kind, _ADVICE[kind]) if baseline_is_skill else _ADVICE[kind]
 
 
 def diagnose(

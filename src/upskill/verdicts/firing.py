@@ -16,7 +16,7 @@ from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts import statistics
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate
-from upskill.verdicts.verdict import MAX_ERRORS
+from upskill.verdicts.verdict import MAX_ERROR_RATE
 
 LEVEL = 0.95
 SIDE = 0.5  # a trigger rate has to be above it, or below it
@@ -79,7 +79,7 @@ class Firing:
     @property
     def too_many_errors(self) -> bool:
         """Over a tenth of the runs errored, or nothing was run."""
-        return not self.scored or self.errored > MAX_ERRORS * (self.scored + self.errored)
+        return not self.scored or self.errored > MAX_ERROR_RATE * (self.scored + self.errored)
 
     @property
     def right(self) -> int:

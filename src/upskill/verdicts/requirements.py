@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.verdicts.verdict import Decision, Interval, Verdict
+from upskill.verdicts.arms import Interval
+from upskill.verdicts.verdict import Decision, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -84,19 +85,19 @@ def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool)
     return float(match[1]) / (100.0 if match[2] == "%" else 1.0)
 
 
-def judge(requirement: Requirement, verdict: Verdict) -> Ruling:
+def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
     """Whether a verdict meets a requirement, and on which number that was decided."""
     if verdict.reason == "isolation":
-        return Ruling(requirement, False, "the run is invalid: its arms were not apart")
+        return Ruling(requirement, False, "the run is invalid: its arms were not isolated")
     compare = _COMPARE[requirement.comparison]
     if requirement.decision is not None:
         held = compare(verdict.decision, requirement.decision)
         return Ruling(requirement, held, f"the decision is {verdict.decision}")
     unit = "" if requirement.quantity in _SHARES else "x"
-    return judge_number(requirement, _measured(requirement.quantity, verdict), unit)
+    return check_number(requirement, _measured(requirement.quantity, verdict), unit)
 
 
-def judge_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
+def check_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
     """Whether a number with its interval meets a requirement."""
     compare = _COMPARE[requirement.comparison]
     if measured is None:

@@ -24,7 +24,7 @@ Scope = Literal["cases", "suite"]
 
 SEED = 20_261_115  # of every resampling: the same rows give the same interval, always
 RESAMPLES = 10_000
-MANY = 2_000  # cases from which on Student's t serves as well as a bootstrap, and sooner
+BOOTSTRAP_MAX_CASES = 2_000  # cases from which on Student's t serves as well as a bootstrap, and sooner
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ def _inverse(cdf: Callable[[float], float], p: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Cases:
+class CaseGroups:
     """Rows gathered by case, in the order of the case labels."""
 
     codes: NDArray[np.intp]  # of each row, the index of its case
     counts: Floats  # rows of each case
 
     @classmethod
-    def of(cls, labels: ArrayLike) -> Cases:
+    def of(cls, labels: ArrayLike) -> CaseGroups:
         _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
         return cls(codes.reshape(-1), counts.astype(np.float64))
 
@@ -158,7 +158,7 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     if values.size and not (np.abs(values) <= 1.0 + 1e-9).all():
         raise ValueError("a difference of two outcomes lies between -1 and 1")
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     if len(groups) == 0:
         return Estimate(math.nan, -1.0, 1.0, level)
     means = groups.means(values)
@@ -193,7 +193,7 @@ def lift_bounds(
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     below = above = np.full(len(means), student)
-    if count <= MANY:
+    if count <= BOOTSTRAP_MAX_CASES:
         draws = _resamples(count, resamples).T
         first = means @ draws / total[:, np.newaxis]
         second = (means**2 @ draws + 2.0 * extra[:, np.newaxis]) / total[:, np.newaxis]
@@ -223,7 +223,7 @@ def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
     different numbers of pairs that the sums do not fit; then up to 100,000 seeded random flips, counting the one seen.
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     sums = groups.sums(values)
     counts = groups.counts.astype(np.int64)
     whole = np.rint(sums)
@@ -293,7 +293,7 @@ def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
     1 where nothing varies, so that repeating a case that always passes proves nothing new about other cases).
     """
     values = np.asarray(passed, dtype=np.float64).reshape(-1)
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     n, k = values.size, len(groups)
     if n in (0, k):
         return float(n)
@@ -317,7 +317,7 @@ def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level:
 
     Assumes independent cases with a finite variance. Unbounded with one case; a point when every case changed alike.
     """
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     return _ratio_of_sums(groups.sums(change), groups.counts, level, log=False)
 
@@ -327,7 +327,7 @@ def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, le
 
     Assumes independent cases with a finite variance, and values that are not negative.
     """
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     ratio = _ratio_of_sums(groups.sums(after), groups.sums(before), level, log=True)
     return Estimate(ratio.value - 1.0, ratio.low - 1.0, ratio.high - 1.0, level)
 
@@ -338,7 +338,7 @@ def cost_per_pass(cost: ArrayLike, passed: ArrayLike, cases: ArrayLike, *, level
     Assumes independent cases. Infinite without a pass: money was spent and nothing came of it. The interval is worked
     out with half a pass more than was seen (as Haldane and Anscombe do), so that no pass at all still bounds it below.
     """
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     return _log_ratio((groups.sums(cost),), (groups.sums(passed),), level, bottom_is_passes=True)
 
 
@@ -355,7 +355,7 @@ def cost_per_pass_ratio(
 
     Assumes what `cost_per_pass` does. 0 if only the later arm passes anything, infinite if only the earlier one does.
     """
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     up = groups.sums(cost_after), groups.sums(passed_before)
     down = groups.sums(cost_before), groups.sums(passed_after)
     return _log_ratio(up, down, level, bottom_is_passes=True, top_has_passes=True)
@@ -378,7 +378,7 @@ def _ratio_of_sums(top: Floats, bottom: Floats, level: float, *, log: bool) -> E
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
-    if count <= MANY:
+    if count <= BOOTSTRAP_MAX_CASES:
         draws = _resamples(count)
         tops, bottoms = draws @ top, draws @ bottom
         values = tops / bottoms
@@ -432,7 +432,9 @@ def _log_ratio(
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
-    if count <= MANY and not bottom_is_passes:  # resampling a handful of passes says less than the formula
+    if (
+        count <= BOOTSTRAP_MAX_CASES and not bottom_is_passes
+    ):  # resampling a handful of passes says less than the formula
         draws = _resamples(count)
         means = draws @ parts / count
         fine = (means > 0).all(axis=1)  # nearly always: sums of tokens and costs are hardly ever zero
@@ -570,14 +572,16 @@ def _lower_bound(values: Floats, counts: Floats, limit: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class VarianceComponents:
     """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
 
     between: float
     within: float
 
     @classmethod
-    def assumed(cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3) -> Spread:
+    def assumed(
+        cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3
+    ) -> VarianceComponents:
         """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair.
 
         Assumes yes-or-no outcomes: a pair's difference then varies by p(1-p) of both arms less what they share.
@@ -589,7 +593,7 @@ class Spread:
         return cls(between, whole - between)
 
     @classmethod
-    def measured(cls, differences: ArrayLike, cases: ArrayLike) -> Spread:
+    def measured(cls, differences: ArrayLike, cases: ArrayLike) -> VarianceComponents:
         """From pairs already seen, by analysis of variance; never less than one odd pair more would show.
 
         Assumes one variance within all cases. With one pair a case the two cannot be told apart, and everything
@@ -598,7 +602,7 @@ class Spread:
         values = np.asarray(differences, dtype=np.float64).reshape(-1)
         if not values.size:
             return cls(0.0, 1.0)
-        between, within = _components(values, Cases.of(cases))
+        between, within = _components(values, CaseGroups.of(cases))
         short = max(0.0, 2.0 / (values.size + 2.0) - between - within)
         return cls(between + short, within)
 
@@ -607,7 +611,7 @@ class Spread:
         return math.sqrt((self.between + self.within / runs) / cases)
 
 
-def _components(values: Floats, groups: Cases) -> tuple[float, float]:
+def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
     """Variance between cases and within them, as seen: the former never below zero."""
     means = groups.means(values)
     spare = values.size - len(groups)
@@ -616,7 +620,7 @@ def _components(values: Floats, groups: Cases) -> tuple[float, float]:
     return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
 
 
-def power(lift: float, cases: int, runs: int, spread: Spread, *, level: float = 0.95) -> float:
+def power(lift: float, cases: int, runs: int, spread: VarianceComponents, *, level: float = 0.95) -> float:
     """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this.
 
     Assumes a nearly normal mean over cases; checked by simulation to be right to a few points from ten cases on.
@@ -630,7 +634,13 @@ def power(lift: float, cases: int, runs: int, spread: Spread, *, level: float = 
 
 
 def cases_needed(
-    lift: float, runs: int, spread: Spread, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000_000
+    lift: float,
+    runs: int,
+    spread: VarianceComponents,
+    *,
+    chance: float = 0.8,
+    level: float = 0.95,
+    most: int = 1_000_000,
 ) -> int | None:
     """The fewest cases, run so often, that find a lift like this with this chance. Assumes what `power` does."""
     if lift == 0.0 or power(lift, most, runs, spread, level=level) < chance:
@@ -645,7 +655,7 @@ def cases_needed(
 
 
 def runs_needed(
-    lift: float, cases: int, spread: Spread, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000
+    lift: float, cases: int, spread: VarianceComponents, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000
 ) -> int | None:
     """The fewest runs of each case with which a lift like this is found with this chance; None if no number will do.
 
@@ -684,7 +694,7 @@ def evidence_needed(
     the scope of the running interval where one is used, which is wider by roughly a factor of 1.6.
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
-    groups = Cases.of(cases)
+    groups = CaseGroups.of(cases)
     count, runs = max(1, len(groups)), max(1.0, groups.runs)
     means = groups.means(values)
     between, within = _components(values, groups) if values.size else (0.0, 1.0)

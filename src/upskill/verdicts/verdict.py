@@ -1,4 +1,4 @@
-"""A Verdict says what a skill did to one model: lift with its interval, tokens, cost, and a decision; arithmetic only.
+"""A Verdict says what a skill did to one model: lift with its interval, tokens, cost, and a decision.
 
 Outcomes come in as plain rows and are paired by (case, seed). A pair counts when both of its trials were scored; an
 errored trial is never a failure, never a pass and never saves a token. `docs/statistics.md` explains every number.
@@ -7,62 +7,56 @@ errored trial is never a failure, never a pass and never saves a token. `docs/st
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
-from upskill.plain import counted
-from upskill.verdicts import statistics
+from upskill.verdicts import arms, statistics
+from upskill.verdicts.advice import failing_tags, recommend
+from upskill.verdicts.arms import (
+    ArmOutcomes,
+    ArmSummary,
+    Interval,
+    Pairs,
+    by_arm,
+    pair_arms,
+    share_interval,
+    summarise_arm,
+)
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate, EvidenceNeeded, Scope, Sequential
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
-Interval = tuple[float, float]
 StoppingPoint = Literal["open", "early", "last"]
 
-MAX_ERRORS = 0.10  # share of the two arms' trials that may error before nothing can be said
-LOOKING = 0.4  # share of the error that looks before a planned end may use; the last look has the rest
-GOOD_ENOUGH = 0.8  # a pass rate below which a skill that helps still wants work
-RARELY_OPENED = 0.5  # a share of trials below which a skill that does nothing may only want a better description
-SELECTED = "Decide by the lift offered: which trials open the skill is not drawn by lot."
+MAX_ERROR_RATE = 0.10  # share of the two arms' trials that may error before nothing can be decided
+EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
 
 
 @dataclass(frozen=True, slots=True)
-class ArmSummary:
-    """What one arm came to. Everything but `errored` is of scored trials; cost is None where a price is missing."""
+class VerdictOptions:
+    """How outcomes are weighed."""
 
-    arm: str
-    passed: int
-    failed: int
-    errored: int
-    pass_rate: float | None
-    interval: Interval  # Wilson's, on the effective number of trials
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
-    cost_per_pass: float | None  # None: unknown, or nothing passed
-    seconds: float
-    turns: float | None  # of the model, a trial; None: not known
-    tool_calls: float | None  # a trial
-    tool_errors: float | None  # share of the tool calls; None where there was none
-    opened: int | None  # trials that opened the skill they were offered; None where none was on offer to open
-
-    @property
-    def scored(self) -> int:
-        return self.passed + self.failed
-
-    @property
-    def total_tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
+    baseline_arm: str = "baseline"
+    skill_arm: str = "skill"
+    level: float = 0.95
+    margin: float = 0.05  # a lift within it counts as none
+    # An interval that stays valid after every round: for the tasks the cases stand for, or for these very cases.
+    anytime: Scope | None = None
+    # "open" for a run without a planned end. A run with a number of rounds fixed in advance is "early" until the last
+    # one: with little of the error spent on early looks, the last look has nearly the power of a fixed plan.
+    stopping_point: StoppingPoint = "open"
+    making_cost: float | None = None  # US dollars that making the skill cost
+    tags: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])  # by case, for the advice
+    baseline_is_skill: bool = False  # an older skill
+    isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a quantity changed from baseline to skill over the pairs: a pair's mean, and relative (0.2: a fifth more)."""
+    """How a quantity changed from baseline to skill: the mean per pair, and relative (0.2: a fifth more)."""
 
     mean: float
     mean_interval: Interval
@@ -74,33 +68,33 @@ class Change:
 class Controls:
     """What the control arms say about a lift. Each is None where its arms were not run."""
 
-    content: Estimate | None  # skill less placebo: what the words are worth
-    length: Estimate | None  # placebo less baseline: what any text of that length is worth
-    noise: Estimate | None  # baseline again less baseline: what nothing at all is worth
+    content: Estimate | None  # skill minus placebo: what its content is worth
+    length: Estimate | None  # placebo minus baseline: what any text of that length is worth
+    noise: Estimate | None  # the repeated baseline minus the baseline: how much chance alone moves it
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubsetLift:
     """The lift over some of the pairs."""
 
     pairs: int
     lift: float | None
-    interval: Interval | None  # for one look, also where the verdict's own is valid under peeking
+    interval: Interval | None  # not valid under peeking, even where the verdict's own is
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
     """Whether an agent that was offered the skill opened it, and the lift where it did and where it did not.
 
-    The arms are compared by what was offered: that is the verdict's own lift. The student decided which trials opened
-    the skill, and no lot did, so the lift over those is of a selected group: it explains, and does not prove.
+    The verdict's own lift compares what was offered. The student chose which trials opened the skill, so the lift over
+    those is of a selected group: it explains, but proves nothing.
     """
 
     trials: int  # scored, with the skill on offer
     opened: int
     interval: Interval  # of the share that opened it: Wilson's, on the effective number of trials
-    activated: Part
-    not_activated: Part
+    activated: SubsetLift
+    not_activated: SubsetLift
 
     @property
     def rate(self) -> float:
@@ -129,7 +123,7 @@ class Verdict:
     cost_per_pass_ratio: Estimate | None  # skill over baseline; below 1 a pass got cheaper
     decision: Decision
     reason: str
-    further: EvidenceNeeded | None
+    evidence_needed: EvidenceNeeded | None
     recommendation: str
     break_even: float | None  # passed tasks after which making the skill has paid for itself
     controls: Controls | None
@@ -145,323 +139,172 @@ class Verdict:
         return self.lift
 
     @property
-    def further_pairs(self) -> int | None:
-        return self.further.pairs if self.further else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values that JSON can hold: an unbounded or undefined number is null."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        plain["further_pairs"] = self.further_pairs
-        plain["is_beneficial"] = self.is_beneficial
-        return plain
+    def pairs_needed(self) -> int | None:
+        return self.evidence_needed.pairs if self.evidence_needed else None
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None = None) -> Verdict:
+    """The verdict on one model, from the outcomes of its arms.
 
-
-# ---------------------------------------------------------------------------------------------------- pairing
-
-Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """The trials of one arm by (case, seed)."""
-
-    name: str
-    trials: dict[Key, Outcome]
-
-    @property
-    def scored(self) -> list[Outcome]:
-        return [trial for trial in self.trials.values() if trial.passed is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Pairs of scored trials in the order of case and seed."""
-
-    labels: list[str]
-    rounds: list[int]  # of each pair, its place among all seeds of its case, errored ones included
-    before: list[Outcome]
-    after: list[Outcome]
-
-    def column(self, read: Callable[[Outcome], float], *, after: bool) -> statistics.Floats:
-        return np.fromiter(map(read, self.after if after else self.before), dtype=np.float64, count=len(self.labels))
-
-    @property
-    def differences(self) -> statistics.Floats:
-        return self.column(_passed, after=True) - self.column(_passed, after=False)
-
-    def where(self, *, opened: bool) -> _Pairs:
-        """Those whose trial with the skill opened it, or did not."""
-        kept = [place for place, trial in enumerate(self.after) if trial.activated is opened]
-        return _Pairs(
-            [self.labels[place] for place in kept],
-            [self.rounds[place] for place in kept],
-            [self.before[place] for place in kept],
-            [self.after[place] for place in kept],
-        )
-
-
-def _passed(outcome: Outcome) -> float:
-    return float(bool(outcome.passed))
-
-
-def _input(outcome: Outcome) -> float:
-    return float(outcome.input_tokens)
-
-
-def _output(outcome: Outcome) -> float:
-    return float(outcome.output_tokens)
-
-
-def _total(outcome: Outcome) -> float:
-    return float(outcome.input_tokens + outcome.output_tokens)
-
-
-def _cost(outcome: Outcome) -> float:
-    return math.nan if outcome.cost_usd is None else outcome.cost_usd
-
-
-def by_arm(outcomes: Iterable[Outcome]) -> dict[str, Arm]:
-    arms: dict[str, Arm] = {}
-    for outcome in outcomes:
-        trials = arms.setdefault(outcome.arm, Arm(outcome.arm, {})).trials
-        key = (outcome.case, outcome.seed)
-        # A trial that was tried again has two rows; the scored one is the one that counts.
-        if outcome.passed is not None or key not in trials:
-            trials[key] = outcome
-    return arms
-
-
-def _pair(one: Arm, two: Arm) -> _Pairs:
-    pairs = _Pairs([], [], [], [])
-    case, place = None, 0
-    for key in sorted(one.trials.keys() | two.trials.keys()):
-        case, place = key[0], place + 1 if key[0] == case else 0
-        before, after = one.trials.get(key), two.trials.get(key)
-        if before is not None and after is not None and before.passed is not None and after.passed is not None:
-            pairs.labels.append(case)
-            pairs.rounds.append(place)
-            pairs.before.append(before)
-            pairs.after.append(after)
-    return pairs
-
-
-def summarise(arm: Arm, level: float) -> ArmSummary:
-    scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
-    passed = sum(1 for trial in scored if trial.passed)
-    rate = passed / len(scored) if scored else None
-    cost = math.fsum(_cost(trial) for trial in scored)
-    known = None if math.isnan(cost) else cost
-    calls = sum(trial.calls for trial in scored)
-    offered = [trial for trial in scored if trial.activated is not None]
-    return ArmSummary(
-        arm=arm.name,
-        passed=passed,
-        failed=len(scored) - passed,
-        errored=len(arm.trials) - len(scored),
-        pass_rate=rate,
-        interval=_share([bool(trial.passed) for trial in scored], scored, level),
-        input_tokens=sum(trial.input_tokens for trial in scored),
-        output_tokens=sum(trial.output_tokens for trial in scored),
-        cached_tokens=sum(trial.cached_tokens for trial in scored),
-        cost_usd=known,
-        cost_per_pass=known / passed if known is not None and passed else None,
-        seconds=math.fsum(trial.seconds for trial in scored),
-        turns=_mean([trial.turns for trial in scored]) or None,
-        tool_calls=_mean([trial.calls for trial in scored]),
-        tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
-        opened=sum(trial.activated is True for trial in offered) if offered else None,
-    )
-
-
-def _share(held: list[bool], trials: list[Outcome], level: float) -> Interval:
-    """Wilson's interval of a share, on what the trials are worth together: runs of one case resemble each other."""
-    worth = statistics.effective_trials(held, [trial.case for trial in trials]) if trials else 0.0
-    return statistics.wilson(sum(held) / len(held) * worth if held else 0.0, worth, level=level)
-
-
-def _mean(numbers: list[int]) -> float | None:
-    return sum(numbers) / len(numbers) if numbers else None
-
-
-def _change(pairs: _Pairs, read: Callable[[Outcome], float], level: float) -> Change | None:
-    before, after = pairs.column(read, after=False), pairs.column(read, after=True)
-    if not pairs.labels or bool(np.isnan(before).any() or np.isnan(after).any()):
-        return None
-    mean = statistics.mean_change(before, after, pairs.labels, level=level)
-    if not before.sum():
-        return Change(mean.value, mean.interval, None, None)
-    relative = statistics.relative_change(before, after, pairs.labels, level=level)
-    return Change(mean.value, mean.interval, relative.value, relative.interval)
-
-
-# ---------------------------------------------------------------------------------------------------- weighing
-
-
-def compute_verdict(
-    outcomes: Iterable[Outcome],
-    *,
-    baseline: str = "baseline",
-    skill: str = "skill",
-    level: float = 0.95,
-    margin: float = 0.05,
-    anytime: Scope | None = None,
-    stopping_point: StoppingPoint = "open",
-    making_cost: float | None = None,
-    tags: Mapping[str, Sequence[str]] | None = None,
-    against: bool = False,
-    leaked: bool = False,
-) -> Verdict:
-    """Weigh the outcomes of one model: arm `skill` against arm `baseline`.
-
-    `anytime` gives an interval that may be looked at after every round: over the tasks the cases stand for ("cases")
-    or over these very cases ("suite"). A run without a planned end has `look="open"`. One that will stop after a number
-    of rounds fixed beforehand looks "early" until then and "last" at the end: it gives away a little of the early looks
-    to have nearly the power of a fixed plan at the end. `tags` (of each case) lets the recommendation name what fails.
-    `against` says that the baseline is an older skill. One trial that saw a skill that was kept from it, here or
-    (`leaked`) elsewhere in the run, leaves nothing to decide by.
+    One trial that saw a skill that was kept from it invalidates them all: the decision is then `undecided`.
     """
+    options = options or VerdictOptions()
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
     if len(models) > 1:
         raise ValueError(f"one verdict is about one model, these outcomes are of {', '.join(models)}")
-    arms = by_arm(rows)
-    one, two = arms.get(baseline, Arm(baseline, {})), arms.get(skill, Arm(skill, {}))
-    pairs = _pair(one, two)
-    first, second = summarise(one, level), summarise(two, level)
-    differences = pairs.differences
+    by_name = by_arm(rows)
+    baseline = by_name.get(options.baseline_arm, ArmOutcomes(options.baseline_arm, {}))
+    skill = by_name.get(options.skill_arm, ArmOutcomes(options.skill_arm, {}))
+    pairs, level = pair_arms(baseline, skill), options.level
+    baseline_summary, skill_summary = summarise_arm(baseline, level), summarise_arm(skill, level)
     lift = interval = p_value = None
-    if pairs.labels:
-        estimate = statistics.paired_lift(differences, pairs.labels, level=level)
+    if pairs:
+        estimate = statistics.paired_lift(pairs.differences, pairs.cases, level=level)
         lift, interval = estimate.value, estimate.interval
-        p_value = statistics.sign_flip(differences, pairs.labels)
-        if anytime is not None:
-            running = _replay(pairs, differences, anytime)
-            interval = _looked(
-                running,
-                lambda level: statistics.paired_lift(differences, pairs.labels, level=level),
-                level,
-                stopping_point,
-            )
-            p_value = _looked_p(running.p_value, p_value, stopping_point)
-    total = _change(pairs, _total, level)
+        p_value = statistics.sign_flip(pairs.differences, pairs.cases)
+        if options.anytime is not None:
+            interval, p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options)
+    tokens = _change(pairs, arms.total_tokens, level)
     verdict = Verdict(
         model=models[0] if models else "",
-        pairs=len(pairs.labels),
-        cases=len(set(pairs.labels)),
-        baseline=first,
-        skill=second,
+        pairs=len(pairs),
+        cases=len(set(pairs.cases)),
+        baseline=baseline_summary,
+        skill=skill_summary,
         lift=lift,
         interval=interval,
         level=level,
-        margin=margin,
+        margin=options.margin,
         p_value=p_value,
-        token_savings=-total.relative if total and total.relative is not None else None,
-        input_tokens=_change(pairs, _input, level),
-        output_tokens=_change(pairs, _output, level),
-        total_tokens=total,
-        cost=_change(pairs, _cost, level),
-        cost_per_pass_ratio=_cost_ratio(pairs, level),
+        token_savings=-tokens.relative if tokens and tokens.relative is not None else None,
+        input_tokens=_change(pairs, arms.input_tokens, level),
+        output_tokens=_change(pairs, arms.output_tokens, level),
+        total_tokens=tokens,
+        cost=_change(pairs, arms.cost, level),
+        cost_per_pass_ratio=_cost_per_pass_ratio(pairs, level),
         decision="undecided",
         reason="",
-        further=None,
+        evidence_needed=None,
         recommendation="",
-        break_even=_break_even(first, second, making_cost),
-        controls=_controls(arms, baseline, skill, level),
-        anytime=anytime,
-        activation=_activation(two, pairs, level),
+        break_even=_break_even(baseline_summary, skill_summary, options.making_cost),
+        controls=_controls(by_name, options),
+        anytime=options.anytime,
+        activation=_activation(skill, pairs, level),
     )
-    leaked = leaked or any(row.leaked for row in rows)
-    decision, reason = (
-        ("undecided", "isolation") if leaked else _decide(verdict, _cheaper(pairs, verdict, stopping_point))
-    )
-    verdict = replace(verdict, decision=decision, reason=reason)
-    if decision == "undecided" and pairs.labels and reason not in ("isolation", "errors"):
-        more = statistics.evidence_needed(differences, pairs.labels, margin=margin, level=level, anytime=anytime)
-        verdict = replace(verdict, further=more)
-    return replace(verdict, recommendation=_recommend(verdict, _failing_tags(two, tags or {}), against))
+    if options.isolation_broken or any(row.leaked for row in rows):
+        verdict = replace(verdict, reason="isolation")
+    else:
+        decision, reason = _decide(verdict, _proven_saving(pairs, verdict, options))
+        verdict = replace(verdict, decision=decision, reason=reason)
+        if decision == "undecided" and pairs and reason != "errors":
+            needed = statistics.evidence_needed(
+                pairs.differences, pairs.cases, margin=options.margin, level=level, anytime=options.anytime
+            )
+            verdict = replace(verdict, evidence_needed=needed)
+    tags = failing_tags(skill, options.tags)
+    return replace(verdict, recommendation=recommend(verdict, tags, baseline_is_skill=options.baseline_is_skill))
 
 
-def _activation(skill: Arm, pairs: _Pairs, level: float) -> Activation | None:
+def _sequential_bounds(
+    pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions
+) -> tuple[Interval, float]:
+    """Interval and p-value of the mean difference. Before a planned end, all looks together keep to the error."""
+    running = _replay_rounds(pairs, differences, scope)
+    if options.stopping_point == "open":
+        return running.interval(options.level), running.p_value
+    alpha, early = 1.0 - options.level, EARLY_ALPHA_SHARE
+    low, high = running.interval(1.0 - early * alpha)
+    p_value = min(1.0, running.p_value / early)
+    if options.stopping_point == "last":
+        last = statistics.paired_lift(differences, pairs.cases, level=1.0 - (1.0 - early) * alpha)
+        low, high = max(low, min(last.low, high)), min(high, max(last.high, low))
+        p_value = min(p_value, statistics.sign_flip(differences, pairs.cases) / (1.0 - early))
+    return (low, high), p_value
+
+
+def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
+    """The sequential test with a look after every round, as during the run."""
+    running = Sequential(scope)
+    by_round: dict[int, dict[str, float]] = {}
+    for case, number, value in zip(pairs.cases, pairs.rounds, values.tolist(), strict=True):
+        by_round.setdefault(number, {})[case] = value
+    for number in sorted(by_round):
+        running.update(by_round[number])
+    return running
+
+
+def _change(pairs: Pairs, read: Callable[[Outcome], float], level: float) -> Change | None:
+    before, after = pairs.column(read, after=False), pairs.column(read, after=True)
+    if not pairs or bool(np.isnan(before).any() or np.isnan(after).any()):
+        return None
+    mean = statistics.mean_change(before, after, pairs.cases, level=level)
+    if not before.sum():
+        return Change(mean.value, mean.interval, None, None)
+    relative = statistics.relative_change(before, after, pairs.cases, level=level)
+    return Change(mean.value, mean.interval, relative.value, relative.interval)
+
+
+def _cost_per_pass_ratio(pairs: Pairs, level: float) -> Estimate | None:
+    before, after = pairs.column(arms.cost, after=False), pairs.column(arms.cost, after=True)
+    if not pairs or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
+        return None
+    passed = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
+    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.cases, level=level)
+    return None if math.isnan(ratio.value) else ratio
+
+
+def _activation(skill: ArmOutcomes, pairs: Pairs, level: float) -> Activation | None:
     offered = sorted(
         (trial for trial in skill.scored if trial.activated is not None), key=lambda trial: (trial.case, trial.seed)
     )
     if not offered:
         return None
     opened = [trial.activated is True for trial in offered]
-    parts = (_part(pairs.where(opened=True), level), _part(pairs.where(opened=False), level))
-    return Activation(len(offered), sum(opened), _share(opened, offered, level), *parts)
+    lifts = _subset_lift(pairs.where(opened=True), level), _subset_lift(pairs.where(opened=False), level)
+    return Activation(len(offered), sum(opened), share_interval(opened, offered, level), *lifts)
 
 
-def _part(pairs: _Pairs, level: float) -> Part:
-    if not pairs.labels:
-        return Part(0, None, None)
-    found = statistics.paired_lift(pairs.differences, pairs.labels, level=level)
-    return Part(len(pairs.labels), found.value, found.interval)
+def _subset_lift(pairs: Pairs, level: float) -> SubsetLift:
+    if not pairs:
+        return SubsetLift(0, None, None)
+    lift = statistics.paired_lift(pairs.differences, pairs.cases, level=level)
+    return SubsetLift(len(pairs), lift.value, lift.interval)
 
 
-def _replay(pairs: _Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
-    """Look after every round, as was or might have been done while the run was going on."""
-    running = Sequential(scope)
-    by_round: dict[int, dict[str, float]] = {}
-    for label, place, value in zip(pairs.labels, pairs.rounds, values.tolist(), strict=True):
-        by_round.setdefault(place, {})[label] = value
-    for place in sorted(by_round):
-        running.update(by_round[place])
-    return running
+def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Controls | None:
+    def lift(after: str, before: str) -> Estimate | None:
+        if after not in by_name or before not in by_name:
+            return None
+        pairs = pair_arms(by_name[before], by_name[after])
+        return statistics.paired_lift(pairs.differences, pairs.cases, level=options.level) if pairs else None
 
-
-def _looked(running: Sequential, fixed: Callable[[float], Estimate], level: float, look: StoppingPoint) -> Interval:
-    """The interval at this look. Before a planned end the error is divided, so that all looks together keep to it."""
-    if look == "open":
-        return running.interval(level)
-    low, high = running.interval(1.0 - LOOKING * (1.0 - level))
-    if look == "last":
-        end = fixed(1.0 - (1.0 - LOOKING) * (1.0 - level))
-        low, high = max(low, min(end.low, high)), min(high, max(end.high, low))
-    return low, high
-
-
-def _looked_p(running: float, fixed: float, look: StoppingPoint) -> float:
-    if look == "open":
-        return running
-    early = min(1.0, running / LOOKING)
-    return early if look == "early" else min(early, fixed / (1.0 - LOOKING))
-
-
-def _cost_ratio(pairs: _Pairs, level: float) -> Estimate | None:
-    before, after = pairs.column(_cost, after=False), pairs.column(_cost, after=True)
-    if not pairs.labels or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
+    if not {"placebo", "baseline_repeat"} & by_name.keys():
         return None
-    passed = pairs.column(_passed, after=False), pairs.column(_passed, after=True)
-    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.labels, level=level)
-    return None if math.isnan(ratio.value) else ratio
+    baseline, skill = options.baseline_arm, options.skill_arm
+    return Controls(lift(skill, "placebo"), lift("placebo", baseline), lift("baseline_repeat", baseline))
 
 
-def _cheaper(pairs: _Pairs, verdict: Verdict, look: StoppingPoint) -> str:
+def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | None) -> float | None:
+    if making_cost is None or baseline.cost_per_pass is None or skill.cost_per_pass is None:
+        return None
+    saved = baseline.cost_per_pass - skill.cost_per_pass
+    return making_cost / saved if saved > 0 else None
+
+
+def _proven_saving(pairs: Pairs, verdict: Verdict, options: VerdictOptions) -> str:
     """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
-    if not pairs.labels:
+    if not pairs:
         return ""
-    before, after = pairs.column(_total, after=False), pairs.column(_total, after=True)
-    whole = before + after
-    saved = np.divide(before - after, whole, out=np.zeros_like(whole), where=whole > 0)
-    if verdict.anytime is not None:
+    before, after = pairs.column(arms.total_tokens, after=False), pairs.column(arms.total_tokens, after=True)
+    total = before + after
+    saved = np.divide(before - after, total, out=np.zeros_like(total), where=total > 0)
+    if options.anytime is not None:
         # The saving as a share of both arms' tokens lies in [-1, 1], so the same bets can be made on it.
-        def fixed(level: float) -> Estimate:
-            return statistics.paired_lift(saved, pairs.labels, level=level)
-
-        return "tokens" if _looked(_replay(pairs, saved, verdict.anytime), fixed, verdict.level, look)[0] > 0 else ""
-    # Intervals of few cases are too sure of themselves where cases hardly differ; the sign-flip test is not.
-    if statistics.sign_flip(np.sign(saved), pairs.labels) <= 1.0 - verdict.level:
+        (low, _), _ = _sequential_bounds(pairs, saved, options.anytime, options)
+        return "tokens" if low > 0 else ""
+    # With few cases that hardly differ the intervals are too narrow; the sign-flip test is not fooled.
+    if statistics.sign_flip(np.sign(saved), pairs.cases) <= 1.0 - verdict.level:
         relative = verdict.total_tokens.relative_interval if verdict.total_tokens else None
         if relative is not None and relative[1] < 0:
             return "tokens"
@@ -469,10 +312,10 @@ def _cheaper(pairs: _Pairs, verdict: Verdict, look: StoppingPoint) -> str:
     return "cost per pass" if ratio is not None and ratio.high < 1 and verdict.cases >= 6 else ""
 
 
-def _decide(verdict: Verdict, cheaper: str) -> tuple[Decision, str]:
+def _decide(verdict: Verdict, saving: str) -> tuple[Decision, str]:
     trials = sum(arm.scored + arm.errored for arm in (verdict.baseline, verdict.skill))
     errored = verdict.baseline.errored + verdict.skill.errored
-    if trials and errored > MAX_ERRORS * trials:
+    if trials and errored > MAX_ERROR_RATE * trials:
         return "undecided", "errors"
     if not verdict.baseline.scored + verdict.baseline.errored:
         return "undecided", "no baseline"
@@ -483,107 +326,10 @@ def _decide(verdict: Verdict, cheaper: str) -> tuple[Decision, str]:
         return "helps", "the interval of the lift is above 0"
     if high < 0:
         return "hurts", "the interval of the lift is below 0"
-    if low >= -verdict.margin and cheaper:
-        return "saves", f"not worse by more than the margin, and {cheaper} lower beyond doubt"
+    if low >= -verdict.margin and saving:
+        return "saves", f"not worse by more than the margin, and {saving} lower beyond doubt"
     if -verdict.margin <= low and high <= verdict.margin:
         return "no effect", "the interval of the lift is within the margin"
-    return (
-        "undecided",
-        "one case" if verdict.cases == 1 else "the interval of the lift holds both 0 and more than the margin",
-    )
-
-
-def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | None) -> float | None:
-    if making_cost is None or baseline.cost_per_pass is None or skill.cost_per_pass is None:
-        return None
-    saved = baseline.cost_per_pass - skill.cost_per_pass
-    return making_cost / saved if saved > 0 else None
-
-
-def _controls(arms: Mapping[str, Arm], baseline: str, skill: str, level: float) -> Controls | None:
-    def less(one: str, two: str) -> Estimate | None:
-        if one not in arms or two not in arms:
-            return None
-        pairs = _pair(arms[two], arms[one])
-        return statistics.paired_lift(pairs.differences, pairs.labels, level=level) if pairs.labels else None
-
-    if not {"placebo", "baseline_repeat"} & arms.keys():
-        return None
-    return Controls(less(skill, "placebo"), less("placebo", baseline), less("baseline_repeat", baseline))
-
-
-# ---------------------------------------------------------------------------------------------------- words
-
-
-def points(share: float) -> str:
-    """A share as signed points: +55."""
-    whole = round(100 * share)
-    return f"{whole:+d}" if whole else "0"
-
-
-def _failing_tags(skill: Arm, tags: Mapping[str, Sequence[str]], most: int = 3) -> list[str]:
-    """The tags whose cases pass less than half of the time with the skill, worst first."""
-    passed, tried = Counter[str](), Counter[str]()
-    for trial in skill.scored:
-        for tag in tags.get(trial.case, ()):
-            tried[tag] += 1
-            passed[tag] += bool(trial.passed)
-    rates = sorted((passed[tag] / tried[tag], tag) for tag in tried)
-    return [tag for rate, tag in rates if rate < 0.5][:most]
-
-
-def _recommend(verdict: Verdict, failing: list[str], against: bool) -> str:
-    iterate = f" Iterate: cases tagged {', '.join(failing)} still fail." if failing else ""
-    lift = ""
-    if verdict.lift is not None and verdict.interval is not None:
-        low, high = verdict.interval
-        over = counted(verdict.pairs, "pair")
-        lift = f"{points(verdict.lift)} points ({points(low)} to {points(high)}) over {over}"
-    leave = "Keep the older one" if against else "Do not use it with this model"
-    if verdict.decision == "helps":
-        rate = verdict.skill.pass_rate or 0.0
-        more = iterate or (" Iterate: many cases still fail." if rate < 0.5 else "")
-        use = "Use it in place of the older one" if against else "Use it"
-        return f"{use}: {lift}.{more if rate < GOOD_ENOUGH else ''}"
-    if verdict.decision == "saves":
-        as_good = f"Use it: as good as {'the older one' if against else 'without it'}"
-        if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
-            return f"{as_good}, with {verdict.token_savings:.0%} fewer tokens."
-        return f"{as_good}, and a passed task costs less."
-    if verdict.decision == "hurts":
-        return f"{leave}: {lift}."
-    unopened = _rarely_opened(verdict)
-    if verdict.decision == "no effect":
-        extra = verdict.token_savings
-        cost = f" and it takes {-extra:.0%} more tokens" if extra is not None and extra < -0.005 else ""
-        nothing = f"{leave}: it changes nothing by more than {100 * verdict.margin:g} points{cost}."
-        return f"{nothing} {unopened}" if unopened else f"{nothing}{iterate}"
-    more = _recommend_more(verdict)
-    return f"{unopened} {more}" if unopened and verdict.further is not None else more
-
-
-def _rarely_opened(verdict: Verdict) -> str:
-    """What to do about a skill that had little chance to do anything."""
-    found = verdict.activation
-    if found is None or found.rate >= RARELY_OPENED:
-        return ""
-    opened = f"the skill was opened in {found.opened} of {counted(found.trials, 'trial')}"
-    return f"Improve its description: {opened} (`upskill trigger SKILL --improve`)."
-
-
-def _recommend_more(verdict: Verdict) -> str:
-    if verdict.reason == "isolation":
-        return "Use none of these numbers: the arms were not apart, so none of them means anything."
-    if verdict.reason == "errors":
-        errored = verdict.baseline.errored + verdict.skill.errored
-        trials = counted(verdict.baseline.scored + verdict.skill.scored + errored, "trial")
-        return f"Repair the errors and run again: {errored} of {trials} errored, too many to say anything."
-    if verdict.reason == "no baseline":
-        return "Run the baseline too: without it there is no lift."
-    if verdict.reason == "no pairs" or verdict.further is None:
-        return "More evidence: no case was scored in both arms."
-    further = verdict.further
-    more = counted(further.cases, "more case")
-    if further.runs is not None:
-        more = f"{counted(further.runs, 'more run')} of each case, or {more}"
-    return f"More evidence: about {counted(further.pairs, 'further pair')} ({more}) would settle it."
+    if verdict.cases == 1:
+        return "undecided", "one case"
+    return "undecided", "the interval of the lift holds both 0 and more than the margin"

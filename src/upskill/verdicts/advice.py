@@ -1,0 +1,90 @@
+"""What to do about a verdict, in a sentence or two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from upskill.plain import counted
+
+if TYPE_CHECKING:
+    from upskill.verdicts.arms import ArmOutcomes
+    from upskill.verdicts.verdict import Verdict
+
+GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
+LOW_ACTIVATION = 0.5  # opened in a smaller share of trials, a skill without effect may only need a better description
+ACTIVATION_CAVEAT = "Decide by the lift offered: which trials open the skill is not random."
+
+
+def signed_points(share: float) -> str:
+    """A share as signed percentage points: +55."""
+    whole = round(100 * share)
+    return f"{whole:+d}" if whole else "0"
+
+
+def recommend(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> str:
+    """The recommendation for a decided verdict; `baseline_is_skill`: the baseline is an older skill."""
+    iterate = f" Iterate: cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
+    lift = ""
+    if verdict.lift is not None and verdict.interval is not None:
+        low, high = map(signed_points, verdict.interval)
+        lift = f"{signed_points(verdict.lift)} points ({low} to {high}) over {counted(verdict.pairs, 'pair')}"
+    reject = "Keep the older one" if baseline_is_skill else "Do not use it with this model"
+    if verdict.decision == "helps":
+        rate = verdict.skill.pass_rate or 0.0
+        more = iterate or (" Iterate: many cases still fail." if rate < 0.5 else "")
+        use = "Use it in place of the older one" if baseline_is_skill else "Use it"
+        return f"{use}: {lift}.{more if rate < GOOD_PASS_RATE else ''}"
+    if verdict.decision == "saves":
+        as_good = f"Use it: as good as {'the older one' if baseline_is_skill else 'without it'}"
+        if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
+            return f"{as_good}, with {verdict.token_savings:.0%} fewer tokens."
+        return f"{as_good}, and a passed task costs less."
+    if verdict.decision == "hurts":
+        return f"{reject}: {lift}."
+    rarely_opened = _rarely_opened(verdict)
+    if verdict.decision == "no effect":
+        savings = verdict.token_savings
+        extra = f" and it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
+        no_effect = f"{reject}: it changes nothing by more than {100 * verdict.margin:g} points{extra}."
+        return f"{no_effect} {rarely_opened}" if rarely_opened else f"{no_effect}{iterate}"
+    more = _recommend_evidence(verdict)
+    return f"{rarely_opened} {more}" if rarely_opened and verdict.evidence_needed is not None else more
+
+
+def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
+    """The tags whose cases pass less than half of the time with the skill, worst first."""
+    passed, tried = Counter[str](), Counter[str]()
+    for trial in skill.scored:
+        for tag in tags.get(trial.case, ()):
+            tried[tag] += 1
+            passed[tag] += bool(trial.passed)
+    rates = sorted((passed[tag] / tried[tag], tag) for tag in tried)
+    return [tag for rate, tag in rates if rate < 0.5][:limit]
+
+
+def _rarely_opened(verdict: Verdict) -> str:
+    activation = verdict.activation
+    if activation is None or activation.rate >= LOW_ACTIVATION:
+        return ""
+    opened = f"the skill was opened in {activation.opened} of {counted(activation.trials, 'trial')}"
+    return f"Improve its description: {opened} (`upskill trigger SKILL --improve`)."
+
+
+def _recommend_evidence(verdict: Verdict) -> str:
+    if verdict.reason == "isolation":
+        return "Use none of these numbers: the arms were not isolated, so none of them means anything."
+    if verdict.reason == "errors":
+        errored = verdict.baseline.errored + verdict.skill.errored
+        trials = counted(verdict.baseline.scored + verdict.skill.scored + errored, "trial")
+        return f"Repair the errors and run again: {errored} of {trials} errored, too many to say anything."
+    if verdict.reason == "no baseline":
+        return "Run the baseline too: without it there is no lift."
+    needed = verdict.evidence_needed
+    if verdict.reason == "no pairs" or needed is None:
+        return "More evidence: no case was scored in both arms."
+    more = counted(needed.cases, "more case")
+    if needed.runs is not None:
+        more = f"{counted(needed.runs, 'more run')} of each case, or {more}"
+    return f"More evidence: about {counted(needed.pairs, 'further pair')} ({more}) would settle it."

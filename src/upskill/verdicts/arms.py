@@ -1,0 +1,172 @@
+"""The outcomes of one model by arm: summed up for each arm, and paired between two arms by case and seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from upskill.verdicts import statistics
+from upskill.verdicts.outcome import Outcome
+
+Interval = tuple[float, float]
+Key = tuple[str, int]  # case, seed
+
+
+@dataclass(frozen=True, slots=True)
+class ArmOutcomes:
+    """The trials of one arm."""
+
+    name: str
+    trials: dict[Key, Outcome]
+
+    @property
+    def scored(self) -> list[Outcome]:
+        return [trial for trial in self.trials.values() if trial.passed is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """Totals of one arm. All but `errored` are over scored trials; cost is None where a price is missing."""
+
+    arm: str
+    passed: int
+    failed: int
+    errored: int
+    pass_rate: float | None
+    interval: Interval  # Wilson's, on the effective number of trials
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+    cost_per_pass: float | None  # None: unknown, or nothing passed
+    seconds: float
+    turns: float | None  # of the model, per trial; None: not known
+    tool_calls: float | None  # per trial
+    tool_errors: float | None  # share of the tool calls; None where there was none
+    opened: int | None  # trials that opened the skill they were offered; None where none was offered
+
+    @property
+    def scored(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of scored trials of two arms, ordered by case and seed."""
+
+    cases: list[str]  # of each pair
+    rounds: list[int]  # of each pair, the index of its seed among all seeds of its case, errored ones included
+    before: list[Outcome]
+    after: list[Outcome]
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def column(self, read: Callable[[Outcome], float], *, after: bool) -> statistics.Floats:
+        return np.fromiter(map(read, self.after if after else self.before), dtype=np.float64, count=len(self))
+
+    @property
+    def differences(self) -> statistics.Floats:
+        return self.column(passed, after=True) - self.column(passed, after=False)
+
+    def where(self, *, opened: bool) -> Pairs:
+        """The pairs whose later trial opened the skill, or did not."""
+        kept = [index for index, trial in enumerate(self.after) if trial.activated is opened]
+        return Pairs(
+            [self.cases[index] for index in kept],
+            [self.rounds[index] for index in kept],
+            [self.before[index] for index in kept],
+            [self.after[index] for index in kept],
+        )
+
+
+def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
+    arms: dict[str, ArmOutcomes] = {}
+    for outcome in outcomes:
+        trials = arms.setdefault(outcome.arm, ArmOutcomes(outcome.arm, {})).trials
+        key = (outcome.case, outcome.seed)
+        # A retried trial has two rows; the scored one counts.
+        if outcome.passed is not None or key not in trials:
+            trials[key] = outcome
+    return arms
+
+
+def pair_arms(before: ArmOutcomes, after: ArmOutcomes) -> Pairs:
+    pairs = Pairs([], [], [], [])
+    case, index = None, 0
+    for key in sorted(before.trials.keys() | after.trials.keys()):
+        case, index = key[0], index + 1 if key[0] == case else 0
+        first, second = before.trials.get(key), after.trials.get(key)
+        if first is not None and second is not None and first.passed is not None and second.passed is not None:
+            pairs.cases.append(case)
+            pairs.rounds.append(index)
+            pairs.before.append(first)
+            pairs.after.append(second)
+    return pairs
+
+
+def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
+    scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
+    passes = sum(1 for trial in scored if trial.passed)
+    total_cost = math.fsum(cost(trial) for trial in scored)
+    known_cost = None if math.isnan(total_cost) else total_cost
+    calls = sum(trial.calls for trial in scored)
+    offered = [trial for trial in scored if trial.activated is not None]
+    return ArmSummary(
+        arm=arm.name,
+        passed=passes,
+        failed=len(scored) - passes,
+        errored=len(arm.trials) - len(scored),
+        pass_rate=passes / len(scored) if scored else None,
+        interval=share_interval([bool(trial.passed) for trial in scored], scored, level),
+        input_tokens=sum(trial.input_tokens for trial in scored),
+        output_tokens=sum(trial.output_tokens for trial in scored),
+        cached_tokens=sum(trial.cached_tokens for trial in scored),
+        cost_usd=known_cost,
+        cost_per_pass=known_cost / passes if known_cost is not None and passes else None,
+        seconds=math.fsum(trial.seconds for trial in scored),
+        turns=_mean([trial.turns for trial in scored]) or None,
+        tool_calls=_mean([trial.calls for trial in scored]),
+        tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
+        opened=sum(trial.activated is True for trial in offered) if offered else None,
+    )
+
+
+def share_interval(values: list[bool], trials: list[Outcome], level: float) -> Interval:
+    """Wilson's interval of a share, on the effective number of trials: runs of one case resemble each other."""
+    effective = statistics.effective_trials(values, [trial.case for trial in trials]) if trials else 0.0
+    return statistics.wilson(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
+
+
+def _mean(numbers: list[int]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+# What a column of pairs can hold.
+
+
+def passed(outcome: Outcome) -> float:
+    return float(bool(outcome.passed))
+
+
+def input_tokens(outcome: Outcome) -> float:
+    return float(outcome.input_tokens)
+
+
+def output_tokens(outcome: Outcome) -> float:
+    return float(outcome.output_tokens)
+
+
+def total_tokens(outcome: Outcome) -> float:
+    return float(outcome.input_tokens + outcome.output_tokens)
+
+
+def cost(outcome: Outcome) -> float:
+    return math.nan if outcome.cost_usd is None else outcome.cost_usd
