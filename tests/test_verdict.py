@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -217,11 +216,9 @@ def test_diagnoses_name_every_case_once(cases: dict[str, tuple[str, str]]) -> No
     assert [found.case for found in diagnose(both(cases))] == sorted(cases)
 
 
-def test_fifty_thousand_rows_are_weighed_in_under_two_seconds() -> None:
-    rows = both(alike(50, "PF" * 250, "PPPF" * 125))
-    began = time.perf_counter()
-    assert compute_verdict(rows).decision == "helps"
-    assert time.perf_counter() - began < 2
+def test_fifty_thousand_rows_give_a_verdict() -> None:
+    verdict = compute_verdict(both(alike(50, "PF" * 250, "PPPF" * 125)))
+    assert (verdict.decision, verdict.pairs, verdict.lift) == ("helps", 25_000, pytest.approx(0.25))
 
 
 # ---------------------------------------------------------------------------------------------------- summaries

@@ -114,11 +114,11 @@ async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) 
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
     task = task_of(plan, trial)
-    async with _ground(plan, case, agent, task) as sandbox:
+    async with _open_sandbox(plan, case, agent, task) as sandbox:
         with wrap_trial_errors(ModelError, f"asking {trial.model}"):
             address = plan.addresses[trial.model]
-            around = models.context
-            student = Student(address, await models.get(address), sandbox, around.keys, models.ledger, around.prices)
+            context = models.context
+            student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
             attempt.trace = trace = await agent.run(task, student)
             if trace.stop == "length" and not plan.limit_is_stated:
                 raise ModelError(
@@ -155,7 +155,7 @@ async def _with_output(evidence: Evidence, path: str) -> Evidence:
 
 
 @asynccontextmanager
-async def _ground(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
     """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
     if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
         yield None
