@@ -84,7 +84,7 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
     from upskill.runs.events import Events  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
-    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
+    from upskill.runs.stores import open_store  # noqa: PLC0415
     from upskill.sandboxes import choose  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
@@ -111,7 +111,7 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
         nonlocal began
         began = time.perf_counter()
 
-    with Store(folder) as store:
+    with open_store(folder) as store:
         models = Models(ModelContext(connections=at_once), replies=store)
         evaluation = await evaluate(
             plan,

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.runs.evaluate import RunOptions
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import PlanOptions
@@ -26,7 +26,7 @@ async def run(skill: Skill, suite: Suite, rounds: int, seed: int, folder: Path, 
     plan = make_plan(
         skill, suite, ["local"], options=PlanOptions(runs=rounds, seed=seed, temperature=0.7, max_output_tokens=limit)
     )
-    with Store(folder) as store:
+    with open_store(folder) as store:
         return await evaluate(
             plan, store=store, models=Models(replies=store), options=RunOptions(until_decided="cases")
         )

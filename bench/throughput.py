@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from upskill.runs.plan import Plan, Result, Trial
-    from upskill.runs.stores.rows import Run
+    from upskill.runs.stores import Run
 
 HERE = Path(__file__).resolve()
 WORD = "kumquat"  # see server.py
@@ -76,7 +76,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     from upskill.runs.events import Events  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
-    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
+    from upskill.runs.stores import open_store  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
         if seen % 1000 == 0:
             samples.append(time.process_time())
 
-    with Store(folder) as store:
+    with open_store(folder) as store:
         evaluation = await evaluate(
             plan,
             store=store,

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
-from upskill import Store, Suite
+from upskill import Suite, open_store
 from upskill.reports import terminal
 from upskill.runs.evaluate import evaluate_now
 from upskill.runs.plan import PlanOptions, make_plan
@@ -317,7 +317,7 @@ def test_an_evaluation_lists_what_shows_that_the_arms_were_not_isolated(home: Pa
     plan = make_plan(
         skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], options=PlanOptions(agent="tools")
     )
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         found = evaluate_now(plan, store=store)
         ((trial, reason),) = found.invalid
         assert (trial.case, trial.arm) == ("greet-2", "baseline")

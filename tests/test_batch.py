@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Upskill, greetings, serving, start, write_script, write_skill
 from loopback import Call, Desk, Fate, Format, Loopback, Say, Spoken, Trouble, refuse
-from upskill import Skill, Store, make_plan
+from upskill import Skill, make_plan, open_store
 from upskill.errors import ModelError
 from upskill.models import Message, ModelContext, Models, Request, open_model
 from upskill.models.addresses import resolve
@@ -256,9 +256,9 @@ def test_another_plan_takes_its_part_of_a_batch_and_leaves_the_rest(bench: Bench
         whole = bench.batch(STUDENTS[format_])
         assert (whole.code, sizes(server)) == (0, [8])
         assert "waiting for 4 requests" in whole.err
-        with Store("runs") as store:
-            assert not store.open_batches(f"{server.url}/chat/completions")
-            assert not store.open_batches(f"{server.url}/messages")
+        with open_store("runs") as store:
+            assert not store.pending_batches(f"{server.url}/chat/completions")
+            assert not store.pending_batches(f"{server.url}/messages")
 
 
 def test_the_judge_is_asked_live(bench: Bench) -> None:
@@ -332,7 +332,7 @@ def test_no_more_is_submitted_than_the_calls_allow(bench: Bench, format_: Format
         bench.point_at(server)
         done = bench.batch(STUDENTS[format_], "--max-calls", 5, "--json")
         assert (sizes(server), done.json["halted"]) == ([5], "the ceiling of 5 calls is reached")
-        with Store("runs") as store:
+        with open_store("runs") as store:
             assert store.run("last").passed + store.run("last").failed == 5
         rest = bench.batch(STUDENTS[format_])
         assert (rest.code, sizes(server)) == (0, [5, 3])
@@ -559,7 +559,7 @@ async def test_the_library_batches_too(home: Path) -> None:
     skill = write_skill(home / "greeter")
     async with Loopback(answer) as server:
         told: list[str] = []
-        with Store(home / "runs") as store:
+        with open_store(home / "runs") as store:
             models = Models(ModelContext(keys_of(server)), replies=store)
             plan = make_plan(Skill.load(skill), None, [STUDENTS["openai"]])
             done = await evaluate(

@@ -25,7 +25,7 @@ from upskill.errors import CheckError
 from upskill.models import Reply, Request
 from upskill.runs.evaluate import evaluate
 from upskill.runs.plan import PlanOptions, make_plan
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import open_store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -881,7 +881,7 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
     assert done.code == 0, done.err
     (verdict,) = done.json["models"]
     assert (verdict["skill"]["passed"], verdict["baseline"]["passed"]) == (1, 0)
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         run = next(iter(store.runs()))
         results = {result.trial.arm: result for result in store.results(run)}
         assert run.plan["suite"]["cases"][0]["checks"][-1]["python"]["source"] == source
@@ -913,7 +913,7 @@ async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: 
     plan = make_plan(
         Skill.new("greeter", "Greets.", "Write a greeting."), suite, [model], options=PlanOptions(agent="tools")
     )
-    with Store(None) as store:
+    with open_store(None) as store:
         evaluation = await evaluate(plan, store=store)
         results = {result.trial.case: result for result in store.results(evaluation.run)}
     assert {case: result.passed for case, result in results.items()} == {"written": True, "said": True, "spoilt": False}

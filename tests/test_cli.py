@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 
 from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
 from loopback import Call
-from upskill import Skill, Store, __version__
+from upskill import Skill, __version__, open_store
 from upskill.cli import COMMANDS
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
@@ -175,7 +175,7 @@ def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path,
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume")
     assert done.code == 2
     assert "there is no stored run of this plan to go on with" in done.err
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         assert list(store.runs()) == []
 
 
@@ -1030,11 +1030,11 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     argv = [sys.executable, "-c", textwrap.dedent(program), *command]
     done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "results cannot be kept" in done.stderr
-    assert "Make room on the disk" in done.stderr
+    assert "results cannot be saved" in done.stderr
+    assert "Free some disk space" in done.stderr
     assert "Traceback" not in done.stderr
-    with Store(home / "runs") as store:
-        kept = len(store.done(store.run("last")))
+    with open_store(home / "runs") as store:
+        kept = len(store.scored_keys(store.run("last")))
     assert 0 < kept < 80
     done = upskill(*command)
     assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)

@@ -23,7 +23,6 @@ from upskill import (
     Plan,
     Result,
     Skill,
-    Store,
     Suite,
     Trial,
     UsageError,
@@ -31,6 +30,7 @@ from upskill import (
     evaluate_now,
     evaluate_skill,
     make_plan,
+    open_store,
     run_trial,
 )
 from upskill.agents.chat import SYSTEM
@@ -117,7 +117,7 @@ def by_arm(results: list[Result]) -> dict[str, set[bool | None]]:
 async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
     rules = [{"when": "guest 1", "error": "the line is dead"}, *HELPFUL]
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)])
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
     outcomes = {(result.trial.case, result.trial.arm): result.passed for result in results}
@@ -246,7 +246,7 @@ async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None
 
 
 async def test_a_second_run_of_the_same_plan_asks_nothing(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
         models = Told(helpful)
         second = await evaluate(plan_of(), store=store, models=models)
@@ -262,7 +262,7 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
         return helpful(name, request)
 
     plan = plan_of()
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         await evaluate(plan, store=store, models=Told(shaky))
         models = Told(helpful)
         begun: list[list[Trial]] = []
@@ -280,7 +280,7 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
 
 
 async def test_a_plan_that_differs_in_anything_is_a_run_of_its_own(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
         models = Told(helpful)
         second = await evaluate(plan_of(temperature=0.5), store=store, models=models)
@@ -289,7 +289,7 @@ async def test_a_plan_that_differs_in_anything_is_a_run_of_its_own(tmp_path: Pat
 
 
 async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
         models = Told(helpful)
         second = await evaluate(plan_of(), store=store, models=models, options=RunOptions(fresh=True))
@@ -300,9 +300,9 @@ async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path:
 
 async def test_a_run_that_another_process_carries_is_left_to_it(tmp_path: Path) -> None:
     models = Told(helpful)
-    with Store(tmp_path) as store, Store(tmp_path) as other:
+    with open_store(tmp_path) as store, open_store(tmp_path) as other:
         run, _ = other.start_run(plan_of(), "0")
-        with other.claim(run), pytest.raises(UsageError, match="is being carried out by another process"):
+        with other.claim(run), pytest.raises(UsageError, match="another process is already working on the run"):
             await evaluate(plan_of(), store=store, models=models)
     assert models.asked == []
 
@@ -359,7 +359,7 @@ async def test_what_a_given_up_model_missed_is_run_on_resume(tmp_path: Path) -> 
     def refuse(_: str, request: Request) -> str:
         raise ModelError("no credit", fatal=True)
 
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         await evaluate(plan_of(), store=store, models=Told(refuse), options=RunOptions(executor=Local(1)))
         models = Told(helpful)
         evaluation = await evaluate(plan_of(), store=store, models=models)
@@ -377,7 +377,7 @@ async def test_a_model_that_cannot_be_opened_is_a_usage_error_before_any_call(ho
     plan = replace(plan, models=(student, missing), judge=student) if where == "student" else plan
     plan = replace(plan, models=(student,), judge=missing) if where == "judge" else plan
     ledger = Ledger()
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         with pytest.raises(UsageError, match=r"nowhere\.yaml"):
             await evaluate(plan, store=store, models=Models(ledger=ledger))
         assert list(store.runs()) == []
@@ -408,7 +408,7 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
 
     models = Slow(helpful)
     plan = plan_of(cases=50)
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         task = asyncio.create_task(
             evaluate(
                 plan, store=store, models=models, options=RunOptions(executor=Local(2)), events=Events(result=watch)
@@ -422,8 +422,8 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
         asked = len(models.asked)
         await asyncio.sleep(0.01)
         assert len(models.asked) == asked < 100
-    with Store(tmp_path) as store:
-        kept = store.done(store.run("last"))
+    with open_store(tmp_path) as store:
+        kept = store.scored_keys(store.run("last"))
         assert {result.key for result in seen} <= kept
         models = Told(helpful)
         evaluation = await evaluate(plan, store=store, models=models)
@@ -450,15 +450,15 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(tmp_path: Path) -> No
     def huge(_: str, request: Request) -> Reply:
         return Reply("ahoy", Usage(2**70))
 
-    with Store(tmp_path) as store:
-        with pytest.raises(StoreError, match="cannot be kept"):
+    with open_store(tmp_path) as store:
+        with pytest.raises(StoreError, match="cannot be saved"):
             await evaluate(plan_of(), store=store, models=Told(huge))
         assert (await evaluate(plan_of(), store=store, models=Told(helpful))).run.finished
 
 
 async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) -> None:
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml")])
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         ledger = Ledger(Ceilings(calls=3))
         first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
         assert (ledger.calls, len(first.outcomes), first.run.errored) == (3, 3, 0)
@@ -515,7 +515,7 @@ async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path)
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}])
     skill = Skill.new("greeter", "Greets.", BODY)
     plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], options=PlanOptions(judge=judge))
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
     assert {result.judging.total_tokens for result in results} == {109}
@@ -538,7 +538,7 @@ async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> 
     models = Models()
     models.stand_in(judge, Breaking(), "judge")
     plan = replace(plan_of(suite=JUDGED, judge=judge), models=(resolve(write_script(home / "model.yaml")),))
-    with Store(None) as store:
+    with open_store(None) as store:
         results = list(store.results((await evaluate(plan, store=store, models=models)).run))
     assert [(result.passed, result.judging.total_tokens) for result in results] == [(None, 77)] * 2
 
@@ -657,7 +657,7 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
 async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
     model = write_script(home / "model.yaml")
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         first = Models(ModelContext(), replies=store, ledger=Ledger())
         await evaluate(
             make_plan(skill, models=[model], options=PlanOptions(runs=2, temperature=0.0)), store=store, models=first
@@ -676,7 +676,7 @@ async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path)
     skill, student = Skill.new("greeter", "Greets.", BODY), write_script(home / "model.yaml")
     write_script(home / "judge.yaml", [{"answer": "nonsense"}])
     plan = make_plan(skill, JUDGED, [student], options=PlanOptions(judge="scripted:judge.yaml"))
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         first = await evaluate(plan, store=store, models=Models(replies=store))
         assert first.run.errored == 2
         write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": true}'}])
@@ -688,7 +688,7 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
     skill = Skill.load(write_skill(home / "greeter"))
     name = write_script(home / "model.yaml", [{"when": "guest 3.", "answer": "good day"}, *HELPFUL])
     wrong = ["Asked: Please greet guest 3. Answered: good day"]
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         for _ in range(2):  # the second time every result is there already
             evaluation = await evaluate_skill(skill, model=name, store=store)
             assert get_failure_descriptions(evaluation) == wrong

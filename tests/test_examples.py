@@ -9,7 +9,7 @@ import pytest
 import skills_ref
 
 from conftest import REPOSITORY
-from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.suites.quality import near_duplicates, probe_suite
 
 EXAMPLES = {"kernel-builder-cuda-kernels": 40, "tern-deploy": 20, "house-commit-messages": 20}
@@ -48,7 +48,7 @@ async def test_the_embedded_model_learns_from_an_example(tmp_path: Path) -> None
     """A margin, not a score: other processors round differently."""
     skill, suite = example("tern-deploy")
     plan = make_plan(skill, suite, ["local"])
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         evaluation = await evaluate(plan, store=store, models=Models(replies=store))
     (verdict,) = evaluation.verdicts
     assert (verdict.baseline.errored, verdict.skill.errored) == (0, 0)

@@ -35,7 +35,7 @@ from teaching import (
     write_rules,
 )
 from test_redact import PLANTED
-from upskill import Skill, Store, Suite
+from upskill import Skill, Suite, open_store
 from upskill.authoring.provenance import Meta, made_for
 from upskill.models.embedded.weights import cache_folder
 from upskill.suites.quality import probe_suite
@@ -87,8 +87,8 @@ def test_the_whole_loop_keeps_the_good_edit_and_nothing_else(upskill: Upskill, h
 
 def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
-    with Store(house / "runs") as store:
-        requests = store.requests()
+    with open_store(house / "runs") as store:
+        requests = list(store.requests())
         runs = list(store.runs())
         asked = {run.id: {result.trial.case for result in store.results(run)} for run in runs}
     assert {role for role, _, _ in requests} == {"teacher", "test writer"}
@@ -103,7 +103,7 @@ def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: U
 
 def test_the_reviser_never_sees_what_a_check_looks_for(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         revising = [request for role, request, _ in store.requests() if "You improve" in request and role == "teacher"]
     assert len(revising) == 3
     for request in revising:
@@ -175,7 +175,7 @@ def test_nothing_is_left_when_the_test_writer_fails(upskill: Upskill, house: Pat
     assert done.code == 3
     assert "the skill was written, its test cases were not" in done.err
     assert not (house / "skills").exists()
-    with Store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
+    with open_store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
         assert [role for role, _, _ in store.requests()] == ["teacher"]
 
 
@@ -183,11 +183,11 @@ def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house
     done = generate(upskill, "--max-calls", 1)
     assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
     assert not (house / "skills").exists()
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         assert [role for role, _, _ in store.requests()] == ["teacher"]
     again = generate(upskill, "--json").json
-    with Store(house / "runs") as store:
-        assert len(store.requests()) == 5
+    with open_store(house / "runs") as store:
+        assert len(list(store.requests())) == 5
     assert again["held_out"]["models"][0]["lift"] == 1.0
 
 
@@ -341,7 +341,7 @@ def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) 
     done = generate(upskill, "--tests", "mine.json", "--attempts", 0, "--json")
     assert done.code == 0, done.err
     assert done.json["suite"]["cases"] == 20
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         assert {role for role, _, _ in store.requests()} == {"teacher"}
 
 
@@ -410,8 +410,8 @@ def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, h
     assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
     more = generate(upskill, "--json").json
     assert more["held_out"]["models"][0]["lift"] == 1.0
-    with Store(house / "runs") as store:
-        assert len(store.requests()) == 5
+    with open_store(house / "runs") as store:
+        assert len(list(store.requests())) == 5
 
 
 def test_a_student_that_cannot_be_asked_leaves_nothing_behind(upskill: Upskill, house: Path) -> None:
@@ -508,7 +508,7 @@ def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path
         assert done.code == 0, done.err
         assert {logged.model for logged in server.requests} == {"any/name:Q4_0"}
         assert len(server.requests) == 40
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         assert all("Sails to a port." in request for _, request, _ in store.requests())
 
 
@@ -531,8 +531,8 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
     assert "Before anything was sent or kept: redacted" in done.err
     extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--runs-dir", "runs")
     assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
-    with Store(house / "runs") as store:
-        requests = store.requests()
+    with open_store(house / "runs") as store:
+        requests = list(store.requests())
     assert len(requests) >= 5
     kept = [
         path.read_bytes() for folder in ("runs", "skills") for path in (house / folder).rglob("*") if path.is_file()
@@ -657,7 +657,7 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     assert attempts[3]["pass_rate"] >= attempts[0]["pass_rate"] + 0.3
     verdict = done.json["held_out"]["models"][0]
     assert verdict["skill"]["pass_rate"] > verdict["baseline"]["pass_rate"]
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         everything = "\n".join(request for _, request, _ in store.requests())
         asked = [{result.trial.case for result in store.results(run)} for run in store.runs()]
     assert all(prompt(number) in everything for number in missing if number in TRAIN)

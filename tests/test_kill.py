@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Done, greetings, serving, spawn, start, write_skill
 from loopback import Call, Loopback, Trouble
-from upskill import Store
+from upskill import open_store
 from upskill.agents.chat import SYSTEM
 from upskill.runs.stores.sqlite import FILE
 
@@ -55,7 +55,7 @@ def requests_of(folder: Path) -> set[Asked]:
     """What was asked in the trials that are stored."""
     if not stored(folder):
         return set()
-    with Store(folder) as store:
+    with open_store(folder) as store:
         run = store.run("last")
         prompts = {case["id"]: case["prompt"] for case in run.plan["suite"]["cases"]}
         systems = {"baseline": SYSTEM, "skill": f"{SYSTEM}\n\n{run.plan['skill']['body']}"}

@@ -70,13 +70,13 @@ def test_importing_a_submodule_first_does_not_hide_a_verb(first: str) -> None:
 def test_a_skill_is_evaluated_without_the_command_line(home: Path) -> None:
     program = """
 from pathlib import Path
-from upskill import Skill, Store, Suite, evaluate_now, make_plan
+from upskill import Skill, Suite, evaluate_now, make_plan, open_store
 
 skill = Skill.new("greeter", "Greets guests. Use it when someone arrives.", "Greet every guest with the word ahoy.")
 suite = Suite.parse([{"id": f"guest-{n}", "prompt": f"Greet guest {n}.", "checks": [{"contains": "ahoy"}]}
                      for n in range(8)])
 Path("model.yaml").write_text("- {system: ahoy, answer: ahoy}\\n- {answer: hello}\\n")
-with Store("runs") as store:
+with open_store("runs") as store:
     evaluation = evaluate_now(make_plan(skill, suite, ["scripted:model.yaml"]), store=store)
 for verdict in evaluation.verdicts:
     print(verdict.model, verdict.lift, verdict.decision, verdict.is_beneficial)

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import write_skill
 from teaching import HELD_OUT, NUMBERS, TRAIN, case, fact, prompt, student_rules, write_rules
-from upskill import Models, Outcome, Plan, Skill, Store, Suite, make_plan
+from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
 from upskill.authoring.material import Material, Piece
 from upskill.authoring.provenance import Meta
 from upskill.authoring.refine import ALPHA, affordable, compare, masked, refine, stored_failures
@@ -234,7 +234,7 @@ async def search(student: str, refiner: Scripted, attempts: int = 3, **more: Any
         return make_plan(skill, suite, [student])
 
     start = Skill.new("house-words", "States words.", body_of(TRAIN[:2]))
-    with Store("runs") as store:
+    with open_store("runs") as store:
         models = Models(replies=store)
         return await refine(
             [start], words_suite(), plan_for, models=models, store=store, refiner=refiner, attempts=attempts, **more
@@ -274,7 +274,7 @@ async def test_the_refiner_sees_train_failures_only(student: str) -> None:
 async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(home: Path, student: str) -> None:
     skill = Skill.load(write_skill(home / "house-words", body=body_of([1])))
     suite = words_suite()
-    with Store("runs") as store:
+    with open_store("runs") as store:
         from upskill import evaluate  # noqa: PLC0415
 
         await evaluate(make_plan(skill, suite, [student]), store=store)
@@ -289,7 +289,7 @@ async def test_a_suite_without_train_cases_is_evaluated_and_not_refined(student:
     suite = words_suite()
     only = Suite(suite.held_out, "held out")
     start = Skill.new("house-words", "States words.", body_of(NUMBERS))
-    with Store(None) as store:
+    with open_store(None) as store:
         found = await refine(
             [start],
             only,

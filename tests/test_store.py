@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from conftest import greetings
-from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError
+from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.plan import Judgement
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 from upskill.runs.stores.sqlite import FILE
 from upskill.runs.stores.tables import MIGRATIONS
 from upskill.traces import Step, Trace, Usage
@@ -48,7 +48,7 @@ def result_of(trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, an
 
 
 async def add_all(store: Store, run: Run, results: Iterable[Result]) -> None:
-    await asyncio.gather(*(store.add(run, result) for result in results))
+    await asyncio.gather(*(store.add_result(run, result) for result in results))
 
 
 def begin(store: Store, plan: Plan = PLAN, *, fresh: bool = False) -> Run:
@@ -59,18 +59,18 @@ def begin(store: Store, plan: Plan = PLAN, *, fresh: bool = False) -> Run:
 
 
 async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_closed(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, Store(tmp_path) as other:
+    with open_store(tmp_path) as store, open_store(tmp_path) as other:
         run = begin(store)
-        await store.add(run, result_of(TRIALS[0]))
-        assert other.done(run) == {PLAN.key(TRIALS[0])}
+        await store.add_result(run, result_of(TRIALS[0]))
+        assert other.scored_keys(run) == {PLAN.key(TRIALS[0])}
 
 
 async def test_a_result_comes_back_whole_after_reopening(tmp_path: Path) -> None:
     results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         await add_all(store, run, results)
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         found = {result.trial: result for result in store.results(run)}
         assert found == {result.trial: result for result in results}
         assert {(row.case, row.arm): row for row in store.outcomes(run)} == {
@@ -79,9 +79,9 @@ async def test_a_result_comes_back_whole_after_reopening(tmp_path: Path) -> None
 
 
 async def test_a_store_in_memory_keeps_results_until_it_is_closed() -> None:
-    with Store(None) as store:
+    with open_store(None) as store:
         run = begin(store)
-        await store.add(run, result_of(TRIALS[0]))
+        await store.add_result(run, result_of(TRIALS[0]))
         assert [result.trial for result in store.results(run)] == [TRIALS[0]]
         with store.claim(run):
             pass
@@ -90,28 +90,28 @@ async def test_a_store_in_memory_keeps_results_until_it_is_closed() -> None:
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("later", [True, False, None])
 async def test_a_scored_result_never_changes(tmp_path: Path, first: bool, later: bool | None) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
-        await store.add(run, result_of(TRIALS[0], first, answer="first"))
-        await store.add(run, result_of(TRIALS[0], later, answer="later"))
+        await store.add_result(run, result_of(TRIALS[0], first, answer="first"))
+        await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
         (found,) = store.results(run)
         assert found == result_of(TRIALS[0], first, answer="first")
 
 
 @pytest.mark.parametrize("later", [True, False, None])
 async def test_an_errored_result_gives_way_to_a_later_one(tmp_path: Path, later: bool | None) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
-        await store.add(run, result_of(TRIALS[0], None, answer="first"))
-        assert store.done(run) == set()
-        await store.add(run, result_of(TRIALS[0], later, answer="later"))
+        await store.add_result(run, result_of(TRIALS[0], None, answer="first"))
+        assert store.scored_keys(run) == set()
+        await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
         (found,) = store.results(run)
         assert found == result_of(TRIALS[0], later, answer="later")
 
 
 async def test_results_can_be_asked_for_by_case_and_model(tmp_path: Path) -> None:
     two = replace(PLAN, models=(*PLAN.models, Address("two", "scripted", "two")))
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store, two)
         await add_all(store, run, [result_of(trial, plan=two) for trial in two.trials()])
         found = [result.trial for result in store.results(run, "greet-2", "two")]
@@ -120,29 +120,29 @@ async def test_results_can_be_asked_for_by_case_and_model(tmp_path: Path) -> Non
 
 
 async def test_errors_are_counted_by_model_and_message_most_frequent_first(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         for trial, error in zip(TRIALS, ["b", "a", "b", "c", "b", "a"], strict=True):
-            await store.add(run, replace(result_of(trial, None), error=error))
+            await store.add_result(run, replace(result_of(trial, None), error=error))
         assert store.errors(run) == [("one", "b", 3), ("one", "a", 2), ("one", "c", 1)]
-        assert store.errors(run, most=1) == [("one", "b", 3)]
+        assert store.errors(run, limit=1) == [("one", "b", 3)]
 
 
 async def test_what_a_run_spent_is_told_by_role(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         await add_all(store, run, [result_of(trial) for trial in TRIALS[:2]])
         assert store.spent(run) == {"student": (30, 0.5), "judge": (16, 1.0)}
-        await store.add(run, replace(result_of(TRIALS[2]), usage=Usage(1, 1)))
+        await store.add_result(run, replace(result_of(TRIALS[2]), usage=Usage(1, 1)))
         assert store.spent(run) == {"student": (32, None), "judge": (24, 1.5)}
 
 
 async def test_text_that_is_no_unicode_is_kept_and_comes_back(tmp_path: Path) -> None:
     odd = "half a pair: \ud83d, a zero \0, a smile 😀"
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
-        await store.add(run, result_of(TRIALS[0], answer=odd))
-        await store.add(run, replace(result_of(TRIALS[1], None), error=odd))
+        await store.add_result(run, result_of(TRIALS[0], answer=odd))
+        await store.add_result(run, replace(result_of(TRIALS[1], None), error=odd))
         await store.add_reply("key", "one", f'"{odd}"')
         first, second = store.results(run)
         assert first.trace is not None
@@ -152,7 +152,7 @@ async def test_text_that_is_no_unicode_is_kept_and_comes_back(tmp_path: Path) ->
 
 
 async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         for key in map(str, range(50)):
             await store.add_reply(key, "one", "{}", wait=False)
         await asyncio.gather(*(store.forget_reply(key) for key in map(str, range(49))))
@@ -160,29 +160,29 @@ async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(tmp_path:
 
 
 async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
-        with pytest.raises(StoreError, match="cannot be kept: OverflowError"):
-            await store.add(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
-        await store.add(run, result_of(TRIALS[0]))
-        assert len(store.done(run)) == 1
+        with pytest.raises(StoreError, match="cannot be saved: OverflowError"):
+            await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
+        await store.add_result(run, result_of(TRIALS[0]))
+        assert len(store.scored_keys(run)) == 1
 
 
 async def test_two_thousand_results_at_once_are_all_kept(tmp_path: Path) -> None:
     large = replace(PLAN, runs=334)
     trials = list(large.trials())[:2000]
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
-        with Store(tmp_path) as other:
-            assert other.done(run) == {large.key(trial) for trial in trials}
+        with open_store(tmp_path) as other:
+            assert other.scored_keys(run) == {large.key(trial) for trial in trials}
             assert other.run(run.id).passed == 2000
 
 
 async def test_two_stores_write_to_one_file_at_once(tmp_path: Path) -> None:
     large = replace(PLAN, runs=50)
     trials = list(large.trials())
-    with Store(tmp_path) as one, Store(tmp_path) as two:
+    with open_store(tmp_path) as one, open_store(tmp_path) as two:
         run, found = one.start_run(large, "0")
         same, found_again = two.start_run(large, "0")
         assert (run.id, found, found_again) == (same.id, False, True)
@@ -192,32 +192,32 @@ async def test_two_stores_write_to_one_file_at_once(tmp_path: Path) -> None:
                 await add_all(store, run, [result_of(t, passed, plan=large) for t in trials[start : start + 20]])
 
         await asyncio.gather(write(one, True), write(two, False))
-        assert len(one.done(run)) == len(trials)
+        assert len(one.scored_keys(run)) == len(trials)
         now = one.run(run.id)
         assert now.passed + now.failed == len(trials)
 
 
 async def test_a_result_is_written_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
-        waiting = asyncio.create_task(store.add(run, result_of(TRIALS[0])))
+        waiting = asyncio.create_task(store.add_result(run, result_of(TRIALS[0])))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    with Store(tmp_path) as store:
-        assert store.done(run) == {PLAN.key(TRIALS[0])}
+    with open_store(tmp_path) as store:
+        assert store.scored_keys(run) == {PLAN.key(TRIALS[0])}
 
 
 # Runs.
 
 
 def test_a_run_is_named_by_its_skill_and_its_plan(tmp_path: Path) -> None:
-    with Store(tmp_path / "a") as one, Store(tmp_path / "b") as two:
+    with open_store(tmp_path / "a") as one, open_store(tmp_path / "b") as two:
         assert begin(one).id == begin(two).id == f"greeter-{PLAN.fingerprint[:8]}"
 
 
 def test_the_same_plan_is_the_same_run_until_someone_wants_a_fresh_one(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         assert store.find_run(PLAN) is None
         first, found = store.start_run(PLAN, "0")
         assert not found
@@ -232,33 +232,33 @@ def test_the_same_plan_is_the_same_run_until_someone_wants_a_fresh_one(tmp_path:
 
 
 def test_a_fresh_run_never_takes_the_name_of_another(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         first, second = begin(store), begin(store, fresh=True)
-        store.delete(first)
+        store.delete_run(first)
         third = begin(store, fresh=True)
         assert third.id not in (first.id, second.id)
         assert [run.id for run in store.runs()] == [second.id, third.id]
 
 
 async def test_deleting_a_run_deletes_its_results_and_no_others(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         first, second = begin(store), begin(store, fresh=True)
-        await store.add(first, result_of(TRIALS[0]))
-        await store.add(second, result_of(TRIALS[0]))
-        store.delete(first)
+        await store.add_result(first, result_of(TRIALS[0]))
+        await store.add_result(second, result_of(TRIALS[0]))
+        store.delete_run(first)
         assert list(store.results(first)) == []
         assert len(list(store.results(second))) == 1
 
 
 async def test_a_run_counts_what_it_has(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         assert (run.trials, run.passed, run.failed, run.errored, run.finished) == (6, 0, 0, 0, False)
         for trial, passed in zip(TRIALS, [True, True, False, None, True, False], strict=True):
-            await store.add(run, result_of(trial, passed))
+            await store.add_result(run, result_of(trial, passed))
         run = store.run(run.id)
         assert (run.passed, run.failed, run.errored, run.finished) == (3, 2, 1, False)
-        await store.add(run, result_of(TRIALS[3]))
+        await store.add_result(run, result_of(TRIALS[3]))
         run = store.run(run.id)
         assert (run.passed, run.failed, run.errored, run.finished) == (4, 2, 0, True)
         assert run.models == ["one"]
@@ -267,7 +267,7 @@ async def test_a_run_counts_what_it_has(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(tmp_path: Path) -> None:
     other = replace(PLAN, skill=Skill.new("sailor", "Sails.", "Hoist the main sail."))
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         greeter, sailor = begin(store), begin(store, other)
         assert store.run(greeter.id) == store.run("gre") == greeter
         assert store.run("last") == store.run("sailor-") == sailor
@@ -282,7 +282,7 @@ def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(tmp_path: Path) -
 
 
 def test_there_is_no_last_run_in_an_empty_store(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, pytest.raises(UsageError, match="no run is called 'last'"):
+    with open_store(tmp_path) as store, pytest.raises(UsageError, match="no run is called 'last'"):
         store.run("last")
 
 
@@ -290,19 +290,19 @@ def test_there_is_no_last_run_in_an_empty_store(tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_turned_away_from_a_run_that_is_being_carried_out(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         with store.claim(run):
             said = _claim_elsewhere(tmp_path)
-            assert said == f"the run {run.id} is being carried out by another process"
+            assert said == f"another process is already working on the run {run.id}"
         assert _claim_elsewhere(tmp_path) == "claimed"
 
 
 def _claim_elsewhere(folder: Path) -> str:
     program = """
         import sys
-        from upskill import Store, UsageError
-        with Store(sys.argv[1]) as store:
+        from upskill import UsageError, open_store
+        with open_store(sys.argv[1]) as store:
             try:
                 with store.claim(store.run("last")):
                     print("claimed")
@@ -314,7 +314,7 @@ def _claim_elsewhere(folder: Path) -> str:
 
 
 def test_a_claim_ends_with_an_error_too_and_leaves_no_file_behind(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         with pytest.raises(ZeroDivisionError), store.claim(run):
             raise ZeroDivisionError
@@ -324,12 +324,12 @@ def test_a_claim_ends_with_an_error_too_and_leaves_no_file_behind(tmp_path: Path
 
 
 def test_other_runs_can_be_carried_out_at_the_same_time(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, store.claim(begin(store)), store.claim(begin(store, fresh=True)):
+    with open_store(tmp_path) as store, store.claim(begin(store)), store.claim(begin(store, fresh=True)):
         pass
 
 
 def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store)
         inside: list[int] = []
         most: list[int] = []
@@ -355,7 +355,7 @@ def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(tmp_path: Pat
 
 def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         begin(store)
     with _file(tmp_path) as db:
         assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
@@ -368,7 +368,7 @@ def test_an_older_database_is_brought_up_to_date(tmp_path: Path, version: int) -
         for migration in MIGRATIONS[:version]:
             migration(db)
         db.execute(f"PRAGMA user_version = {version}")
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         begin(store)
     with _file(tmp_path) as db:
         assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
@@ -379,7 +379,7 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(UsageError, match="was written by a newer upskill") as caught:
-        Store(tmp_path)
+        open_store(tmp_path)
     assert "Upgrade" in caught.value.hint
     with _file(tmp_path) as db:
         assert db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -393,9 +393,9 @@ def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("upskill.runs.stores.tables.MIGRATIONS", (half_way,))
     with pytest.raises(UsageError, match="the power went out"):
-        Store(tmp_path)
+        open_store(tmp_path)
     monkeypatch.undo()
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         begin(store)
 
 
@@ -404,7 +404,7 @@ def test_many_may_open_a_new_store_at_once_and_start_the_same_run(tmp_path: Path
         runs: list[tuple[str, bool]] = []
 
         def open_and_begin(_: int, folder: Path = tmp_path / str(attempt), runs: list[tuple[str, bool]] = runs) -> None:
-            with Store(folder) as store:
+            with open_store(folder) as store:
                 run, found = store.start_run(PLAN, "0")
                 runs.append((run.id, found))
 
@@ -419,30 +419,30 @@ def test_many_may_open_a_new_store_at_once_and_start_the_same_run(tmp_path: Path
 def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / FILE).write_bytes(data)
     with pytest.raises(UsageError, match=re.escape(f"{tmp_path / FILE}: cannot be used as a store: ")) as caught:
-        Store(tmp_path)
+        open_store(tmp_path)
     assert "--runs-dir" in caught.value.hint
     assert (tmp_path / FILE).read_bytes() == data
 
 
 async def test_a_file_that_is_damaged_inside_is_a_clear_error(tmp_path: Path) -> None:
     large = replace(PLAN, runs=30)
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large, answer="ahoy " * 200) for trial in large.trials()])
     with (tmp_path / FILE).open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(3 * 4096)
         file.write(b"\xa5" * (size - 6 * 4096))
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         with pytest.raises(StoreError, match="malformed") as caught:
             list(store.results(run))
-        assert "move it away" in caught.value.hint
+        assert "move it elsewhere" in caught.value.hint
 
 
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be used as a store"):
-        Store(tmp_path / "runs")
+        open_store(tmp_path / "runs")
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error() -> None:
@@ -451,7 +451,7 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error() -> None:
         with _as_somebody():
             for place in (Path(folder), Path(folder) / "runs"):
                 with pytest.raises(UsageError, match="cannot be used as a store"):
-                    Store(place)
+                    open_store(place)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are a thing of Unix")
@@ -461,16 +461,16 @@ def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path
         sys.path.insert(0, sys.argv[2])
         from dataclasses import replace
         from test_store import PLAN, begin, result_of
-        from upskill import Store
+        from upskill import open_store
         from upskill.errors import StoreError
 
         async def fill(store, plan, run):
             for trial in plan.trials():
-                await store.add(run, result_of(trial, plan=plan, answer="ahoy " * 1000))
+                await store.add_result(run, result_of(trial, plan=plan, answer="ahoy " * 1000))
                 print(plan.key(trial), flush=True)
 
         plan = replace(PLAN, runs=100)
-        with Store(sys.argv[1]) as store:
+        with open_store(sys.argv[1]) as store:
             run = begin(store, plan)
             resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
             try:
@@ -481,11 +481,11 @@ def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path
     argv = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), str(Path(__file__).parent)]
     done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=True)
     *kept, said = done.stdout.splitlines()
-    assert said.startswith(f"StoreError {tmp_path / FILE}: results cannot be kept: ")
-    assert said.endswith("| Make room on the disk, then run the same command: it goes on from what was kept.")
+    assert said.startswith(f"StoreError {tmp_path / FILE}: results cannot be saved: ")
+    assert said.endswith("| Free some disk space, then run the same command again: it resumes from what was saved.")
     assert len(kept) > 10
-    with Store(tmp_path) as store:
-        assert store.done(store.run("last")) >= set(kept)
+    with open_store(tmp_path) as store:
+        assert store.scored_keys(store.run("last")) >= set(kept)
 
 
 @contextmanager

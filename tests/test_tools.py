@@ -17,7 +17,7 @@ import yaml
 
 from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Models, Skill, Store, Suite, evaluate, make_plan
+from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
 from upskill.agents.activation import activated, canaries, resources_read, touches
 from upskill.agents.catalog import BEHAVIOUR, activation, catalog
@@ -896,7 +896,7 @@ def hostile(home: Path, made: list[dict[str, Any]]) -> str:
 
 
 def traces_of(home: Path, run: str) -> dict[str, list[Result]]:
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         found = list(store.results(store.run(run)))
     return {arm: [result for result in found if result.trial.arm == arm] for arm in ("baseline", "skill")}
 
@@ -932,7 +932,7 @@ def test_5_to_7_a_hostile_student_gets_nothing_and_changes_nothing(planted: Path
     for result in arms["skill"]:  # there it is on offer, as a copy that is thrown away
         assert result.trace is not None
         assert "/.agents/skills/greeter/SKILL.md" in result.trace.calls[10].output
-    with Store(planted / "runs") as store:
+    with open_store(planted / "runs") as store:
         assert not any(outcome.leaked for outcome in store.outcomes(store.run(done.json["run"])))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import REPOSITORY, Done, Upskill, serving, write_script
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Skill, Store
+from upskill import Skill, open_store
 from upskill.agents import Bounds
 from upskill.authoring.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
 from upskill.cli.evaluating import load_distractors
@@ -404,7 +404,7 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upsk
     assert said["with_skills"] == [SAILOR]  # the skill under test is in that folder too
     assert said["queries"]["should_trigger"] == said["queries"]["should_not_trigger"] == 3
     assert done.err == ""
-    with Store(six / "runs") as store:
+    with open_store(six / "runs") as store:
         results = list(store.results(store.run("last")))
     # The script has one turn for those that fire: a second question would be an error.
     assert {result.trace.stop for result in results if result.trace and result.activated} == {"activated"}
@@ -508,7 +508,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(
     assert done.code == 2, done.err
     assert message in done.err
     if (six / "runs").exists():
-        with Store(six / "runs") as store:
+        with open_store(six / "runs") as store:
             assert not list(store.runs())
 
 
@@ -564,7 +564,7 @@ def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Up
     file = house / "skills" / GREETER / "evals" / "eval_queries.json"
     assert f"Wrote 6 queries to {file}" in done.err
     assert len(json.loads(file.read_text())) == 6
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         asked = [request for role, request, _ in store.requests() if role == "test writer"]
     assert len(asked) == 2
     for words in ("is there twice", "has an empty request", "names the skill", "has 1 requests that can be used"):
@@ -581,8 +581,8 @@ def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Up
     assert done.code == 3
     assert "no answer could be used after 3 attempts" in done.err
     assert not (house / "skills" / GREETER / "evals").exists()
-    with Store(house / "runs") as store:
-        assert not store.requests()  # the next attempt asks again
+    with open_store(house / "runs") as store:
+        assert not list(store.requests())  # the next attempt asks again
 
 
 def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: Upskill, house: Path) -> None:
@@ -652,10 +652,10 @@ def test_a_better_description_raises_recall_on_validation_and_the_test_part_is_r
     assert not set(asked[:seen]) & set(TEST)
     assert set(asked[:seen]) == {*TRAIN, *VALIDATION}
     assert sorted(asked[seen:]) == sorted([*TEST, *TEST])
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         prompts = [request for role, request, _ in store.requests() if role == "teacher"]
         runs = [{result.trial.case for result in store.results(run)} for run in store.runs()]
-        candidates = store.candidates(GREETER)
+        candidates = list(store.candidates(GREETER))
     assert len(prompts) == 2
     for prompt in prompts:
         assert not [text for text in (*VALIDATION, *TEST) if text in prompt]
@@ -747,7 +747,7 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(ups
         "Spent: ",
     ):
         assert words in done.out
-    with Store(house / "runs") as store:
+    with open_store(house / "runs") as store:
         everything = "\n".join(request for role, request, _ in store.requests() if role == "teacher")
     for words in ("not in the third person", "may have 1024", "is empty", "angle brackets"):
         assert words in everything

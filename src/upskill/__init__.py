@@ -29,7 +29,7 @@ _WHERE = {
     "Result": "upskill.runs.plan",
     "Settings": "upskill.settings",
     "Skill": "upskill.skills",
-    "Store": "upskill.runs.stores.sqlite",
+    "Store": "upskill.runs.stores",
     "Suite": "upskill.suites",
     "ModelContext": "upskill.models",
     "Trace": "upskill.traces",
@@ -48,6 +48,7 @@ _WHERE = {
     "generate_tests": "upskill.authoring.create",
     "install": "upskill.skills.install",
     "make_plan": "upskill.runs.plan",
+    "open_store": "upskill.runs.stores",
     "refine": "upskill.authoring.refine",
     "refine_skill": "upskill.authoring.refine",
     "run_trial": "upskill.runs.trial",
@@ -92,6 +93,7 @@ __all__ = [
     "generate_tests",
     "install",
     "make_plan",
+    "open_store",
     "refine",
     "refine_skill",
     "run_trial",
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
     from upskill.runs.evaluation import Evaluation
     from upskill.runs.events import Events
     from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
-    from upskill.runs.stores.sqlite import Store
+    from upskill.runs.stores import Store, open_store
     from upskill.runs.trial import run_trial
     from upskill.settings import Config, Settings
     from upskill.skills import Skill

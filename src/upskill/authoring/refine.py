@@ -25,8 +25,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Candidate, Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Candidate, Run, Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.verdicts import statistics

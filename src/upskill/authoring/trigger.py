@@ -30,8 +30,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.stores.rows import Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite
 from upskill.suites.queries import PARTS, Part, Queries, Query

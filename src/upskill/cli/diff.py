@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 
 from upskill.cli.history import candidates_of
-from upskill.cli.options import open_stored, runs_dir_option
+from upskill.cli.options import open_existing_store, runs_dir_option
 from upskill.errors import UsageError
-from upskill.runs.stores.rows import Candidate, read_files
+from upskill.runs.stores.rows import Candidate, files_from_json
 from upskill.settings import Settings
 from upskill.skills import INVISIBLE
 
@@ -22,7 +22,7 @@ from upskill.skills import INVISIBLE
 @runs_dir_option
 def command(skill: str, one: str, two: str, runs_dir: str | None) -> None:
     """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …"""
-    with open_stored(runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
         found = candidates_of(store, skill)
     before, after = (_texts(_pick(found, name)) for name in (one, two))
     for line in _changes(before, after, one, two):
@@ -39,7 +39,7 @@ def _pick(found: list[Candidate], name: str) -> Candidate:
 def _texts(candidate: Candidate) -> dict[str, list[str]]:
     return {
         file.path: (f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")).splitlines()
-        for file in read_files(candidate.files)
+        for file in files_from_json(candidate.files)
         if not file.path.startswith(INVISIBLE)
     }
 

@@ -74,15 +74,15 @@ def _look() -> Iterator[Row]:
 
 
 def _store(settings: Settings) -> Row:
-    from upskill.runs.stores.sqlite import Store  # noqa: PLC0415
+    from upskill.runs.stores import find_store, open_store  # noqa: PLC0415
 
     try:
+        if found := find_store(settings.runs_dir):
+            with found as store:
+                return "store", "ok", f"{store.location} ({store.count_runs()} runs)"
         folder = Path(settings.runs_dir)
-        if (folder / "upskill.db").exists():
-            with Store(folder) as store:
-                return "store", "ok", f"{store.path} ({sum(1 for _ in store.runs())} runs)"
         near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
-        with tempfile.TemporaryDirectory(dir=near) as trial, Store(trial):
+        with tempfile.TemporaryDirectory(dir=near) as trial, open_store(trial):
             return "store", "ok", f"{folder} can be written"
     except (UpskillError, OSError) as error:
         return "store", "broken", f"{error}; choose another folder with --runs-dir"

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -32,8 +31,7 @@ from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
-from upskill.runs.stores.rows import Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Run, Store, open_store
 from upskill.skills import Skill, find_skills
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
@@ -68,7 +66,7 @@ def run_eval(order: EvalOptions) -> None:
     writer = order.test_gen_model or order.settings.test_gen_model
     # Whatever is wrong with what was given is said before a store is made.
     plan = _plan(skill, suite, order) if suite or not writer else None
-    with Store(_folder(order)) as store:
+    with open_store(order.store_place) as store:
         if plan is None:
             models = Models(_context(order), replies=store, cache=_cache_mode(order), ledger=ledger)
             plan = _plan(*_write_tests(skill, writer or "", models, order), order)
@@ -153,10 +151,6 @@ def load_distractors(places: Iterable[str]) -> list[Skill]:
     return skills
 
 
-def _folder(order: EvalOptions) -> Path | None:
-    return order.runs_folder if order.log_runs else None
-
-
 def _context(order: EvalOptions) -> ModelContext:
     return model_context(
         order.settings,
@@ -203,7 +197,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: EvalOptions) -> Evalua
         )
     except KeyboardInterrupt:
         watch.end()
-        if store.path is not None:
+        if store.location is not None:
             note("Interrupted. Every finished trial is stored; the same command goes on from there.")
         if order.batch:
             note("A batch that was submitted goes on at the provider; the same command picks it up.")
@@ -271,7 +265,7 @@ def _show(evaluation: Evaluation, rulings: Rulings, store: Store, order: EvalOpt
         evaluation,
         verbose=order.verbose,
         results=store.results,
-        stored=store.path is not None,
+        stored=store.location is not None,
         found_with=order.found_with,
     )
     show(*shown)

@@ -33,7 +33,7 @@ from upskill.runs.estimate import estimate_search
 from upskill.runs.evaluate import check_suite_quality
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, make_plan
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
@@ -64,11 +64,11 @@ class Lesson(Protocol):
 def run_generate(wish: GenerateOptions, lesson: Lesson | None = None) -> None:
     """Make the skill, save it, and print what is known of it. Exits with 3 when it could not be evaluated."""
     maker = _Maker(wish, _material(wish), lesson)
-    with Store(wish.runs_folder if wish.log_runs else None) as store:
+    with open_store(wish.store_place) as store:
         try:
             made = asyncio.run(maker.make(store))
         except KeyboardInterrupt:
-            if store.path is not None:
+            if store.location is not None:
                 note("Interrupted. No skill was written; the same command goes on from what is stored.")
             raise
         place = maker.place_for(made.skill)
@@ -244,7 +244,7 @@ class _Maker:
         spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in written.items() if usage != NO_USAGE}
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return Making(search, spent | store.spent_in_all(runs))
+        return Making(search, spent | store.spent(*runs))
 
     async def _open(self, models: Models) -> None:
         """All that will be asked: a missing key is found before anything is paid for."""

@@ -10,11 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from upskill.cli.console import show, show_json
-from upskill.cli.options import json_option, open_stored, runs_dir_option
+from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.reports.terminal import percent
-from upskill.runs.stores.rows import Candidate
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Candidate, Store
 from upskill.settings import Settings
 from upskill.skills import Skill
 
@@ -27,7 +26,7 @@ WORDS = {True: "kept", False: "rejected", None: "not decided"}
 @json_option
 def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
     """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and why it was kept."""
-    with open_stored(runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
         found = candidates_of(store, skill)
     numbers = {one.number: place for place, one in enumerate(found, start=1)}
     rows = [_row(one, place, numbers.get(one.parent or 0)) for place, one in enumerate(found, start=1)]
@@ -47,7 +46,7 @@ def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
 def candidates_of(store: Store, skill: str) -> list[Candidate]:
     """The candidates for a skill that a person named by its folder or by its name."""
     name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
-    found = store.candidates(name)
+    found = list(store.candidates(name))
     if not found:
         raise UsageError(f"no candidate for a skill called {name!r} is stored", "`upskill generate` makes them.")
     return found

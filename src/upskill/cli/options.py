@@ -19,7 +19,7 @@ from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings
 from upskill.options import Option, options_of
 from upskill.plain import counted
-from upskill.runs.stores.sqlite import FILE, Store
+from upskill.runs.stores import Store, find_store
 from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
 
@@ -91,6 +91,11 @@ class CommonOptions:
     @property
     def runs_folder(self) -> Path:
         return Path(self.runs_dir or self.settings.runs_dir)
+
+    @property
+    def store_place(self) -> str | None:
+        """Where to open the store; None, which is memory, with --no-log-runs."""
+        return (self.runs_dir or self.settings.runs_dir) if self.log_runs else None
 
     @property
     def found_with(self) -> str:
@@ -179,18 +184,18 @@ def _is_set(limit: float | None) -> bool:
     return limit is not None
 
 
-def open_stored(folder: str | Path) -> Store:
-    """The store of a runs folder that has one. Looking at runs never makes a store."""
-    if not Path(folder).is_dir():
-        raise UsageError(f"{folder}: no such folder", "Say where runs are kept with --runs-dir.")
-    if not (Path(folder) / FILE).is_file():
-        if older := sum(1 for _ in Path(folder).glob("*/run_*/run_metadata.json")):
-            raise UsageError(
-                f"{folder}: has {counted(older, 'run')} logged as upstream does, one folder each, and none in a store",
-                "Those have no pairs that a lift could be computed from; `upskill eval SKILL` runs them anew.",
-            )
-        raise UsageError(f"{folder}: no runs are kept here", "`upskill eval SKILL` makes one.")
-    return Store(folder)
+def open_existing_store(place: str) -> Store:
+    """The store at this place; UsageError where there is none. Looking at runs never creates a store."""
+    if store := find_store(place):
+        return store
+    if not Path(place).is_dir():
+        raise UsageError(f"{place}: no such folder", "Say where runs are kept with --runs-dir.")
+    if older := sum(1 for _ in Path(place).glob("*/run_*/run_metadata.json")):
+        raise UsageError(
+            f"{place}: has {counted(older, 'run')} logged as upstream does, one folder each, and none in a store",
+            "Those have no pairs that a lift could be computed from; `upskill eval SKILL` runs them anew.",
+        )
+    raise UsageError(f"{place}: no runs are kept here", "`upskill eval SKILL` makes one.")
 
 
 def model_context(

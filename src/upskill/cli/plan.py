@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,7 @@ from upskill.models import Address
 from upskill.models.keys import find_keys
 from upskill.runs.estimate import estimate
 from upskill.runs.plan import Plan, PlanOptions, make_plan
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import find_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -71,11 +70,11 @@ def command(
         choose_students(models, settings, quiet=as_json),
         options=PlanOptions(keys=find_keys()),
     )
-    folder = Path(runs_dir or settings.runs_dir)
+    place = runs_dir or settings.runs_dir
     prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
     found: list[dict[str, Any]] = []
     for address in plan.models:
-        rows = _stored(folder, plan, address.name)
+        rows = _stored(place, plan, address.name)
         alone = replace(plan, models=(address,))
         lanes = 1 if address.provider == "local" else concurrency or settings.concurrency
         found.append(_needs(alone, rows, detect / 100, chance / 100, baseline / 100, prices, lanes))
@@ -86,13 +85,14 @@ def command(
         show(*_words(model, detect, chance))
 
 
-def _stored(folder: Path, plan: Plan, model: str) -> list[Outcome]:
+def _stored(place: str, plan: Plan, model: str) -> list[Outcome]:
     """What the latest stored run of this skill with this model came to, that had a baseline without any skill."""
-    if not folder.is_dir():
+    found = find_store(place)
+    if found is None:
         return []
-    with Store(folder) as store:
-        for run in reversed(list(store.runs())):
-            if run.skill != plan.skill.name or model not in run.models or run.plan.get("reference_skill"):
+    with found as store:
+        for run in store.runs(plan.skill.name, newest_first=True):
+            if model not in run.models or run.plan.get("reference_skill"):
                 continue
             rows = [outcome for outcome in store.outcomes(run) if outcome.model == model]
             if {"baseline", "skill"} <= {row.arm for row in rows}:

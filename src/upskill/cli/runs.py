@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json
-from upskill.cli.options import json_option, open_stored
+from upskill.cli.options import json_option, open_existing_store
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.runs.stores.rows import Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Run, Store
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def command(
     """
     from upskill.reports.csv import of_runs  # noqa: PLC0415 - numpy comes with it
 
-    with open_stored(folder or Settings.load().runs_dir) as store:
+    with open_existing_store(folder or Settings.load().runs_dir) as store:
         rows = [
             (run, verdict)
             for run in store.runs()
@@ -78,7 +77,7 @@ def command(
 def _verdicts(store: Store, run: Run) -> list[Verdict]:
     from upskill.runs.evaluation import verdicts_of_run  # noqa: PLC0415
 
-    return verdicts_of_run(run, store.outcomes(run))
+    return verdicts_of_run(run, list(store.outcomes(run)))
 
 
 def _plain(run: Run, verdict: Verdict) -> dict[str, object]:

@@ -18,11 +18,11 @@ from rich.text import Text
 
 from upskill.authoring.provenance import Meta
 from upskill.cli.console import show, show_json
-from upskill.cli.options import json_option, open_stored
+from upskill.cli.options import json_option, open_existing_store
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.runs.plan import Result, Trial
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills import Skill
@@ -59,7 +59,7 @@ def command(
     if sources:
         _show_sources(Skill.load(run), as_json=as_json)
         return
-    with open_stored(runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
         found = store.run(run)
         cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
         if case is not None and case not in cases:

@@ -28,7 +28,7 @@ from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.estimate import estimate_writing
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Store, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -104,7 +104,7 @@ def command(
                     tell=context.tell,
                 )
 
-        with Store(Path(runs_dir or settings.runs_dir)) as store:
+        with open_store(runs_dir or settings.runs_dir) as store:
             written = asyncio.run(write(store))
         limit = before.max_output_tokens if before else None
         suite = Suite((*(before.cases if before else ()), *written.cases), "generated", limit)

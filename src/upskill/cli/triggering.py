@@ -56,8 +56,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Run, Store, open_store
 from upskill.skills import Skill
 from upskill.suites.queries import PARTS, PLACES_IN_A_SKILL, Queries
 from upskill.verdicts.firing import QUANTITIES, Firing, plain_estimate
@@ -99,12 +98,12 @@ class TriggerOptions(CommonOptions):
 def run_trigger(inquiry: TriggerOptions) -> None:
     """Run and print. Exits with 3 when too many runs errored, with 1 when a requirement does not hold."""
     asked = _Asked(inquiry)
-    with Store(inquiry.runs_folder if inquiry.log_runs else None) as store:
+    with open_store(inquiry.store_place) as store:
         try:
             code = asked.answer(store)
         except KeyboardInterrupt:
             asked.progress.end()
-            if store.path is not None:
+            if store.location is not None:
                 note("Interrupted. Every finished run is stored; the same command goes on from there.")
             raise
         finally:
@@ -256,7 +255,7 @@ class _Asked:
             for firing in found
             for requirement in self.requirements
         ]
-        self._report(evaluation, queries, found, rulings, stored=store.path is not None)
+        self._report(evaluation, queries, found, rulings, stored=store.location is not None)
         if evaluation.leaked or evaluation.stopped or any(one.too_many_errors for one in found):
             return 3 if not evaluation.halted or evaluation.leaked or evaluation.stopped else 0
         return 0 if all(ruling.held for _, ruling in rulings) else 1

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 from upskill.verdicts.verdict import Verdict
 
 COLUMNS = (

@@ -17,7 +17,7 @@ from rich.text import Text
 from upskill.plain import counted
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result, Trial
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
 from upskill.verdicts.arms import ArmSummary, Interval

@@ -25,8 +25,7 @@ from upskill.models.prices import BATCH_SHARE, price_of
 from upskill.runs.estimate import at_most
 from upskill.runs.executors import Executor, Job, Persist, RunTrial
 from upskill.runs.plan import Result, task_of
-from upskill.runs.stores.rows import Batch
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Batch, Store
 from upskill.traces import NO_USAGE, Usage
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two looks, and how they grow
@@ -129,7 +128,7 @@ class Batched:
 
     async def _pick_up(self, api: Batches, wanted: Mapping[str, _Asked]) -> None:
         """Wait for the batches of an earlier command that have what we want."""
-        for batch in self.store.open_batches(api.model.url):
+        for batch in self.store.pending_batches(api.model.url):
             mine = {key: wanted[key] for key in batch.keys if key in wanted}
             if not mine:
                 continue

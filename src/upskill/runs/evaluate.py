@@ -17,8 +17,7 @@ from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.stores.rows import Run
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Run, Store, open_store
 from upskill.runs.trial import run_trial
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -55,7 +54,7 @@ async def evaluate(
 
     Every model is opened before the first call, so a missing key or missing weights cost nothing.
     """
-    with nullcontext(store) if store else Store(None) as kept:
+    with nullcontext(store) if store else open_store(None) as kept:
         return await _Run(plan, kept, models or Models(), options or RunOptions(), events or Events()).evaluate()
 
 
@@ -80,14 +79,14 @@ class _Run:
         async with self.models:
             await self._open_models()
             run, found = store.start_run(self.plan, __version__, fresh=options.fresh)
-            run = store.note(
+            run = store.annotate(
                 run,
                 scope=options.until_decided,
                 margin=options.margin,
                 sandbox=sandbox.record() if sandbox else None,
             )
             with store.claim(run):
-                done = store.done(run)
+                done = store.scored_keys(run)
                 missing = [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
@@ -98,7 +97,7 @@ class _Run:
         return Evaluation(
             self.plan,
             store.run(run.id),
-            store.outcomes(run),
+            list(store.outcomes(run)),
             store.errors(run),
             store.spent(run),
             stopped=self.stopped,
@@ -140,7 +139,7 @@ class _Run:
 
     async def _execute(self, run: Run, trials: list[Trial]) -> None:
         async def persist(result: Result) -> None:
-            await self.store.add(run, result)
+            await self.store.add_result(run, result)
 
         job = Job(self.plan, tuple(trials), self.models.context.portable())
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
@@ -163,7 +162,7 @@ class _Run:
                 return
 
     def _is_settled(self, run: Run, model: str) -> bool:
-        outcomes = self.store.outcomes(run)
+        outcomes = list(self.store.outcomes(run))
         rows = [outcome for outcome in outcomes if outcome.model == model]
         leaked = any(outcome.leaked for outcome in outcomes)
         verdict = verdict_so_far(self.plan, rows, self.options.until_decided, self.options.margin, leaked=leaked)
@@ -194,7 +193,7 @@ def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
         yield
     except BaseException:
         if new_run:
-            store.delete(new_run)
+            store.delete_run(new_run)
         raise
 
 
@@ -254,7 +253,7 @@ async def evaluate_skill(
     plan = make_plan(
         skill, suite, (model or (config.eval_model if config else None) or "local",), PlanOptions(runs=runs)
     )
-    with nullcontext(store) if store else Store(None) as kept:
+    with nullcontext(store) if store else open_store(None) as kept:
         evaluation = await evaluate(plan, store=kept, models=models)
         for result in kept.results(evaluation.run):
             case = plan.suite.by_id[result.trial.case]

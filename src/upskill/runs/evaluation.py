@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.runs.plan import Plan, Trial
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Scope
 from upskill.verdicts.verdict import StoppingPoint, Verdict, VerdictOptions, compute_verdict

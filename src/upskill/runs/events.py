@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from upskill.runs.estimate import Estimate
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Run
+from upskill.runs.stores import Run
 
 
 def _ignore(*_: object) -> None:

@@ -12,7 +12,7 @@ from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
 from upskill.runs.executors import EXECUTORS, Executor
-from upskill.runs.stores.sqlite import Store
+from upskill.runs.stores import Store, open_store
 from upskill.settings import Settings
 
 
@@ -52,8 +52,8 @@ class CommonOptions:
         return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
 
     def open_store(self) -> Store:
-        """The store of the runs folder, or one in memory where runs are not to be kept."""
-        return Store(self.runs_folder if self.log_runs else None)
+        """The store where runs are kept; in memory with --no-log-runs."""
+        return open_store((self.runs_dir or self.settings.runs_dir) if self.log_runs else None)
 
     def open_executor(self) -> Executor:
         return EXECUTORS.load(self.executor)(self.concurrency or self.settings.concurrency)

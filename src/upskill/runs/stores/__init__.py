@@ -1,1 +1,194 @@
-"""A Store keeps runs, results, replies, batches and candidates."""
+"""A Store keeps runs with their results, replies of models, batches at providers, and candidates for better skills.
+
+Kinds: `sqlite` (a file in a folder, or memory). `open_store` picks one by the place it is given: a folder, a URL whose
+scheme is the name of a kind, or None for memory.
+
+A kind implements `Store`, which is four smaller protocols; code that needs one of them asks for no more than that.
+What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
+writing while iterating is fine, and memory does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from upskill.errors import UsageError
+from upskill.models import ReplyStore
+from upskill.registry import Registry
+from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores.rows import Batch, Candidate, Run
+from upskill.skills import Skill
+from upskill.verdicts.outcome import Outcome
+
+__all__ = [
+    "STORES",
+    "Batch",
+    "BatchStore",
+    "Candidate",
+    "CandidateStore",
+    "ReplyStore",
+    "Run",
+    "RunStore",
+    "Store",
+    "find_store",
+    "open_store",
+]
+
+STORES = Registry("store", "upskill.stores", {"sqlite": "upskill.runs.stores.sqlite:open_sqlite"})
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+class RunStore(Protocol):
+    """Runs and the results of their trials."""
+
+    def find_run(self, plan: Plan) -> Run | None:
+        """The latest run of this plan."""
+        ...
+
+    def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
+        """The latest run of this plan and True, or a new one and False. `fresh` always starts a new one."""
+        ...
+
+    def annotate(self, run: Run, **settings: Any) -> Run:
+        """Store with the plan of a run how it is analysed: settings that are not part of its trials."""
+        ...
+
+    def run(self, name: str) -> Run:
+        """A run by its id, the beginning of its id, or `last`; UsageError unless there is exactly one."""
+        ...
+
+    def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
+        """Every run, or those of the skill with this name, with their counts."""
+        ...
+
+    def count_runs(self) -> int: ...
+
+    def delete_run(self, run: Run) -> None:
+        """Delete a run with its results."""
+        ...
+
+    def claim(self, run: Run) -> AbstractContextManager[None]:
+        """Have a run to ourselves: UsageError where another process has it. A process that dies gives it up."""
+        ...
+
+    async def add_result(self, run: Run, result: Result) -> None:
+        """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
+        ...
+
+    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
+        """Whole results, ordered by case, model, seed and arm."""
+        ...
+
+    def outcomes(self, run: Run) -> Iterator[Outcome]:
+        """The numbers of every result, without its trace; far faster than `results`."""
+        ...
+
+    def scored_keys(self, run: Run) -> set[str]:
+        """The keys of the trials that passed or failed, and so need not be run again."""
+        ...
+
+    def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
+        """Tokens and dollars by role; None where a price is not known. A trial in several runs was paid for once."""
+        ...
+
+    def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
+        """The distinct errors, most frequent first: model, message, number of trials."""
+        ...
+
+    def leaks(self, run: Run) -> list[tuple[Trial, str]]:
+        """The trials that saw a skill that was kept from them, and what shows it."""
+        ...
+
+
+class BatchStore(Protocol):
+    """Batches that were submitted to a provider and are not yet collected."""
+
+    def pending_batches(self, url: str) -> list[Batch]:
+        """The batches at this URL with something to collect, whichever run submitted them."""
+        ...
+
+    def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
+        """Record that these requests are about to be submitted, so that a crash afterwards loses nothing."""
+        ...
+
+    def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
+        """Record that the provider has it, under this id."""
+        ...
+
+    def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
+        """Stop waiting for these of its requests; without keys, for all of them."""
+        ...
+
+
+class CandidateStore(Protocol):
+    """Skills that were tried in searches for a better one."""
+
+    def add_candidate(
+        self,
+        search: str,
+        skill: Skill,
+        parent: int | None,
+        accepted: bool | None,
+        note: str,
+        verdict: Mapping[str, Any],
+    ) -> Candidate:
+        """Store a candidate; adding it to the same search again updates the decision, the note and the verdict."""
+        ...
+
+    def candidates(self, skill: str) -> Iterator[Candidate]:
+        """Every candidate for the skill of this name, oldest first."""
+        ...
+
+
+class Store(RunStore, ReplyStore, BatchStore, CandidateStore, Protocol):
+    """All of it in one place, and a context manager that closes it."""
+
+    @property
+    def location(self) -> str | None:
+        """Where it is, in words for the person; None for memory, which forgets everything at the end."""
+        ...
+
+    def requests(self) -> Iterator[tuple[str, str, str]]:
+        """Everything that teachers, test writers and judges were asked: role, request and reply, as JSON."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class StoreOpener(Protocol):
+    """What a row of `STORES` names: opens the store at a place. None: there is none, and it was not to be made."""
+
+    def __call__(self, place: str | None, *, create: bool) -> Store | None: ...
+
+
+def open_store(place: str | Path | None) -> Store:
+    """Open the store at this place and create it if need be; None keeps everything in memory."""
+    store = _opener(place)(_text(place), create=True)
+    assert store is not None
+    return store
+
+
+def find_store(place: str | Path) -> Store | None:
+    """Open the store at this place if there is one. Looking at runs never creates a store."""
+    return _opener(place)(_text(place), create=False)
+
+
+def _text(place: str | Path | None) -> str | None:
+    return None if place is None else str(place)
+
+
+def _opener(place: str | Path | None) -> StoreOpener:
+    url = _URL.match(place) if isinstance(place, str) else None
+    kind = url[1].lower() if url else "sqlite"
+    if kind not in STORES:
+        kinds = ", ".join(f"{name}://" for name in STORES.names())
+        raise UsageError(f"{kind}://: no store is of this kind", f"Give a folder, or a URL that starts with {kinds}.")
+    return STORES.load(kind)

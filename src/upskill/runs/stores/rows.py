@@ -1,4 +1,4 @@
-"""Records: what the store hands out (runs, batches, results) and how a result is written as a row."""
+"""What a store holds, whatever its kind: runs, batches, candidates, and a result as a row of named columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from upskill.plain import compact, fields_of
-from upskill.runs.plan import Judgement, Result, Trial
+from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
 from upskill.traces import Step, Trace, Usage
 
@@ -43,108 +43,115 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests that a provider has, or may have, to answer at leisure, and whose replies we do not have yet."""
+    """Requests that were, or may have been, submitted to a provider's batch API and are not all collected."""
 
-    token: str  # our own name for it
+    token: str  # our own id
     model: str
     url: str
-    id: str  # the provider's name for it; empty until it is known that the provider has it
+    id: str  # the provider's id; empty until the provider has confirmed it
     submitted: str
-    keys: tuple[str, ...]  # of the requests that nobody has collected the replies of
+    keys: tuple[str, ...]  # of the requests whose replies nobody has collected
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A skill that was tried in a search for a better one, with the one that it was made from."""
+    """A skill that was tried in a search for a better one."""
 
     number: int
-    search: str  # a hash of what was looked for: the task, the teacher, the student and the suite
+    search: str  # a hash of the task, the teacher, the student and the suite
     skill: str  # its name
     fingerprint: str
-    parent: int | None
+    parent: int | None  # the number of the candidate it was made from
     created: str
-    accepted: bool | None  # None: not decided, because it was not evaluated to the end
+    accepted: bool | None  # None: undecided, because its evaluation did not finish
     note: str
     verdict: dict[str, Any]  # on train cases: a fit
-    files: str  # all of its files, as `write_files` wrote them
+    files: str  # all of its files, as JSON
 
 
-def write_files(files: Iterable[SkillFile]) -> str:
-    """The files of a skill as JSON."""
-    rows: list[dict[str, Any]] = []
-    for file in files:
-        row: dict[str, Any] = {"path": file.path}
-        try:
-            row |= {"link": file.link} if file.link else {"text": file.data.decode()}
-        except UnicodeDecodeError:
-            row["base64"] = b64encode(file.data).decode()
-        rows.append(row | ({"executable": True} if file.executable else {}))
-    return as_json(rows)
+@dataclass(slots=True)  # not frozen: a row is made for every trial, and freezing would double its price
+class ResultRow:
+    """A result as it is stored. The fields are the columns of the table `results`, under the same names."""
 
+    run: int
+    key: str
+    model: str
+    case_id: str
+    arm: str
+    seed: int
+    passed: bool | None
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+    seconds: float
+    checks_passed: int
+    checks: int
+    judge_tokens: int
+    judge_cost_usd: float | None
+    finished: str
+    error: str
+    detail: str  # usage, judgements and the trace, as JSON
+    activated: bool | None
+    turns: int
+    calls: int
+    tool_errors: int
+    leak: str
 
-def read_files(written: str) -> list[SkillFile]:
-    return [
-        SkillFile(
-            row["path"],
-            b64decode(row["base64"]) if "base64" in row else row.get("text", "").encode(),
-            row.get("executable", False),
-            row.get("link", ""),
+    @classmethod
+    def from_result(cls, run: int, result: Result) -> ResultRow:
+        trial, usage, trace = result.trial, result.usage, result.trace
+        return cls(
+            run=run,
+            key=result.key,
+            model=trial.model,
+            case_id=trial.case,
+            arm=trial.arm,
+            seed=trial.seed,
+            passed=result.passed,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cost_usd=usage.cost_usd,
+            seconds=result.seconds,
+            checks_passed=sum(judgement.passed for judgement in result.judgements),
+            checks=len(result.judgements),
+            judge_tokens=result.judging.total_tokens,
+            judge_cost_usd=result.judging.cost_usd,
+            finished=timestamp(),
+            error=escape_surrogates(result.error),
+            detail=to_json(_detail(result)),
+            activated=result.activated,
+            turns=trace.turns if trace else 0,
+            calls=len(trace.calls) if trace else 0,
+            tool_errors=result.tool_errors,
+            leak=escape_surrogates(result.leak),
         )
-        for row in json.loads(written)
-    ]
+
+    def to_result(self) -> Result:
+        detail = json.loads(self.detail)
+        usage = Usage(**detail["usage"])
+        trace = None
+        if (stored := detail.get("trace")) is not None:
+            steps = tuple(Step(**step) for step in stored["steps"])
+            agent, turns = stored.get("agent", ""), stored.get("turns", 0)
+            trace = Trace(steps, usage, stored["stop"], stored["model"], agent=agent, turns=turns)
+        return Result(
+            Trial(self.model, self.case_id, cast("Arm", self.arm), self.seed),
+            self.key,
+            optional_bool(self.passed),
+            self.error,
+            trace,
+            tuple(Judgement(*item) for item in detail["judgements"]),
+            usage,
+            Usage(**detail["judging"]),
+            self.seconds,
+            activated=optional_bool(self.activated),
+            leak=self.leak,
+        )
 
 
-def now() -> str:
-    return _moment(int(time.time()))
-
-
-@lru_cache(maxsize=1)
-def _moment(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).isoformat()
-
-
-def row_of(run: int, result: Result) -> tuple[Any, ...]:
-    trial, usage = result.trial, result.usage
-    return (
-        run,
-        result.key,
-        trial.model,
-        trial.case,
-        trial.arm,
-        trial.seed,
-        None if result.passed is None else int(result.passed),
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_tokens,
-        usage.cost_usd,
-        result.seconds,
-        sum(result.passed for result in result.judgements),
-        len(result.judgements),
-        result.judging.total_tokens,
-        result.judging.cost_usd,
-        now(),
-        as_utf8(result.error),
-        as_json(_detail(result)),
-        None if result.activated is None else int(result.activated),
-        result.trace.turns if result.trace else 0,
-        len(result.trace.calls) if result.trace else 0,
-        result.tool_errors,
-        as_utf8(result.leak),
-    )
-
-
-def truth(kept: int | None) -> bool | None:
-    """True, false or neither, from the number that SQLite keeps of it."""
-    return None if kept is None else bool(kept)
-
-
-def as_json(value: object) -> str:
-    return as_utf8(compact(value))
-
-
-def as_utf8(text: str) -> str:
-    """Half of a surrogate pair, which models do say, as its escape: that can be kept, and JSON reads it back."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+RESULT_COLUMNS = tuple(field.name for field in fields(ResultRow))
 
 
 def _detail(result: Result) -> dict[str, Any]:
@@ -159,35 +166,59 @@ def _detail(result: Result) -> dict[str, Any]:
             "model": result.trace.model,
             "turns": result.trace.turns,
             **({"agent": result.trace.agent} if result.trace.agent else {}),  # a program, with its version
-            "steps": [_plain_step(step) for step in result.trace.steps],
+            "steps": [_step_fields(step) for step in result.trace.steps],
         }
     return detail
 
 
-def _plain_step(step: Step) -> dict[str, Any]:
+def _step_fields(step: Step) -> dict[str, Any]:
     return {key: value for key, value in fields_of(step).items() if value not in ("", {}, None, "unknown")}
 
 
-def read_result(row: tuple[Any, ...]) -> Result:
-    model, case, arm, seed, key, passed, error, detail_text, activated, leak, seconds = row
-    detail = json.loads(detail_text)
-    usage = Usage(**detail["usage"])
-    said = detail.get("trace")
-    trace = None
-    if said is not None:
-        steps = tuple(Step(**step) for step in said["steps"])
-        agent, turns = said.get("agent", ""), said.get("turns", 0)
-        trace = Trace(steps, usage, said["stop"], said["model"], agent=agent, turns=turns)
-    return Result(
-        Trial(model, case, arm, seed),
-        key,
-        truth(passed),
-        error,
-        trace,
-        tuple(Judgement(*item) for item in detail["judgements"]),
-        usage,
-        Usage(**detail["judging"]),
-        seconds,
-        activated=truth(activated),
-        leak=leak,
-    )
+def files_to_json(files: Iterable[SkillFile]) -> str:
+    """The files of a skill, as `Candidate.files` has them."""
+    rows: list[dict[str, Any]] = []
+    for file in files:
+        row: dict[str, Any] = {"path": file.path}
+        try:
+            row |= {"link": file.link} if file.link else {"text": file.data.decode()}
+        except UnicodeDecodeError:
+            row["base64"] = b64encode(file.data).decode()
+        rows.append(row | ({"executable": True} if file.executable else {}))
+    return to_json(rows)
+
+
+def files_from_json(text: str) -> list[SkillFile]:
+    return [
+        SkillFile(
+            row["path"],
+            b64decode(row["base64"]) if "base64" in row else row.get("text", "").encode(),
+            row.get("executable", False),
+            row.get("link", ""),
+        )
+        for row in json.loads(text)
+    ]
+
+
+def timestamp() -> str:
+    """The time now, to the second, in ISO 8601."""
+    return _iso_time(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _iso_time(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()
+
+
+def optional_bool(value: int | None) -> bool | None:
+    """A nullable truth value from a database without booleans."""
+    return None if value is None else bool(value)
+
+
+def to_json(value: object) -> str:
+    return escape_surrogates(compact(value))
+
+
+def escape_surrogates(text: str) -> str:
+    """Half of a surrogate pair, which models do produce, as its escape: UTF-8 has no place for it, JSON does."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

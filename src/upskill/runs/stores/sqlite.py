@@ -1,78 +1,71 @@
-"""The Store keeps runs and results in SQLite: every result is on disk before anyone is told about it.
+"""The `sqlite` store: one file in a folder, or memory.
 
-One writer thread commits whatever has arrived since its last commit (group commit), and each caller waits for the
-commit that has its own result. A trial's key is unique within a run, so a result is there once, however often a run
-is killed and started again. Reading needs no lock (WAL).
+One thread writes and commits in groups (`sqlite_writer.py`), and each caller waits for the commit that has its own row.
+A trial's key is unique within a run, so a result is stored once, however often a run is killed and started again.
+Readers never wait for the writer (WAL).
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import math
-import os
-import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Self
 from uuid import uuid4
 
 from upskill.errors import StoreError, UsageError, did_you_mean
 from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores import Batch, Candidate, Run, Store
+from upskill.runs.stores.file_lock import file_lock
 from upskill.runs.stores.rows import (
-    Batch,
-    Candidate,
-    Run,
-    as_json,
-    as_utf8,
-    now,
-    read_result,
-    row_of,
-    truth,
-    write_files,
+    RESULT_COLUMNS,
+    ResultRow,
+    escape_surrogates,
+    files_to_json,
+    optional_bool,
+    timestamp,
+    to_json,
 )
+from upskill.runs.stores.sqlite_writer import DISK_FULL_HINT, GroupWriter
 from upskill.runs.stores.tables import migrate, switch_to_wal, transaction
 from upskill.skills import Skill
 from upskill.verdicts.outcome import Outcome
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
 FILE = "upskill.db"
-MOST_KEYS = 200_000  # of replies, held in memory
+_KEYS_IN_MEMORY = 200_000  # of replies
+_ROWS_AT_ONCE = 64
 _SPENDERS = (("student", "input_tokens + output_tokens", "cost_usd"), ("judge", "judge_tokens", "judge_cost_usd"))
-ROOM = "Make room on the disk, then run the same command: it goes on from what was kept."
 
-
-# An errored result gives way to a later one; anything that was scored stays as it is.
-_ADD = """
-INSERT INTO results VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+_KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
+_COLUMNS = ", ".join(RESULT_COLUMNS)
+_result_values = attrgetter(*RESULT_COLUMNS)
+# An errored result gives way to a later one; a scored result stays as it is.
+_ADD_RESULT = f"""
+INSERT INTO results ({_COLUMNS}) VALUES ({", ".join("?" * len(RESULT_COLUMNS))})
 ON CONFLICT (run, key) DO UPDATE SET
-    passed = excluded.passed, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    cached_tokens = excluded.cached_tokens, cost_usd = excluded.cost_usd, seconds = excluded.seconds,
-    checks_passed = excluded.checks_passed, checks = excluded.checks,
-    judge_tokens = excluded.judge_tokens, judge_cost_usd = excluded.judge_cost_usd,
-    finished = excluded.finished, error = excluded.error, detail = excluded.detail,
-    activated = excluded.activated, turns = excluded.turns, calls = excluded.calls,
-    tool_errors = excluded.tool_errors, leak = excluded.leak
+    {", ".join(f"{name} = excluded.{name}" for name in RESULT_COLUMNS if name not in _KEY_COLUMNS)}
 WHERE results.passed IS NULL
-"""
-
+"""  # noqa: S608 - only the names of our own columns
+_ADD_REPLY = "INSERT OR REPLACE INTO replies (key, model, reply, created, role, request) VALUES (?, ?, ?, ?, ?, ?)"
 _FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
-_ADD_REPLY = "INSERT OR REPLACE INTO replies VALUES (?,?,?,?,?,?)"
 
 
-class Store:
-    def __init__(self, folder: str | Path | None) -> None:
-        """Open the store of a runs folder; None keeps everything in memory and forgets it at the end."""
-        self.path = Path(folder) / FILE if folder is not None else None
+def open_sqlite(place: str | None, *, create: bool) -> Store | None:
+    """The store in a folder, in memory (None), or at a URL `sqlite://FOLDER`."""
+    folder = None if place is None else Path(place.removeprefix("sqlite://"))
+    if folder is not None and not create and not (folder / FILE).is_file():
+        return None
+    return SqliteStore(folder)
+
+
+class SqliteStore:
+    def __init__(self, folder: Path | None) -> None:
+        self.path = folder / FILE if folder is not None else None
         try:
             if self.path:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,13 +76,13 @@ class Store:
             raise UsageError(
                 f"{self.path}: cannot be used as a store: {error}", "Choose another folder with --runs-dir."
             ) from error
-        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self.path else self._lock
-        self._writer: threading.Thread | None = None
-        # Which replies are there, so that a miss, the usual case, asks nobody. Another process's newest are missed too.
-        self._replies: set[str] | None = None
-        self._all_replies_known = False
+        self._writer = GroupWriter(self._db, self._lock, str(self.path))
+        # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
+        # later count as misses.
+        self._reply_keys: set[str] | None = None
+        self._all_reply_keys_known = False
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
@@ -106,17 +99,21 @@ class Store:
             raise
         return db
 
+    @property
+    def location(self) -> str | None:
+        return str(self.path) if self.path else None
+
+    # Runs.
+
     def find_run(self, plan: Plan) -> Run | None:
-        """The latest run of this plan, where there is one."""
-        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", plan.fingerprint)
-        return self.run(known[-1][0]) if known else None
+        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number DESC LIMIT 1", plan.fingerprint)
+        return self.run(known[0][0]) if known else None
 
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
-        """The run of this plan, and whether it was there already. `fresh` starts another one beside it."""
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
-        written = as_json(plan.plain())
+        written = to_json(plan.plain())
         # Looked up and added in one transaction: another process may be starting the same plan.
-        with self._writing() as db:
+        with self._transaction() as db:
             known = db.execute(
                 "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", (plan.fingerprint,)
             ).fetchall()
@@ -125,146 +122,129 @@ class Store:
             if not found:
                 db.execute(
                     "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
-                    (run_id, plan.fingerprint, plan.skill.name, now(), version, len(plan), written),
+                    (run_id, plan.fingerprint, plan.skill.name, timestamp(), version, len(plan), written),
                 )
         return self.run(run_id), found
 
-    def note(self, run: Run, **said: Any) -> Run:
-        """Keep with a run how it is looked at; what is not part of its trials."""
-        if any(run.plan.get(key) != value for key, value in said.items()):
-            with self._writing() as db:
-                db.execute("UPDATE runs SET plan = ? WHERE number = ?", (as_json(run.plan | said), run.number))
+    def annotate(self, run: Run, **settings: Any) -> Run:
+        if any(run.plan.get(key) != value for key, value in settings.items()):
+            with self._transaction() as db:
+                db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(run.plan | settings), run.number))
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
-        """A run by its id, the beginning of it, or `last`."""
         if name == "last":
-            rows = self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 1")
+            rows = self._rows("SELECT number FROM runs ORDER BY number DESC LIMIT 1")
         else:
-            rows = self._rows("SELECT id FROM runs WHERE id = ?", name) or self._rows(
-                "SELECT id FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
+            rows = self._rows("SELECT number FROM runs WHERE id = ?", name) or self._rows(
+                "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
             )
         if len(rows) != 1:
             known = [row[0] for row in self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
             what = f"{len(rows)} runs start with {name!r}" if rows else f"no run is called {name!r}"
             hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
             raise UsageError(f"{self.path}: {what}", hint)
-        return next(self.runs(rows[0][0]))
+        return _run(self._rows(_runs_query("number = ?"), rows[0][0])[0])
 
-    def runs(self, name: str | None = None) -> Iterator[Run]:
-        """Every run, oldest first, with its counts."""
-        where = "WHERE runs.id = ?" if name else ""
-        query = f"""
-            SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
-                   COALESCE(SUM(results.passed = 1), 0), COALESCE(SUM(results.passed = 0), 0),
-                   COALESCE(SUM(results.key IS NOT NULL AND results.passed IS NULL), 0)
-            FROM runs LEFT JOIN results ON results.run = runs.number {where}
-            GROUP BY runs.number ORDER BY runs.number
-        """  # noqa: S608 - only the fixed words above
-        for number, run_id, fingerprint, skill, created, trials, plan, *counts in self._rows(
-            query, *([name] if name else [])
-        ):
-            yield Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *counts)
+    def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
+        query = _runs_query("? IS NULL OR skill = ?", "DESC" if newest_first else "ASC")
+        return map(_run, self._stream(query, skill, skill))
 
-    def done(self, run: Run) -> set[str]:
-        """The keys of the trials that need not be run again: those with a score."""
-        return {
-            row[0] for row in self._rows("SELECT key FROM results WHERE run = ? AND passed IS NOT NULL", run.number)
-        }
+    def count_runs(self) -> int:
+        return self._rows("SELECT COUNT(*) FROM runs")[0][0]
 
-    def outcomes(self, run: Run) -> list[Outcome]:
-        """The arithmetic part of every result, from an index alone."""
-        rows = self._rows(
+    def delete_run(self, run: Run) -> None:
+        with self._transaction() as db:
+            db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+
+    @contextmanager
+    def claim(self, run: Run) -> Generator[None]:
+        if self.path is None:
+            yield
+            return
+        with file_lock(self.path.with_name(f".{run.number}.lock")) as ours:
+            if not ours:
+                raise UsageError(
+                    f"another process is already working on the run {run.id}",
+                    "Wait for it and run the same command again, or start another run with --fresh.",
+                )
+            yield
+
+    # Results.
+
+    async def add_result(self, run: Run, result: Result) -> None:
+        await self._writer.write(_ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
+
+    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
+        rows = self._stream(
+            f"SELECT {_COLUMNS} FROM results"  # noqa: S608
+            " WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
+            " ORDER BY case_id, model, seed, arm",
+            *(run.number, case, case, model, model),
+        )
+        return (ResultRow(*row).to_result() for row in rows)
+
+    def outcomes(self, run: Run) -> Iterator[Outcome]:
+        # All columns are in the index `results_for_reports`, so that no trace is read.
+        rows = self._stream(
             "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
             " checks_passed, checks, activated, turns, calls, tool_errors, leak <> ''"
             " FROM results WHERE run = ?",
             run.number,
         )
-        return [
-            Outcome(
-                *(model, case, arm, seed, truth(passed)),
+        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked in rows:
+            yield Outcome(
+                *(model, case, arm, seed, optional_bool(passed)),
                 *numbers,
-                activated=truth(activated),
+                activated=optional_bool(activated),
                 turns=turns,
                 calls=calls,
-                tool_errors=errors,
+                tool_errors=tool_errors,
                 leaked=bool(leaked),
             )
-            for model, case, arm, seed, passed, *numbers, activated, turns, calls, errors, leaked in rows
-        ]
 
-    def spent(self, run: Run) -> dict[str, tuple[int, float | None]]:
-        """Tokens and dollars of a run by role. None: a price is not known."""
+    def scored_keys(self, run: Run) -> set[str]:
+        query = "SELECT key FROM results WHERE run = ? AND passed IS NOT NULL"
+        return {row[0] for row in self._stream(query, run.number)}
+
+    def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, tokens, cost in _SPENDERS:
-            row = self._rows(
-                f"SELECT COALESCE(SUM({tokens}), 0), TOTAL({cost}), SUM({cost} IS NULL) FROM results WHERE run = ?",  # noqa: S608
-                run.number,
-            )[0]
-            if row[0]:
-                spent[role] = (row[0], None if row[2] else row[1])
+            query = f"""
+                SELECT COALESCE(SUM(tokens), 0), TOTAL(cost), MAX(unknown) FROM (
+                    SELECT MAX({tokens}) AS tokens, MAX({cost}) AS cost, MAX({cost} IS NULL) AS unknown FROM results
+                    WHERE run IN ({",".join("?" * len(runs))}) GROUP BY key
+                )
+            """  # noqa: S608 - only the fixed words above
+            used, dollars, unknown = self._rows(query, *(run.number for run in runs))[0]
+            if used:
+                spent[role] = (used, None if unknown else dollars)
         return spent
 
-    def spent_in_all(self, runs: Iterable[Run]) -> dict[str, tuple[int, float | None]]:
-        """The same of several runs together. A trial that is in more than one of them was paid for once."""
-        numbers = [run.number for run in runs]
-        spent: dict[str, tuple[int, float | None]] = {}
-        for role, tokens, cost in _SPENDERS:
-            trials = self._rows(
-                f"SELECT MAX({tokens}), MAX({cost}), MAX({cost} IS NULL) FROM results"  # noqa: S608
-                f" WHERE run IN ({','.join('?' * len(numbers))}) GROUP BY key",
-                *numbers,
-            )
-            if used := sum(row[0] for row in trials):
-                unknown = any(row[2] for row in trials)
-                spent[role] = (used, None if unknown else math.fsum(row[1] for row in trials))
-        return spent
-
-    def errors(self, run: Run, most: int = 100) -> list[tuple[str, str, int]]:
-        """The distinct errors of a run, most frequent first: model, message, how many trials."""
-        rows = self._rows(
+    def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
+        return self._rows(
             "SELECT model, error, COUNT(*) FROM results WHERE run = ? AND passed IS NULL"
             " GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?",
             run.number,
-            most,
+            limit,
         )
-        return [(row[0], row[1], row[2]) for row in rows]
 
     def leaks(self, run: Run) -> list[tuple[Trial, str]]:
-        """The trials that saw a skill that was kept from them, and what shows it."""
         rows = self._rows(
             "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"
             " ORDER BY model, case_id, seed, arm",
             run.number,
         )
-        return [(Trial(model, case, arm, seed), leak) for model, case, arm, seed, leak in rows]
+        return [(Trial(*trial), leak) for *trial, leak in rows]
 
-    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
-        """Whole results, in the order of case, model, seed and arm."""
-        rows = self._rows(
-            "SELECT model, case_id, arm, seed, key, passed, error, detail, activated, leak, seconds FROM results"
-            " WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
-            " ORDER BY case_id, model, seed, arm",
-            run.number,
-            case,
-            case,
-            model,
-            model,
-        )
-        for row in rows:
-            yield read_result(row)
-
-    async def add(self, run: Run, result: Result) -> None:
-        """Keep a result; returns when it is on disk."""
-        await self._keep(_ADD, row_of(run.number, result))
+    # Replies.
 
     def reply(self, key: str) -> str | None:
-        """A stored reply, as the cache wrote it."""
-        if self._replies is None:
-            rows = self._rows("SELECT key FROM replies LIMIT ?", MOST_KEYS + 1)
-            self._replies = {row[0] for row in rows}
-            self._all_replies_known = len(rows) <= MOST_KEYS
-        if key not in self._replies and self._all_replies_known:
+        if self._reply_keys is None:
+            rows = self._rows("SELECT key FROM replies LIMIT ?", _KEYS_IN_MEMORY + 1)
+            self._reply_keys = {row[0] for row in rows}
+            self._all_reply_keys_known = len(rows) <= _KEYS_IN_MEMORY
+        if key not in self._reply_keys and self._all_reply_keys_known:
             return None
         rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
         return rows[0][0] if rows else None
@@ -272,60 +252,52 @@ class Store:
     async def add_reply(
         self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
     ) -> None:
-        """Keep a reply under the hash of the request that it answers; returns when it is on disk, unless told not to
-        wait: then it is there at the latest when the next thing is that somebody waits for.
-
-        The request itself is kept where it is given: of everyone but students, whose trials say what they were asked.
-        """
-        said = as_utf8(request) if request else None
-        if self._replies is not None:
-            self._replies.add(key)
-        await self._keep(_ADD_REPLY, (key, model, as_utf8(reply), now(), role or None, said), wait=wait)
-
-    def requests(self) -> list[tuple[str, str, str]]:
-        """What teachers, test writers and judges were asked: the role, the request and the reply, as JSON."""
-        rows = self._rows("SELECT role, request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key")
-        return [(role or "", request, reply) for role, request, reply in rows]
+        if self._reply_keys is not None:
+            self._reply_keys.add(key)
+        row = (key, model, escape_surrogates(reply), timestamp(), role or None, escape_surrogates(request) or None)
+        await self._writer.write(_ADD_REPLY, row, wait=wait)
 
     async def forget_reply(self, key: str) -> None:
-        await self._keep(_FORGET_REPLY, (key,))
+        await self._writer.write(_FORGET_REPLY, (key,))
 
-    def open_batches(self, url: str) -> list[Batch]:
-        """The batches at this URL that have something to collect, of whatever run: a reply is anyone's."""
+    def requests(self) -> Iterator[tuple[str, str, str]]:
+        return self._stream(
+            "SELECT COALESCE(role, ''), request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key"
+        )
+
+    # Batches.
+
+    def pending_batches(self, url: str) -> list[Batch]:
         rows = self._rows(
             "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
             " ORDER BY submitted, token",
             url,
         )
-        return [
-            Batch(token, model, url, provider_id, submitted, tuple(json.loads(keys)))
-            for token, model, url, provider_id, submitted, keys in rows
-        ]
+        return [Batch(*row, keys=tuple(json.loads(keys))) for *row, keys in rows]
 
     def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
-        """Note that these requests are about to be submitted; what is known of them is on disk before they are."""
-        batch = Batch(uuid4().hex, model, url, "", now(), tuple(keys))
-        with self._writing() as db:
+        batch = Batch(uuid4().hex, model, url, "", timestamp(), tuple(keys))
+        with self._transaction() as db:
             db.execute(
-                "INSERT INTO batches VALUES (?,?,?,?,?,?,?,?)",
-                (batch.token, run, model, url, "", batch.submitted, "submitting", as_json(batch.keys)),
+                "INSERT INTO batches (token, run, model, url, id, submitted, state, keys) VALUES (?,?,?,?,?,?,?,?)",
+                (batch.token, run, model, url, "", batch.submitted, "submitting", to_json(batch.keys)),
             )
         return batch
 
     def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
-        """The provider has it, under this id."""
-        with self._writing() as db:
+        with self._transaction() as db:
             db.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", (provider_id, batch.token))
         return replace(batch, id=provider_id)
 
     def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
-        """These of its requests need nobody's waiting any more; without keys, all of them."""
-        with self._writing() as db:
+        with self._transaction() as db:
             row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
             settled = set(keys) if keys is not None else None
             left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
             state = ", state = 'ended'" if not left else ""
-            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (as_json(left), batch.token))  # noqa: S608
+            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (to_json(left), batch.token))  # noqa: S608
+
+    # Candidates.
 
     def add_candidate(
         self,
@@ -336,154 +308,102 @@ class Store:
         note: str,
         verdict: Mapping[str, Any],
     ) -> Candidate:
-        """Keep a candidate; the same one of the same search is there once, with what was last said of it."""
-        row = (search, skill.name, skill.visible_hash, parent, now(), write_files(skill.files))
-        said = (None if accepted is None else int(accepted), as_utf8(note), as_json(verdict))
-        with self._writing() as db:
+        identity = (search, skill.visible_hash)
+        row = (*identity, skill.name, parent, timestamp(), files_to_json(skill.files))
+        with self._transaction() as db:
             db.execute(
-                "INSERT INTO candidates (search, skill, fingerprint, parent, created, files, accepted, note, verdict)"
+                "INSERT INTO candidates (search, fingerprint, skill, parent, created, files, accepted, note, verdict)"
                 " VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (search, fingerprint) DO UPDATE SET"
                 " accepted = excluded.accepted, note = excluded.note, verdict = excluded.verdict",
-                (*row, *said),
+                (*row, accepted, escape_surrogates(note), to_json(verdict)),
             )
-        return next(one for one in self.candidates(skill.name) if (one.search, one.fingerprint) == (search, row[2]))
+        return _candidate(self._rows(_candidates_query("search = ? AND fingerprint = ?"), *identity)[0])
 
-    def candidates(self, skill: str) -> list[Candidate]:
-        """Every candidate for a skill of this name, oldest first."""
-        rows = self._rows(
-            "SELECT number, search, skill, fingerprint, parent, created, accepted, note, verdict, files"
-            " FROM candidates WHERE skill = ? ORDER BY number",
-            skill,
-        )
-        return [
-            Candidate(
-                *row,
-                accepted=truth(accepted),
-                note=note,
-                verdict=json.loads(verdict),
-                files=files,
-            )
-            for *row, accepted, note, verdict, files in rows
-        ]
+    def candidates(self, skill: str) -> Iterator[Candidate]:
+        return map(_candidate, self._stream(_candidates_query("skill = ?"), skill))
 
-    async def _keep(self, statement: str, row: tuple[Any, ...], *, wait: bool = True) -> None:
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write, name="store", daemon=True)
-            self._writer.start()
-        loop = asyncio.get_running_loop()
-        told: asyncio.Future[None] | None = loop.create_future() if wait else None
-        self._queue.put(_Write(statement, row, loop, told))
-        if told is not None:
-            await told
-
-    @contextmanager
-    def claim(self, run: Run) -> Generator[None]:
-        """Carry a run in this process only: a second process with the same plan is turned away."""
-        if self.path is None or fcntl is None:
-            yield
-            return
-        lock = self.path.with_name(f".{run.number}.lock")
-        with _locked(lock) as ours:
-            if not ours:
-                raise UsageError(
-                    f"the run {run.id} is being carried out by another process",
-                    "Wait for it and give the same command again, or start another run with --fresh.",
-                )
-            yield
-
-    def delete(self, run: Run) -> None:
-        with self._writing() as db:
-            db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+    # Closing, writing and reading.
 
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
-        if self._writer is not None:
-            self._queue.put(None)
-            self._writer.join()
-            self._writer = None
+        self._writer.close()
         self._reader.close()
         self._db.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
-    def _writing(self) -> Generator[sqlite3.Connection]:
-        """A transaction: all of it or, when something goes wrong, nothing."""
+    def _transaction(self) -> Generator[sqlite3.Connection]:
         try:
             with self._lock, transaction(self._db):
                 yield self._db
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot be written: {error}", ROOM) from error
+            raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        try:
-            with self._read_lock:
-                return self._reader.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}", "The file may be damaged; move it away to start anew.") from error
+        with self._reading(), self._read_lock:
+            return self._reader.execute(query, values).fetchall()
 
-    def _write(self) -> None:
-        while True:
-            batch = [self._queue.get()]
-            while len(batch) < 1000:
-                try:
-                    batch.append(self._queue.get_nowait())
-                except queue.Empty:
-                    break
-            writes = [item for item in batch if item is not None]
-            if writes:
-                failure = self._commit(writes)
-                _tell(writes, failure)
-            if len(writes) < len(batch):
-                return
+    def _stream(self, query: str, *values: Any) -> Iterator[Any]:
+        """Rows as they are needed.
 
-    def _commit(self, writes: list[_Write]) -> StoreError | None:
-        for attempt in range(5):
+        A file is read through a connection of its own: an unfinished query on a shared one would show everyone else
+        the past. In memory there is only one connection, whose lock is released between reads.
+        """
+        with self._reading():
+            db, lock = (self._connect(), threading.Lock()) if self.path else (self._db, self._lock)
             try:
-                with self._lock, transaction(self._db):
-                    # What is forgotten may have been added a moment before, without waiting for it.
-                    for statement in sorted({write.statement for write in writes}, key=_FORGET_REPLY.__eq__):
-                        rows = [write.row for write in writes if write.statement is statement]
-                        self._db.executemany(statement, rows)
-                return None
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or attempt == 4:
-                    return StoreError(f"{self.path}: results cannot be kept: {error}", ROOM)
-                time.sleep(0.2 * (attempt + 1))
-            except Exception as error:  # whoever waits has to hear of it: a writer that dies would hang them all
-                return StoreError(f"{self.path}: results cannot be kept: {type(error).__name__}: {error}")
-        return None
+                with lock:
+                    cursor = db.execute(query, values)
+                    rows = cursor.fetchmany(_ROWS_AT_ONCE)
+                while rows:
+                    yield from rows
+                    with lock:
+                        rows = cursor.fetchmany(_ROWS_AT_ONCE)
+            finally:
+                if self.path:
+                    db.close()
 
-
-@dataclass(slots=True)
-class _Write:
-    statement: str
-    row: tuple[Any, ...]
-    loop: asyncio.AbstractEventLoop
-    told: asyncio.Future[None] | None  # None: nobody waits for it
-
-
-def _tell(writes: list[_Write], failure: StoreError | None) -> None:
-    """Wake every waiting task: one call into its event loop for the whole batch."""
-
-    def wake(group: list[_Write]) -> None:
-        for write in group:
-            if write.told is None or write.told.done():
-                continue
-            if failure:
-                write.told.set_exception(failure)
-            else:
-                write.told.set_result(None)
-
-    for loop in {write.loop for write in writes if write.told is not None}:
+    @contextmanager
+    def _reading(self) -> Generator[None]:
         try:
-            loop.call_soon_threadsafe(wake, [write for write in writes if write.loop is loop])
-        except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
-            continue
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path}: {error}", "The file may be damaged; move it elsewhere to start over."
+            ) from error
+
+
+def _runs_query(where: str, order: str = "ASC") -> str:
+    # Grouping by the primary key lets SQLite count run by run, as the rows are asked for.
+    return f"""
+        SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
+               COALESCE(SUM(results.passed = 1), 0), COALESCE(SUM(results.passed = 0), 0),
+               COALESCE(SUM(results.key IS NOT NULL AND results.passed IS NULL), 0)
+        FROM runs LEFT JOIN results ON results.run = runs.number WHERE {where}
+        GROUP BY runs.number ORDER BY runs.number {order}
+    """  # noqa: S608 - only fixed words
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    number, run_id, fingerprint, skill, created, trials, plan, *counts = row
+    return Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *counts)
+
+
+def _candidates_query(where: str) -> str:
+    return (
+        "SELECT number, search, skill, fingerprint, parent, created, accepted, note, verdict, files"  # noqa: S608
+        f" FROM candidates WHERE {where} ORDER BY number"
+    )
+
+
+def _candidate(row: tuple[Any, ...]) -> Candidate:
+    *first, accepted, note, verdict, files = row
+    return Candidate(*first, accepted=optional_bool(accepted), note=note, verdict=json.loads(verdict), files=files)
 
 
 def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
@@ -493,34 +413,3 @@ def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
     while (run_id := f"{name}-{number}" if number > 1 else name) in taken:
         number += 1
     return run_id
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[bool]:
-    """Hold a lock file while the block runs; False where another process does."""
-    assert fcntl is not None
-    while True:
-        with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            except OSError:  # a file system without locks
-                yield True
-                return
-            # Whoever held it before may have removed the file between our opening and our locking it.
-            if not _is_at(file, path):
-                continue
-            try:
-                yield True
-            finally:
-                path.unlink(missing_ok=True)
-            return
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
