@@ -142,6 +142,23 @@ def test_every_arrow_is_used() -> None:
     assert {(name, other) for name, below in ARROWS.items() for other in below.split()} <= used
 
 
+def drawing() -> str:
+    """The rooms as rows and columns: a column imports the rows that are marked below it."""
+    rooms = list(ARROWS)
+    heads = [name[:4].ljust(4) for name in rooms]
+    lines = [" " * 11 + " ".join(heads).rstrip()]
+    for row, name in enumerate(rooms):
+        marks = ["■" if name in ARROWS[other].split() else "·" for other in rooms[:row]]
+        lines.append((name.ljust(11) + "".join(f"{mark}    " for mark in marks)).rstrip())
+    return "\n".join(lines)
+
+
+def test_the_picture_in_contributing_is_the_table() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = text.split("<!-- rooms -->")[1].split("<!-- /rooms -->")[0].strip()
+    assert shown == f"```\n{drawing()}\n```"
+
+
 def test_only_the_command_line_prints_and_exits() -> None:
     for module, path in in_rooms():
         if room(module) == "cli":

@@ -29,7 +29,7 @@ from upskill.models.cache import track_keys, track_usage
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
-from upskill.runs.estimate import estimate_search
+from upskill.runs.estimate import SearchSize, estimate_search
 from upskill.runs.evaluate import check_suite_quality
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, make_plan
@@ -374,11 +374,13 @@ class _Maker:
             self.writer,
             self.student,
             self.context.prices,
-            material=min(self.material.tokens, room_of(self.teacher)),
-            tokens=wish.tokens,
-            cases=len(self.suite.cases) if self.suite else wish.cases,
-            drafts=wish.candidates,
-            attempts=self.attempts,
+            SearchSize(
+                material=min(self.material.tokens, room_of(self.teacher)),
+                tokens=wish.tokens,
+                cases=len(self.suite.cases) if self.suite else wish.cases,
+                drafts=wish.candidates,
+                attempts=self.attempts,
+            ),
         )
         on_top = f", and on top of it {self.lesson.describe()}" if self.lesson else ""
         confirm_cost(wish, expected, f"up to {expected.words}{on_top}")

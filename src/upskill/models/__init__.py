@@ -1,12 +1,17 @@
 """A Model answers messages and says what that used up.
 
-Kinds: `openai` (chat completions: OpenAI itself and every compatible endpoint of `endpoints.py`), `anthropic`
-(messages), `local` (the embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever
-pydantic-ai reaches), `scripted` (a file of answers, for tests and demonstrations) and `handoff` (files that anyone
-answers).
+Kinds: `openai` (chat completions: OpenAI itself and every row of `endpoints`), `anthropic` (messages), `local` (the
+embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever pydantic-ai reaches),
+`scripted` (a file of answers, for tests and demonstrations) and `handoff` (files that anyone answers).
 
-A name as a person types it becomes an `Address` (`addresses.py`), a plain value; `open_model` turns an address into
-a Model. `Models` keeps the ones that this process has opened.
+A name as a person types it becomes an `Address`, a plain value; `open_model` turns an address into a Model. `Models`
+keeps those that this process has opened, with a cache of replies and a ledger where they are given.
+
+- `addresses`: names a person may type; `endpoints`: OpenAI-compatible servers, a row each; `keys`: API keys
+- `http`: models reached over HTTP; `embedded`: models on this machine
+- `command`, `bridge`, `scripted`, `handoff`: the other kinds
+- `cache`: replies that were paid for once; `ledger`: what was spent, and ceilings; `prices`: what tokens cost
+- `prompt`: reads prompt texts; `lenient`: reads JSON that servers send
 """
 
 from __future__ import annotations

@@ -1,1 +1,15 @@
-"""A Run is a plan of trials with their results, kept in a store and resumable at any time."""
+"""A Run is a plan of trials with their results, kept in a store and resumable at any time.
+
+A Trial is one model x one case x one arm x one seed: the only unit of work, and the only thing that costs money.
+
+- `plan`: Plan, Trial, Result; `make_plan` makes a plan from what a person says (`PlanOptions`)
+- `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation
+- `trial`: `run_trial` runs one trial; `run_job` runs many in another process
+- `evaluation`: Evaluation, a run with everything that can be computed from its stored results
+- `estimate`: what trials will cost, before they do
+- `events`: what a caller is told while a verb works
+- `options`: options that every verb which calls models shares
+- `batch`: fetches the replies of a plan through a provider's batch API, at half the price
+- `executors`: where trials run
+- `stores`: where runs are kept
+"""

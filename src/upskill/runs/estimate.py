@@ -91,17 +91,23 @@ def estimate(
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchSize:
+    """How much there is to write and try, in tokens and numbers of things."""
+
+    material: int
+    tokens: int  # of the skill
+    cases: int
+    drafts: int
+    attempts: int
+
+
 def estimate_search(
     teacher: Address,
     writer: Address,
     student: Address | None,
     given: Prices | Mapping[str, Mapping[str, float]],
-    *,
-    material: int,
-    tokens: int,
-    cases: int,
-    drafts: int,
-    attempts: int,
+    size: SearchSize,
 ) -> Estimate:
     """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
 
@@ -117,12 +123,13 @@ def estimate_search(
         low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
         low, high = low + least * cost, high + most * cost
 
-    add(teacher, drafts, 2 * (drafts + attempts), material + tokens + 800, 2 * tokens)
-    if cases:
-        add(writer, 1, 3, material + tokens + 800, 200 * cases)
+    prompt = size.material + size.tokens + 800
+    add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
+    if size.cases:
+        add(writer, 1, 3, prompt, 200 * size.cases)
     if student is not None:
-        add(student, cases, cases * (1 + attempts + drafts), tokens + 60, 100)
-        add(student, cases, cases, 60, 100)
+        add(student, size.cases, size.cases * (1 + size.attempts + size.drafts), size.tokens + 60, 100)
+        add(student, size.cases, size.cases, 60, 100)
     unknown = tuple(address.name for address, price in prices.items() if price.of(1000, 1000) is None)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
