@@ -61,8 +61,13 @@ def _row(one: Candidate, place: int, parent: int | None) -> dict[str, Any]:
         "fingerprint": one.fingerprint,
         "accepted": one.accepted,
         "note": one.note,
-        "baseline": verdict.get("baseline", {}).get("pass_rate"),
-        "pass_rate": verdict.get("skill", {}).get("pass_rate"),
+        "baseline": _pass_rate(verdict, "baseline"),
+        "pass_rate": _pass_rate(verdict, "skill"),
         "run": verdict.get("run"),
         "edits": verdict.get("proposal", {}).get("edits", []),
     }
+
+
+def _pass_rate(verdict: dict[str, Any], arm: str) -> float | None:
+    rate = verdict.get(arm, {}).get("pass_rate")
+    return None if rate is None else round(rate, 6)  # version 0.1 stored all digits
