@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from conftest import HELPFUL, write_script, write_skill
-from upskill import ModelContext, Models, RunOptions, Skill, Store, Suite, evaluate, make_plan
+from upskill import ModelContext, Models, RunOptions, Skill, Suite, evaluate, make_plan, open_store
 from upskill.runs.executors import Job, Persist, RunTrial
 from upskill.runs.plan import Plan, PlanOptions, Result
 from upskill.runs.trial import run_job
@@ -47,7 +47,7 @@ def told(results: list[Result]) -> list[tuple[object, ...]]:
 
 async def test_a_plan_runs_in_a_process_pool_and_ends_as_it_does_here(home: Path) -> None:
     plan = plan_in(home, PlanOptions(runs=2, temperature=0.0))
-    with Store(home / "here") as here, Store(home / "there") as there:
+    with open_store(home / "here") as here, open_store(home / "there") as there:
         local = await evaluate(plan, store=here)
         pooled = await evaluate(plan, store=there, options=RunOptions(executor=Pool()))
         assert told(list(here.results(local.run))) == told(list(there.results(pooled.run)))
@@ -58,7 +58,7 @@ async def test_a_plan_runs_in_a_process_pool_and_ends_as_it_does_here(home: Path
 
 async def test_what_a_pool_has_stored_is_not_run_again(home: Path) -> None:
     plan = plan_in(home)
-    with Store(home / "runs") as store:
+    with open_store(home / "runs") as store:
         await evaluate(plan, store=store, options=RunOptions(executor=Pool()))
         write_script(home / "one.yaml", [{"error": "nobody may be asked again"}])
         write_script(home / "two.yaml", [{"error": "nobody may be asked again"}])
