@@ -85,7 +85,7 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
     from upskill.runs.executors.local import Local  # noqa: PLC0415
     from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
     from upskill.runs.stores import open_store  # noqa: PLC0415
-    from upskill.sandboxes import choose  # noqa: PLC0415
+    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
         ]
     )
     skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", "The fruit is the pear.\n" * 40)
-    kind = (await choose(sandbox or None)).name
+    kind = (await choose_sandbox(sandbox or None)).name
     plan = make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     began = 0.0

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable
 
-from upskill.sandboxes import Setup, choose
+from upskill.sandboxes import Setup, choose_sandbox
 
 
 def median(values: list[float]) -> float:  # `import statistics` would find the benchmark of that name beside this one
@@ -36,8 +36,8 @@ async def timed(work: Callable[[], Awaitable[None]], times: list[float]) -> None
 
 
 async def compare(name: str | None, repeat: int) -> None:
-    chosen = await choose(name)
-    kind = chosen.kind
+    chosen = await choose_sandbox(name)
+    kind = chosen.backend
 
     async def bare() -> None:
         process = subprocess.Popen(["/bin/true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={})

@@ -46,7 +46,7 @@ from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
-from upskill.sandboxes import MiB, Setup, choose
+from upskill.sandboxes import MiB, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.skills.install import TARGETS
 from upskill.traces import Trace, Usage
@@ -69,7 +69,7 @@ async def real(programs: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for variable in ("GENERIC_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(variable, KEY)
     try:
-        await choose("bubblewrap")
+        await choose_sandbox("bubblewrap")
     except UsageError as error:
         pytest.skip(error.message)
 
@@ -174,10 +174,10 @@ async def attempt(
     agent.check(address, keys)
     async with Models(ModelContext(keys=keys)) as models:
         model = await models.get(address)
-        kind = (await choose("bubblewrap")).kind
+        kind = (await choose_sandbox("bubblewrap")).backend
         async with await kind.open(agent.setup(task)) as sandbox:
             trace = await agent.run(task, Student(address, model, sandbox, keys, ledger))
-            await sandbox.clear()
+            await sandbox.kill_processes()
             left = [entry.path for entry in await sandbox.list()]
             return trace, (await sandbox.read("out.txt")).decode() if "out.txt" in left else ""
 
@@ -237,7 +237,9 @@ async def test_opencode_speaks_to_each_provider_in_its_own_words(real: None, mon
             assert agent.upstream(address, keys).wire == wire
             async with Models(ModelContext(keys=keys)) as models:
                 student = Student(address, await models.get(address), None, keys)
-                async with await (await choose("bubblewrap")).kind.open(agent.setup(Task("Hello."))) as sandbox:
+                async with await (await choose_sandbox("bubblewrap")).backend.open(
+                    agent.setup(Task("Hello."))
+                ) as sandbox:
                     trace = await agent.run(Task("Hello."), replace(student, sandbox=sandbox))
                     assert await sandbox.read("out.txt") == b"hello\n"
             assert (trace.answer, trace.turns) == ("All done.", 2)
@@ -301,7 +303,7 @@ async def test_what_a_runtime_only_reserves_is_let_be_and_what_it_uses_is_not(ho
     limits = replace(LIMITS, memory=128 * MiB, wall=60)
     reserve = "import mmap\nkept = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n"
     use = "import time\nkept = []\nwhile True:\n  kept.append(b'x' * 1000000)\n  time.sleep(0.005)"
-    async with await (await choose("bubblewrap")).kind.open(Setup()) as sandbox:
+    async with await (await choose_sandbox("bubblewrap")).backend.open(Setup()) as sandbox:
         done = await sandbox.run(["/usr/bin/python3", "-c", reserve], limits)
         assert (done.code, done.error) == (0, "")
         done = await sandbox.run(["/usr/bin/python3", "-c", use], limits)

@@ -26,7 +26,7 @@ from upskill.models import Reply, Request
 from upskill.runs.evaluate import evaluate
 from upskill.runs.plan import PlanOptions, make_plan
 from upskill.runs.stores import open_store
-from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose
+from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.quality import probe_case, probe_suite, summarise
@@ -47,7 +47,7 @@ FILES = {
 
 async def open_sandbox(**setup: Any) -> Sandbox:
     try:
-        kind = (await choose("bubblewrap")).kind
+        kind = (await choose_sandbox("bubblewrap")).backend
     except UsageError as error:
         pytest.skip(error.message)
     return await kind.open(Setup(**setup))

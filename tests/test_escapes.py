@@ -34,7 +34,17 @@ from typing import Any
 import pytest
 
 from upskill.errors import UpskillError
-from upskill.sandboxes import Done, Limits, MiB, Sandbox, SandboxBackend, Setup, choose, printable, seccomp
+from upskill.sandboxes import (
+    CommandResult,
+    Limits,
+    MiB,
+    Sandbox,
+    SandboxBackend,
+    Setup,
+    choose_sandbox,
+    printable,
+    seccomp,
+)
 from upskill.sandboxes.bubblewrap import Bubblewrap
 
 ORDINARY = 54321  # a user that nobody is
@@ -429,7 +439,7 @@ async def fork_bomb(kind: SandboxBackend, world: World) -> str:
         await sandbox.run(
             python("while True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"), Limits(wall=0.7)
         )
-        await sandbox.clear()
+        await sandbox.kill_processes()
         done = await sandbox.run("echo alive")
         return "" if done.output == "alive\n" else f"broke the sandbox: {done}"
 
@@ -485,9 +495,9 @@ async def endless_output(kind: SandboxBackend, world: World) -> str:
             return f"kept {kept}: {done.killed_why}"
         await sandbox.run("yes &")  # nobody listens between commands, and the next one is not disturbed for long
         await asyncio.sleep(0.1)
-        await sandbox.clear()
+        await sandbox.kill_processes()
         done = await sandbox.run("echo fine")
-        return "" if done == Done(0, "fine\n", "", seconds=done.seconds) else f"{done}"
+        return "" if done == CommandResult(0, "fine\n", "", seconds=done.seconds) else f"{done}"
 
 
 async def forged_answer(kind: SandboxBackend, world: World) -> str:
@@ -498,7 +508,7 @@ async def forged_answer(kind: SandboxBackend, world: World) -> str:
             ">/dev/null 2>&1 & mkdir -p ~/.local/bin; printf '#!/bin/sh\\necho forged\\n' > ~/.local/bin/ls; chmod +x ~/.local/bin/ls; "
             "echo 'echo forged' > ~/.bashrc; cp ~/.bashrc ~/.profile; cp ~/.bashrc ~/.bash_profile"
         )
-        await sandbox.clear()
+        await sandbox.kill_processes()
         done = await sandbox.run("ls -d /workspace; exit 5")
         return "" if (done.code, done.output) == (5, "/workspace\n") else f"{done}"
 
@@ -655,7 +665,7 @@ def main(root: str, user: str, kind: str) -> None:
     with planted(world_root) as world:
         before = world.hashes()
         names = NAMES if kind == "bubblewrap" else list(REAL)
-        found = asyncio.run(attack(world, asyncio.run(choose(kind)).kind, names))
+        found = asyncio.run(attack(world, asyncio.run(choose_sandbox(kind)).backend, names))
         after = world.hashes()
         changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
         left = world.processes()

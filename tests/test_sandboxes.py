@@ -24,7 +24,7 @@ from conftest import REPOSITORY, Upskill, spawn
 from upskill.errors import SandboxError, UsageError
 from upskill.sandboxes import (
     SANDBOXES,
-    Done,
+    CommandResult,
     Entry,
     Limits,
     MiB,
@@ -33,12 +33,12 @@ from upskill.sandboxes import (
     SandboxChoice,
     Setup,
     Stream,
-    choose,
+    choose_sandbox,
     container,
     printable,
+    process_usage,
     seatbelt,
     seccomp,
-    watch,
 )
 from upskill.sandboxes.files import Folder, copy_in
 
@@ -48,7 +48,7 @@ LINUX = sys.platform == "linux"
 
 def why_not(name: str) -> str:
     try:
-        asyncio.run(choose(name))
+        asyncio.run(choose_sandbox(name))
     except UsageError as error:
         return error.message
     return ""
@@ -67,7 +67,7 @@ def test_this_kind_works_here(name: str) -> None:
 async def kind_called(name: str) -> SandboxBackend:
     """The kind of this name, where it works; elsewhere the test is skipped with the reason."""
     try:
-        return (await choose(name)).kind
+        return (await choose_sandbox(name)).backend
     except UsageError as error:
         pytest.skip(error.message)
 
@@ -117,7 +117,7 @@ async def test_a_command_starts_in_the_workspace_with_a_clean_environment(sandbo
     variables = dict(line.split("=", 1) for line in rest)
     assert variables["HOME"] == sandbox.home
     if sandbox.kind != "container":  # an image brings some of its own
-        assert set(variables) <= upskill.sandboxes.ITS_OWN
+        assert set(variables) <= upskill.sandboxes.OWN_VARIABLES
 
 
 async def test_a_command_is_given_variables_and_standard_input(sandbox: Sandbox) -> None:
@@ -269,7 +269,7 @@ async def test_files_are_read_written_and_listed(sandbox: Sandbox) -> None:
         Entry("link", "link"),
     ]
     assert [entry.path for entry in await sandbox.list("a/b")] == ["a/b/c.sh", "a/b/data"]
-    assert len(await sandbox.list(most=3)) == 3
+    assert len(await sandbox.list(max_entries=3)) == 3
 
 
 async def test_what_a_student_may_change_is_what_was_placed(sandbox: Sandbox) -> None:
@@ -377,10 +377,10 @@ async def test_no_descriptor_is_left_open(kind: SandboxBackend) -> None:
 
 DYING = """
 import asyncio, sys
-from upskill.sandboxes import Setup, choose
+from upskill.sandboxes import Setup, choose_sandbox
 
 async def main():
-    sandbox = await (await choose(sys.argv[1])).kind.open(Setup())
+    sandbox = await (await choose_sandbox(sys.argv[1])).backend.open(Setup())
     print("open", flush=True)
     await sandbox.run(f"(setsid sleep {sys.argv[2]} &); trap '' TERM HUP; sleep {sys.argv[2]}; sleep {sys.argv[2]}")
 
@@ -432,7 +432,7 @@ async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sa
             break
     assert len(beats) > 3
     assert len((await bubblewrap.run("cat /proc/*/comm")).output.split()) > 4
-    await bubblewrap.clear()
+    await bubblewrap.kill_processes()
     left = [line for line in (await bubblewrap.run("cat /proc/*/comm")).output.split() if line not in ("self", "cat")]
     assert left == ["bash"]  # process 1; the shell became `cat`
     last = await bubblewrap.read("beat")
@@ -522,17 +522,17 @@ async def test_ordinary_programs_work_inside(bubblewrap: Sandbox) -> None:
 
 async def test_the_first_kind_that_proves_itself_is_chosen_and_recorded(home: Path) -> None:
     try:
-        chosen = await choose()
+        chosen = await choose_sandbox()
     except UsageError as error:
         pytest.skip(error.message)
     record = chosen.record()
-    assert record["name"] in upskill.sandboxes.ORDER
+    assert record["name"] in upskill.sandboxes.PREFERENCE
     assert record["version"]
     assert set(record["passed"]) <= set(upskill.sandboxes.PROPERTIES)
     assert record["isolated"] is True
     remembered = list((home.parent / "home" / ".cache" / "upskill" / "sandboxes").iterdir())
     assert [path.name.split("-")[0] for path in remembered] == [chosen.name]
-    assert (await choose()).passed == chosen.passed
+    assert (await choose_sandbox()).passed == chosen.passed
 
 
 async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,11 +543,11 @@ async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, mo
     monkeypatch.setenv("PATH", str(home))
     for name in ("bubblewrap", "container", "seatbelt"):
         with pytest.raises(UsageError, match=f"^{name}: ") as refused:
-            await choose(name)
+            await choose_sandbox(name)
         assert refused.value.hint
-    monkeypatch.setattr(upskill.sandboxes, "ORDER", ("bubblewrap", "container", "seatbelt"))
+    monkeypatch.setattr(upskill.sandboxes, "PREFERENCE", ("bubblewrap", "container", "seatbelt"))
     with pytest.raises(UsageError) as none:
-        await choose()
+        await choose_sandbox()
     for name in ("bubblewrap", "container", "seatbelt", "--sandbox none", "apt install bubblewrap"):
         assert name in none.value.hint
     assert not (home.parent / "home" / ".cache" / "upskill").exists()  # a failure is not remembered
@@ -555,8 +555,8 @@ async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, mo
 
 async def test_what_came_before_the_chosen_kind_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await kind_called("landlock")
-    monkeypatch.setattr(upskill.sandboxes, "ORDER", ("seatbelt", "landlock"))
-    chosen = await choose()
+    monkeypatch.setattr(upskill.sandboxes, "PREFERENCE", ("seatbelt", "landlock"))
+    chosen = await choose_sandbox()
     assert chosen.refused == {"seatbelt": "seatbelt: seatbelt is for macOS"}
     assert chosen.warning.startswith("the sandbox 'landlock' is a reduced one: no process, network and IPC namespaces")
 
@@ -574,23 +574,23 @@ class Leaky:
 
 
 async def test_a_kind_that_leaks_is_found_out(home: Path) -> None:
-    held = await upskill.sandboxes.try_out(Leaky())
+    held = await upskill.sandboxes.probe(Leaky())
     assert {"home is hidden", "no network", "processes are hidden"}.isdisjoint(held)
     assert {"workspace can be written", "environment is clean"} <= set(held)
 
 
 async def test_none_is_only_ever_typed_and_warns(home: Path) -> None:
-    chosen = await choose("none")
+    chosen = await choose_sandbox("none")
     assert not chosen.isolated
     assert "can read, change and send away everything" in chosen.warning
-    assert "none" not in upskill.sandboxes.ORDER
+    assert "none" not in upskill.sandboxes.PREFERENCE
     with pytest.raises(UsageError, match="no sandbox is called 'bublewrap'"):
-        await choose("bublewrap")
+        await choose_sandbox("bublewrap")
 
 
 def test_every_kind_is_in_the_table() -> None:
     assert set(KINDS) == set(SANDBOXES.table)
-    assert set(upskill.sandboxes.ORDER) == set(KINDS) - {"none"}
+    assert set(upskill.sandboxes.PREFERENCE) == set(KINDS) - {"none"}
     assert SandboxChoice("x", "1", 0.0, ()).warning == ""
 
 
@@ -600,7 +600,7 @@ def test_every_kind_is_in_the_table() -> None:
 def answer(machine: str, number: int, *arguments: int, families: tuple[int, ...] = (), **options: bool) -> int:
     """What the filter says to this call: 0 for allowed, an errno, or -1 when the process is killed."""
     families = families or (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
-    program = seccomp.program(families=families, machine=machine, **options)
+    program = seccomp.build_filter(families=families, machine=machine, **options)
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=IIQ6Q", number, seccomp.ARCHITECTURES[machine][0], 0, *padded)
     return interpret(program, data)
@@ -642,7 +642,7 @@ def test_the_filter_refuses_what_it_should_and_nothing_else(machine: str) -> Non
     assert answer(machine, 0x40000000 | 39) == errno.ENOSYS
     other = "aarch64" if machine == "x86_64" else "x86_64"
     data = struct.pack("=IIQ6Q", 0, seccomp.ARCHITECTURES[other][0], 0, *[0] * 6)
-    assert interpret(seccomp.program(families=(1,), machine=machine), data) == -1
+    assert interpret(seccomp.build_filter(families=(1,), machine=machine), data) == -1
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -701,7 +701,7 @@ def test_the_numbers_of_system_calls_are_those_of_the_kernel() -> None:
 
 def test_another_machine_has_no_filter() -> None:
     with pytest.raises(SandboxError, match="no filter of system calls is written for riscv64"):
-        seccomp.program(families=(), machine="riscv64")
+        seccomp.build_filter(families=(), machine="riscv64")
 
 
 # Kinds that cannot run here, as far as that can be seen from outside.
@@ -709,7 +709,7 @@ def test_another_machine_has_no_filter() -> None:
 
 def test_a_container_gets_little(home: Path) -> None:
     limits = Limits(memory=100 * MiB, processes=50, disk=10 * MiB)
-    line = " ".join(container.arguments("it", Setup(limits=limits, readonly_mounts={"/opt/x": home})))
+    line = " ".join(container.run_arguments("it", Setup(limits=limits, readonly_mounts={"/opt/x": home})))
     for wanted in (
         "--network none",
         "--read-only",
@@ -806,7 +806,7 @@ async def test_a_container_is_spoken_to_as_an_engine_expects() -> None:
             with pytest.raises(OSError, match=r"leads out|No such"):
                 await sandbox.read(path)
         with pytest.raises(OSError, match="more than"):
-            await sandbox.read("a/b", most=3)
+            await sandbox.read("a/b", max_bytes=3)
         with pytest.raises(IsADirectoryError):
             await sandbox.write(".", "x")
         with pytest.raises(FileNotFoundError):
@@ -816,7 +816,7 @@ async def test_a_container_is_spoken_to_as_an_engine_expects() -> None:
         done = await sandbox.run("yes", Limits(output=1000, wall=20))
         assert (done.code, len(done.output)) == (137, 1000)
         await sandbox.run(f"sleep {mark} >/dev/null 2>&1 &")
-        await sandbox.clear()
+        await sandbox.kill_processes()
         assert running(mark) == []
         assert (await sandbox.run("echo \0")).code == 126
         task = asyncio.ensure_future(sandbox.run(f"sleep {mark}"))
@@ -852,15 +852,15 @@ def test_what_is_printed_cannot_speak_to_the_terminal() -> None:
 
 
 def test_sizes_are_told_as_people_say_them() -> None:
-    assert [watch.size(n) for n in (10, 2048, 3 * MiB, 2**31)] == ["10 bytes", "2 KiB", "3 MiB", "2 GiB"]
+    assert [process_usage.format_size(n) for n in (10, 2048, 3 * MiB, 2**31)] == ["10 bytes", "2 KiB", "3 MiB", "2 GiB"]
 
 
 @pytest.mark.skipif(not shutil.which("ps"), reason="no ps here")
 def test_use_can_be_told_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        exact = watch.use_of(os.getpid())
-        monkeypatch.setattr(watch, "PROC", False)
-        told = watch.use_of(os.getpid())
+        exact = process_usage.usage_of(os.getpid())
+        monkeypatch.setattr(process_usage, "HAS_PROC", False)
+        told = process_usage.usage_of(os.getpid())
         process.send_signal(signal.SIGKILL)
     assert exact.processes >= 2
     assert told.processes >= 2
@@ -890,7 +890,7 @@ def test_a_swapped_folder_is_not_followed(tmp_path: Path) -> None:
 
 def available() -> bool:
     try:
-        return asyncio.run(choose()).isolated
+        return asyncio.run(choose_sandbox()).isolated
     except UsageError:
         return False
 
@@ -930,7 +930,7 @@ def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, hom
 def test_sandbox_in_json_is_one_document(upskill: Upskill) -> None:
     done = upskill("sandbox", "--json", "--memory", "200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3")
     assert done.code == 3
-    assert set(done.json) == {"sandbox", *Done.__dataclass_fields__}
+    assert set(done.json) == {"sandbox", *CommandResult.__dataclass_fields__}
     assert (done.json["code"], done.json["output"]) == (3, "\x1b[2J")
     assert done.json["sandbox"]["passed"]
     assert upskill("sandbox", "--json").json["name"] == done.json["sandbox"]["name"]

@@ -20,7 +20,7 @@ from upskill.authoring.evidence import VERIFY, evidence_of
 from upskill.authoring.teach import Lesson, read_files, teach
 from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
-from upskill.sandboxes import SandboxChoice, choose
+from upskill.sandboxes import SandboxChoice, choose_sandbox
 from upskill.traces import read_trace
 
 TASK = "find out all about the ship"
@@ -65,7 +65,7 @@ def rules(turns: list[Any] = TURNS) -> list[dict[str, Any]]:
 async def chosen() -> SandboxChoice:
     """The sandbox of this machine; where none works, the test is skipped with the reason."""
     try:
-        return await choose()
+        return await choose_sandbox()
     except UsageError as error:
         pytest.skip(error.message)
 

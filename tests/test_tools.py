@@ -33,7 +33,7 @@ from upskill.models.scripted import Rule, Scripted
 from upskill.runs.estimate import Estimate, estimate
 from upskill.runs.events import Events
 from upskill.runs.plan import PlanOptions, Result, Trial
-from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose
+from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace, Usage
 
@@ -73,7 +73,7 @@ class Recorded:
 @pytest.fixture
 async def kind() -> SandboxBackend:
     try:
-        return (await choose()).kind
+        return (await choose_sandbox()).backend
     except UsageError as error:
         pytest.skip(error.message)
 
@@ -394,7 +394,7 @@ async def test_the_arms_differ_by_the_skill_alone(kind: SandboxBackend) -> None:
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
 async def test_run_bits_of_a_skill_are_kept_in_every_kind_of_sandbox(name: str) -> None:
     try:
-        kind = (await choose(name)).kind
+        kind = (await choose_sandbox(name)).backend
     except UsageError as error:
         pytest.skip(error.message)
     async with await kind.open(Tools().setup(Task("x", skill=FULL))) as sandbox:
@@ -878,7 +878,7 @@ GUESSES = [
 def planted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a user as it may be: a skill, keys in files and in the environment."""
     try:
-        asyncio.run(choose())
+        asyncio.run(choose_sandbox())
     except UsageError as error:
         pytest.skip(error.message)
     for name, value in SECRETS.items():

@@ -24,7 +24,7 @@ from upskill.models import Address
 from upskill.models.command.process import Invocation
 from upskill.models.lenient import clean, mapping
 from upskill.models.prices import Prices
-from upskill.sandboxes import Done, Limits, MiB, Setup, printable
+from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable
 from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
 from upskill.traces.reading import Format
@@ -142,7 +142,7 @@ class ProgramAgent(ABC):
             reader: Format = FORMATS.load(self.spec.trace_format)
             return replace(reader.read(path), source="") if lines else Trace(())
 
-    def _error(self, done: Done, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
+    def _error(self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
         """Why this is no trial that could be scored. A bound that was reached is a normal end."""
         if proxy.ceiling is not None:
             return proxy.ceiling

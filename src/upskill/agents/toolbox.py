@@ -14,7 +14,7 @@ from typing import Any
 from upskill.agents.catalog import ACTIVATE, activate_tool, activation
 from upskill.models import Tool, ToolCall
 from upskill.models.lenient import INVALID_ARGUMENTS
-from upskill.sandboxes import Done, Limits, Sandbox, printable
+from upskill.sandboxes import CommandResult, Limits, Sandbox, printable
 from upskill.skills import Skill
 from upskill.traces import Status, Step
 
@@ -218,7 +218,7 @@ def cut(text: str, most: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
-def _report(done: Done) -> str:
+def _report(done: CommandResult) -> str:
     """What a command printed, and how it ended where that was not well."""
     parts = [stream.rstrip("\n") for stream in (done.output, done.error) if stream.strip()]
     if done.killed_why:

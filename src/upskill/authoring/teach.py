@@ -160,12 +160,12 @@ async def teach(
     )
     try:
         with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
-            opened = await sandbox.kind.open(_with_files(agent.setup(task), lesson))
+            opened = await sandbox.backend.open(_with_files(agent.setup(task), lesson))
         async with opened:
             with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
                 trace = await agent.run(task, await work.student(opened))
             work.finish(trace)
-            await opened.clear()
+            await opened.kill_processes()
             if lesson.check:
                 with wrap_trial_errors(SandboxError, "running the check"):
                     work.note(await _verify(opened, lesson.check))

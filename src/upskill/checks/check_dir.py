@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from upskill.checks import Finding
 from upskill.errors import CheckError
-from upskill.sandboxes import Done, Limits, MiB, Sandbox, printable
+from upskill.sandboxes import CommandResult, Limits, MiB, Sandbox, printable
 
 # An unforeseeable name, so that nothing can have been put there before, in a folder that may have been closed to all.
 _MAKE = (
@@ -68,7 +68,7 @@ class CheckDir:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
         beside: Sequence[str] = (),
-    ) -> Done:
+    ) -> CommandResult:
         """Run a program in the workspace, under the limits of a check."""
         variables = {
             "PATH": ":".join([self.path, *beside]),
@@ -96,7 +96,7 @@ async def open_check_dir(sandbox: Sandbox) -> AsyncGenerator[CheckDir]:
     try:
         yield CheckDir(sandbox, root, own)
     finally:
-        await sandbox.clear()
+        await sandbox.kill_processes()
         await sandbox.run([*alone, "rm", "-rf", "--", root])
 
 
@@ -105,7 +105,7 @@ def _with(**variables: str) -> list[str]:
     return ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items())]
 
 
-async def _run(sandbox: Sandbox, argv: list[str], limits: Limits | None = None, stdin: str = "") -> Done:
+async def _run(sandbox: Sandbox, argv: list[str], limits: Limits | None = None, stdin: str = "") -> CommandResult:
     try:
         return await sandbox.run(argv, limits, stdin=stdin.encode("utf-8", "replace"))
     except OSError as error:  # where it comes as a file
@@ -114,7 +114,7 @@ async def _run(sandbox: Sandbox, argv: list[str], limits: Limits | None = None, 
         raise
 
 
-def _expect(done: Done) -> Done:
+def _expect(done: CommandResult) -> CommandResult:
     if os.strerror(errno.ENOSPC) in done.error or "in all" in done.killed_why:
         raise Full
     if done.code:
@@ -122,7 +122,7 @@ def _expect(done: Done) -> Done:
     return done
 
 
-def told(done: Done) -> str:
+def told(done: CommandResult) -> str:
     """What a command said, for a reason: the end of it, where the point mostly is."""
     said = printable("\n".join(text for text in (done.output.strip(), done.error.strip()) if text))
     ended = f"it {done.killed_why}" if done.killed_why else f"exit code {done.code}"

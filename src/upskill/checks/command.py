@@ -13,7 +13,7 @@ from upskill.checks.texts import Texts, enumerate_texts, lacking
 from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
 from upskill.errors import CheckError, UsageError
 from upskill.plain import as_list
-from upskill.sandboxes import Done
+from upskill.sandboxes import CommandResult
 
 
 class Command(SandboxCheck):
@@ -55,7 +55,7 @@ class Command(SandboxCheck):
             return full.finding
         return await self._weigh(done)
 
-    async def _carry_out(self, place: CheckDir) -> Done:
+    async def _carry_out(self, place: CheckDir) -> CommandResult:
         for name in self.needs:
             if not await place.find([name]):
                 raise CheckError(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
@@ -65,7 +65,7 @@ class Command(SandboxCheck):
             ["bash", "-c", self.line], self.timeout, stdin=self.stdin, environment={"CHECK": place.files}
         )
 
-    async def _weigh(self, done: Done) -> Finding:
+    async def _weigh(self, done: CommandResult) -> Finding:
         if done.killed_why:
             return Finding(False, f"the command was ended: {told(done)}")
         if self.exit_code is not None and done.code != self.exit_code:

@@ -14,7 +14,7 @@ from upskill.checks.check_dir import Full, open_check_dir, told
 from upskill.checks.workspace import SandboxCheck, sandbox_of
 from upskill.errors import CheckError
 from upskill.plain import as_mapping
-from upskill.sandboxes import Done
+from upskill.sandboxes import CommandResult
 
 HARNESS = Path(__file__).with_name("harness.py")
 
@@ -78,7 +78,7 @@ class PythonCheck(SandboxCheck):
             return full.finding
         return self._finding(done, token)
 
-    def _finding(self, done: Done, token: str) -> Finding:
+    def _finding(self, done: CommandResult, token: str) -> Finding:
         if done.killed_why:
             return Finding(False, f"{self.function} was ended: {told(done)}")
         # Only the harness knows the token, so nothing else that was written counts.

@@ -89,10 +89,10 @@ def _store(settings: Settings) -> Row:
 
 
 def _sandbox() -> Row:
-    from upskill.sandboxes import choose  # noqa: PLC0415
+    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415
 
     try:
-        chosen = asyncio.run(choose())
+        chosen = asyncio.run(choose_sandbox())
     except UpskillError as error:
         return "sandbox", "missing", f"{error.message} {error.hint}"
     return "sandbox", "ok", f"{chosen.version or chosen.name}{' (reduced)' if chosen.reduced else ''}"

@@ -16,7 +16,17 @@ import click
 from upskill.cli.console import note, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
-from upskill.sandboxes import SANDBOXES, Done, Limits, OnOutput, SandboxChoice, Setup, Stream, choose, printable
+from upskill.sandboxes import (
+    SANDBOXES,
+    CommandResult,
+    Limits,
+    OnOutput,
+    SandboxChoice,
+    Setup,
+    Stream,
+    choose_sandbox,
+    printable,
+)
 from upskill.sandboxes.files import copy_in
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -87,7 +97,7 @@ def command(
     limits = Limits(
         wall=wall, cpu=cpu, memory=memory, processes=processes, file_size=file_size, disk=disk, output=output
     )
-    chosen = asyncio.run(choose(kind))
+    chosen = asyncio.run(choose_sandbox(kind))
     if chosen.warning:
         note(f"upskill: {chosen.warning}")
     if not command_line:
@@ -103,8 +113,8 @@ def command(
 
 async def _run(
     chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, limits: Limits, *, quiet: bool
-) -> Done:
-    async with await chosen.kind.open(Setup(limits=limits)) as sandbox:
+) -> CommandResult:
+    async with await chosen.backend.open(Setup(limits=limits)) as sandbox:
         if workspace is not None:
             try:
                 left_out = await copy_in(sandbox, workspace)

@@ -131,9 +131,9 @@ class _Teaching:
     async def _have_it_done(
         self, lesson: Lesson, wish: GenerateOptions, models: Models, folder: Path | None
     ) -> Recording:
-        from upskill.sandboxes import choose  # noqa: PLC0415 - only where something acts
+        from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
-        chosen = await choose(self.sandbox or None)
+        chosen = await choose_sandbox(self.sandbox or None)
         if chosen.warning:
             wish.tell(f"Note: {chosen.warning}")
         where = f"in {chosen.name}" if chosen.isolated else "without a sandbox"

@@ -181,9 +181,9 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
     """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
     if not plan.acts and not any(named.check.needs_sandbox for case in plan.suite.cases for named in case.checks):
         return None
-    from upskill.sandboxes import choose  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
-    return await choose(plan.sandbox or None)
+    return await choose_sandbox(plan.sandbox or None)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) 
         own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:
-                await sandbox.clear()
+                await sandbox.kill_processes()
             if agent.acts:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
                 hidden = plan.skill.name if task.skill is None else ""
@@ -160,10 +160,10 @@ async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> Asy
     if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
         yield None
         return
-    from upskill.sandboxes import SANDBOXES, SandboxBackend, choose  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
-    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose()).kind
+    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
     with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
         sandbox = await kind.open(agent.setup(task))
     async with sandbox:

@@ -7,7 +7,7 @@ host, none of the host's environment, a read-only system and a private /tmp.
 Kinds: `bubblewrap` (Linux), `container` (docker or podman, when an engine answers), `landlock` (Linux, reduced: for use
 inside containers), `seatbelt` (macOS), `none` (no protection at all; never chosen, only typed).
 
-`choose` finds the one to use by trying each out, and says what it found as plain data to be kept with a run.
+`choose_sandbox` finds the one to use by probing each, and records what it found as plain data for the run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SANDBOXES = Registry(
     },
 )
 # Tried in this order. What another package adds comes after these, and `none` is never chosen.
-ORDER = ("bubblewrap", "container", "landlock", "seatbelt")
+PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
 
 MiB = 2**20
 Stream = Literal["output", "error"]
@@ -71,7 +71,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """How a command ended. `killed_why` says which limit ended it, and is empty when it ended by itself."""
 
     code: int
@@ -97,8 +97,8 @@ class Setup:
 
     `files` are placed in the workspace and `home_files` in the home folder of the student, both by relative path;
     those that `runnable` names can be run.
-    `shown` are host folders or files that can be read, and no more, at the given absolute path. `door` is a port on
-    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.door`.
+    `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -109,9 +109,9 @@ class Setup:
     limits: Limits = field(default_factory=Limits)
     proxy_port: int | None = None
 
-    def checked(self) -> Self:
+    def validated(self) -> Self:
         for name in self.environment:
-            check_variable(name)
+            check_variable_name(name)
         for place in self.readonly_mounts:
             if not place.startswith("/") or ".." in place.split("/"):
                 raise SandboxError(f"{place!r} is not an absolute path to show something at")
@@ -138,25 +138,25 @@ class Sandbox(Protocol):
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
-    ) -> Done:
+    ) -> CommandResult:
         """Run a command in the workspace: text is a line of shell, a sequence is a program and its arguments.
 
-        Returns when that command ends, though a process may run on in the background until `clear` or `stop`. `hear`
+        Returns when that command ends; a background process may live on until `kill_processes` or `stop`. `on_output`
         is given output as it comes. One command runs at a time; the next one waits.
         """
         ...
 
-    async def read(self, path: str, most: int = 16 * MiB) -> bytes: ...
+    async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes: ...
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
         """Put a file there whole, with the folders it needs, in place of what had that name."""
         ...
 
-    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
+    async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
         """What is in a folder and the folders within, in order of path; at most so many."""
         ...
 
-    async def clear(self) -> None:
+    async def kill_processes(self) -> None:
         """End every process that commands left behind, so that what follows cannot be tampered with."""
         ...
 
@@ -201,7 +201,7 @@ class SandboxChoice:
     refused: Mapping[str, str] = field(default_factory=dict[str, str])  # kinds that came first, and why not
 
     @property
-    def kind(self) -> SandboxBackend:
+    def backend(self) -> SandboxBackend:
         return SANDBOXES.load(self.name)()
 
     @property
@@ -233,7 +233,7 @@ PROPERTIES = {
     "environment is clean": '[ -z "$(compgen -e | grep -Fxf .upskill-names)" ]',
 }
 # What a sandbox sets for itself, so that it may have the name of a variable of the host.
-ITS_OWN = {
+OWN_VARIABLES = {
     "PATH",
     "HOME",
     "LANG",
@@ -250,12 +250,12 @@ ITS_OWN = {
 }
 
 
-async def try_out(kind: SandboxBackend) -> tuple[str, ...]:
+async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     """Open a sandbox of this kind and look from inside whether its walls stand; the properties that hold."""
     import tempfile  # noqa: PLC0415 - only when nothing was remembered
 
     home = Path.home()
-    foreign = "\n".join(sorted(set(os.environ) - ITS_OWN)) or "UPSKILL"
+    foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())
     limits = Limits(wall=20, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
     with (
@@ -268,7 +268,7 @@ async def try_out(kind: SandboxBackend) -> tuple[str, ...]:
             "UPSKILL_HOST_FILE": str(secret),
             "UPSKILL_HOST_PORT": str(listener.getsockname()[1]),
             "UPSKILL_HOST_PID": str(os.getpid()),
-            "UPSKILL_HOST_BORN": _born(),
+            "UPSKILL_HOST_BORN": _start_time(),
         }
         setup = Setup(limits=limits, environment=told, files={".upskill-names": foreign})
         async with await kind.open(setup) as sandbox:
@@ -286,23 +286,23 @@ def _listening() -> socket:
     return listener
 
 
-def _born() -> str:
+def _start_time() -> str:
     """When this process began, as /proc tells it; a space where there is no /proc, which matches anything."""
     with suppress(OSError):
         return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     return " "
 
 
-async def choose(name: str | None = None) -> SandboxChoice:
+async def choose_sandbox(name: str | None = None) -> SandboxChoice:
     """The kind of this name, or the first that proves itself here. What proved itself is remembered until reboot."""
     if name is not None:
-        return await _prove(name, SANDBOXES.load(name)())
+        return await _verify(name, SANDBOXES.load(name)())
     refused: dict[str, str] = {}
     fixes: list[str] = []
-    for each in (*ORDER, *(other for other in SANDBOXES.names() if other not in SANDBOXES.table)):
+    for each in (*PREFERENCE, *(other for other in SANDBOXES.names() if other not in SANDBOXES.table)):
         try:
             kind: SandboxBackend = SANDBOXES.load(each)()
-            chosen = await _prove(each, kind)
+            chosen = await _verify(each, kind)
         except UpskillError as error:
             refused[each] = error.message
             fixes.append(f"  {error.message}\n    {error.hint}".rstrip())
@@ -316,15 +316,15 @@ async def choose(name: str | None = None) -> SandboxChoice:
     )
 
 
-async def _prove(name: str, kind: SandboxBackend) -> SandboxChoice:
+async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
     began = time.perf_counter()
     try:
         version = await kind.version()
         if not kind.isolated:
             return SandboxChoice(name, version, 0.0, (), isolated=False)
-        memory = _memory_of(name, version)
+        memory = _proof_file(name, version)
         remembered = memory.read_text(encoding="utf-8").splitlines() if memory and memory.is_file() else []
-        held = tuple(remembered) if remembered else await try_out(kind)
+        held = tuple(remembered) if remembered else await probe(kind)
     except (UpskillError, OSError, ValueError) as error:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [one for one in PROPERTIES if one not in held and one not in kind.reduced]
@@ -337,9 +337,9 @@ async def _prove(name: str, kind: SandboxBackend) -> SandboxChoice:
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
 
 
-def _memory_of(name: str, version: str) -> Path | None:
+def _proof_file(name: str, version: str) -> Path | None:
     """Where it is remembered that this kind proved itself, in this boot, as this user. A failure never is."""
-    boot = _boot()
+    boot = _boot_id()
     if not boot:
         return None
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -348,14 +348,14 @@ def _memory_of(name: str, version: str) -> Path | None:
 
 
 @cache
-def _boot() -> str:
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 
 
-def check_variable(name: str) -> None:
+def check_variable_name(name: str) -> None:
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
         raise SandboxError(f"{name!r} is not the name of an environment variable")
 

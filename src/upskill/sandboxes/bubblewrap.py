@@ -26,11 +26,21 @@ from functools import cache
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Limits, MiB, OnOutput, Setup, Stream, check_variable, seccomp, watch
+from upskill.sandboxes import (
+    CommandResult,
+    Limits,
+    MiB,
+    OnOutput,
+    Setup,
+    Stream,
+    check_variable_name,
+    process_usage,
+    seccomp,
+)
 from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.commands import LONGEST, argv_of, cannot_run
+from upskill.sandboxes.commands import MAX_ARGUMENT_BYTES, to_argv, why_unrunnable
 from upskill.sandboxes.files import Folder
-from upskill.sandboxes.opened import OpenedFolders
+from upskill.sandboxes.open_sandbox import FolderSandbox
 from upskill.sandboxes.users import unused_user
 
 WORKSPACE, HOME = "/workspace", "/home/student"
@@ -55,7 +65,7 @@ WRITTEN = {
     "/etc/resolv.conf": "",
 }
 FAMILIES = (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
-GRACE = 5.0  # for what should take milliseconds
+GRACE_SECONDS = 5.0  # for what should take milliseconds
 
 
 class Bubblewrap:
@@ -72,7 +82,7 @@ class Bubblewrap:
         return _version(_program())
 
     async def open(self, setup: Setup) -> BubblewrapSandbox:
-        sandbox = BubblewrapSandbox(setup.checked())
+        sandbox = BubblewrapSandbox(setup.validated())
         try:
             await sandbox.start()
         except BaseException:
@@ -109,7 +119,7 @@ def _become() -> str | None:
 
 @cache
 def _filter() -> bytes:
-    return seccomp.packed(seccomp.program(families=FAMILIES))
+    return seccomp.pack_filter(seccomp.build_filter(families=FAMILIES))
 
 
 @cache
@@ -156,7 +166,7 @@ def _walls(limits: Limits) -> list[str]:
     return arguments
 
 
-class BubblewrapSandbox(OpenedFolders):
+class BubblewrapSandbox(FolderSandbox):
     kind = "bubblewrap"
     workspace = WORKSPACE
     home = HOME
@@ -189,9 +199,9 @@ class BubblewrapSandbox(OpenedFolders):
         for stream in ("output", "error"):
             self._loop.add_reader(self._pipes[stream], self._read, stream)
         try:
-            await asyncio.wait_for(answer, GRACE * 4)
+            await asyncio.wait_for(answer, GRACE_SECONDS * 4)
         except TimeoutError:
-            raise SandboxError(f"bubblewrap did not start within {GRACE * 4:g} s") from None
+            raise SandboxError(f"bubblewrap did not start within {GRACE_SECONDS * 4:g} s") from None
         except SandboxError:
             said = capture.text("error").strip()
             raise SandboxError(f"bubblewrap did not start: {said or 'it said nothing'}", Bubblewrap.fix) from None
@@ -228,7 +238,9 @@ class BubblewrapSandbox(OpenedFolders):
             control, status = pipe("control", reads=False), pipe("status", reads=True)
             output, error = pipe("output", reads=True), pipe("error", reads=True)
             info = pipe("info", reads=True)
-            fcntl.fcntl(control, fcntl.F_SETPIPE_SZ, 4 * LONGEST)  # a whole command is written without waiting
+            fcntl.fcntl(
+                control, fcntl.F_SETPIPE_SZ, 4 * MAX_ARGUMENT_BYTES
+            )  # a whole command is written without waiting
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             ours.callback(os.close, bash)
             arguments = _walls(self._setup.limits)
@@ -289,11 +301,11 @@ class BubblewrapSandbox(OpenedFolders):
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
-    ) -> Done:
+    ) -> CommandResult:
         limits = limits or self._setup.limits
-        argv = argv_of(command, ["/bin/bash", "-c"])
-        if wrong := cannot_run(argv):
-            return Done(126, "", wrong)
+        argv = to_argv(command, ["/bin/bash", "-c"])
+        if wrong := why_unrunnable(argv):
+            return CommandResult(126, "", wrong)
         async with self._lock:
             name = f".stdin-{secrets.token_hex(8)}" if stdin else ""
             if stdin:
@@ -308,19 +320,21 @@ class BubblewrapSandbox(OpenedFolders):
                     with suppress(OSError):
                         os.unlink(name, dir_fd=self._folders["/tmp"].descriptor)  # noqa: S108
             seconds = time.perf_counter() - began
-            return Done(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+            return CommandResult(
+                code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds
+            )
 
-    async def clear(self) -> None:
+    async def kill_processes(self) -> None:
         async with self._lock:
-            await self._carry_out("clear", Limits(wall=GRACE), Capture(MiB, None))
+            await self._carry_out("clear", Limits(wall=GRACE_SECONDS), Capture(MiB, None))
             await self._emptied()
             for stream in ("output", "error"):
                 self._read(stream)  # what they still had to say
 
     async def _emptied(self) -> None:
         """All are killed, and about to be gone."""
-        until = self._loop.time() + GRACE
-        while watch.children(self._first) and self._loop.time() < until:  # noqa: ASYNC110 - nobody tells us
+        until = self._loop.time() + GRACE_SECONDS
+        while process_usage.children(self._first) and self._loop.time() < until:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
 
     def _task(self, argv: list[str], limits: Limits, environment: Mapping[str, str], stdin: str) -> str:
@@ -339,7 +353,7 @@ class BubblewrapSandbox(OpenedFolders):
         }
         steps = [f"ulimit -{letter} {value}" for letter, value in sizes.items() if value is not None]
         for name, value in {**self._setup.environment, **environment}.items():
-            check_variable(name)
+            check_variable_name(name)
             steps.append(f"export {name}={_quoted(value)}")
         if stdin:
             steps.append(f"exec <{stdin}")
@@ -360,18 +374,18 @@ class BubblewrapSandbox(OpenedFolders):
         data = task.encode("utf-8", "surrogateescape")
         message = data if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
         began = self._loop.time()
-        cpu, filled = watch.use_of(self._first).cpu, self._filled()
+        cpu, filled = process_usage.usage_of(self._first).cpu, self._filled()
         try:
             await self._tell(message + (b"\n" if message is data else b""))
             while not answer.done():
                 left = began + limits.wall - self._loop.time()
-                await asyncio.wait([answer], timeout=min(watch.EVERY, max(0.0, left)))
+                await asyncio.wait([answer], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
                 if answer.done():
                     break
                 if self._loop.time() - began >= limits.wall:
                     self._end(f"ran longer than {limits.wall:g} s")
-                self._end(watch.overused(self._first, limits, cpu) or self._overfull(filled))
-                if self._loop.time() - began > limits.wall + GRACE:
+                self._end(process_usage.exceeded_limit(self._first, limits, cpu) or self._overfull(filled))
+                if self._loop.time() - began > limits.wall + GRACE_SECONDS:
                     self._kill()
                     raise SandboxError("the sandbox did not end its processes, so it was ended as a whole")
             if self._why:
@@ -391,11 +405,11 @@ class BubblewrapSandbox(OpenedFolders):
 
     async def _tell(self, message: bytes) -> None:
         """Quoted, a command can be several times as long as it was, and more than the pipe holds."""
-        left, until = memoryview(message), self._loop.time() + GRACE
+        left, until = memoryview(message), self._loop.time() + GRACE_SECONDS
         while left:
             try:
                 left = left[os.write(self._pipes["control"], left) :]
-                until = self._loop.time() + GRACE
+                until = self._loop.time() + GRACE_SECONDS
             except BlockingIOError:
                 if self._loop.time() > until:
                     self._kill()
@@ -421,17 +435,17 @@ class BubblewrapSandbox(OpenedFolders):
     def _overfull(self, before: int = 0) -> str:
         """What was there before a command is not held against it, or none could look at it or make room again."""
         most = self._setup.limits.disk
-        return f"wrote more than {watch.size(most)} in all" if self._filled() > max(most, before) else ""
+        return f"wrote more than {process_usage.format_size(most)} in all" if self._filled() > max(most, before) else ""
 
     def _mind(self) -> None:
         """Between commands, look after what runs on in the background."""
         self._minding = None
-        if self._capture is not None or self._ended.done() or not watch.children(self._first):
+        if self._capture is not None or self._ended.done() or not process_usage.children(self._first):
             return
         self._why = ""
         # No command is there to be charged with processor time, so that is not looked at.
-        self._end(watch.overused(self._first, self._setup.limits, float("inf")) or self._overfull())
-        self._minding = self._loop.call_later(5 * watch.EVERY, self._mind)
+        self._end(process_usage.exceeded_limit(self._first, self._setup.limits, float("inf")) or self._overfull())
+        self._minding = self._loop.call_later(5 * process_usage.POLL_SECONDS, self._mind)
 
     # What is heard from the sandbox.
 
@@ -459,7 +473,7 @@ class BubblewrapSandbox(OpenedFolders):
             if self._capture is not None:
                 self._capture.add(stream, data)
                 if self._capture.full and "first" in self._pipes:
-                    self._end(f"wrote more than {watch.size(self._capture.most)} of output")
+                    self._end(f"wrote more than {process_usage.format_size(self._capture.max_bytes)} of output")
 
     def _bwrap_ended(self) -> None:
         """Bubblewrap ends after process 1, and process 1 after everything else in there."""
@@ -505,7 +519,7 @@ class BubblewrapSandbox(OpenedFolders):
         self._kill()
         try:
             if self._bwrap is not None and not self._ended.done():
-                await asyncio.wait([self._ended], timeout=GRACE)
+                await asyncio.wait([self._ended], timeout=GRACE_SECONDS)
         finally:
             self._close()
 

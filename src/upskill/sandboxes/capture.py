@@ -10,23 +10,23 @@ from upskill.sandboxes import OnOutput, Stream
 class Capture:
     """Two streams under one limit. `full` once more has come than is kept."""
 
-    def __init__(self, most: int, on_output: OnOutput | None) -> None:
-        self.most = most
-        self.left = most
+    def __init__(self, max_bytes: int, on_output: OnOutput | None) -> None:
+        self.max_bytes = max_bytes
+        self.remaining = max_bytes
         self.full = False
-        self._hear = on_output
+        self._on_output = on_output
         self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
 
     def add(self, stream: Stream, data: bytes) -> None:
-        if len(data) > self.left:
+        if len(data) > self.remaining:
             self.full = True
-            data = data[: self.left]
-        self.left -= len(data)
+            data = data[: self.remaining]
+        self.remaining -= len(data)
         self._kept[stream] += data
-        if data and self._hear is not None:
-            self._hear(stream, data)
+        if data and self._on_output is not None:
+            self._on_output(stream, data)
 
-    async def listen(self, stream: Stream, reader: StreamReader) -> None:
+    async def read_from(self, stream: Stream, reader: StreamReader) -> None:
         """All that comes from a pipe, until it is closed."""
         while data := await reader.read(65536):
             self.add(stream, data)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST = 128 * 1024 - 1  # one argument of a program, as Linux has it
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has it
 
 
-def argv_of(command: str | Sequence[str], shell: Sequence[str]) -> list[str]:
+def to_argv(command: str | Sequence[str], shell: Sequence[str]) -> list[str]:
     """Text is given to this shell. A half of a character that is none becomes a question mark."""
     words = [*shell, command] if isinstance(command, str) else list(command)
     return [word.encode("utf-8", "replace").decode() for word in words]
 
 
-def cannot_run(argv: list[str]) -> str:
+def why_unrunnable(argv: list[str]) -> str:
     """Why nothing can be started with it; empty when something can."""
     if not argv:
         return "there is no command"
     if any("\0" in word for word in argv):
         return "a command cannot hold a NUL byte"
-    if any(len(word.encode()) > LONGEST for word in argv):
-        return f"a command cannot be longer than {LONGEST:,} bytes; write it to a file and run that"
+    if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
+        return f"a command cannot be longer than {MAX_ARGUMENT_BYTES:,} bytes; write it to a file and run that"
     return ""

@@ -23,7 +23,7 @@ PATH_BENEATH, NET_PORT = 1, 2
 # Rights of Landlock, by the version of its interface that brought them.
 READ_FILES, READ = 0x4, 0x4 | 0x8 | 0x1  # read a file; read, list and execute
 FILE_RIGHTS = 0x1 | 0x2 | 0x4 | 0x4000 | 0x8000  # the only ones that a rule on a file may name
-EVERYTHING = {3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
+ALL_RIGHTS = {3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 CONNECT, BIND = 0x2, 0x1
 SCOPES = 0x3  # abstract sockets and signals stay within
 
@@ -47,7 +47,7 @@ class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def call(result: int) -> int:
+def checked(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -59,34 +59,34 @@ def landlock_version() -> int:
     return max(0, library.syscall(CREATE_RULESET, None, 0, 1))
 
 
-def wall_in(walls: dict[str, Any]) -> None:
+def apply_landlock(walls: dict[str, Any]) -> None:
     """Landlock: from here on only these paths, this port, and no process outside."""
     version = landlock_version()
-    rules = Ruleset(EVERYTHING[min(version, 5)], (CONNECT | BIND) if version >= 4 else 0, SCOPES if version >= 6 else 0)
+    rules = Ruleset(ALL_RIGHTS[min(version, 5)], (CONNECT | BIND) if version >= 4 else 0, SCOPES if version >= 6 else 0)
     size = ctypes.sizeof(Ruleset) if version >= 6 else 16 if version >= 4 else 8
-    ruleset = call(library.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
+    ruleset = checked(library.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
     for right, paths in ((READ, walls["read"]), (READ_FILES | 0x2, walls["devices"]), (rules.files, walls["write"])):
         for path in paths:
             with suppress(FileNotFoundError):
                 held = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 rights = right & rules.files & (rules.files if os.path.isdir(path) else FILE_RIGHTS)  # noqa: PTH112
                 rule = PathRule(rights, held)
-                call(library.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
+                checked(library.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
                 os.close(held)
     if walls["proxy_port"] and version >= 4:
         port = PortRule(CONNECT, walls["proxy_port"])
-        call(library.syscall(ADD_RULE, ruleset, NET_PORT, ctypes.byref(port), 0))
-    call(library.syscall(RESTRICT_SELF, ruleset, 0))
+        checked(library.syscall(ADD_RULE, ruleset, NET_PORT, ctypes.byref(port), 0))
+    checked(library.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
-def filter_calls(program: bytes) -> None:
+def apply_seccomp(program: bytes) -> None:
     kept = ctypes.create_string_buffer(program, len(program))
     loaded = Program(len(program) // 8, ctypes.addressof(kept))
-    call(library.prctl(PR_SET_SECCOMP, 2, ctypes.byref(loaded), 0, 0))
+    checked(library.prctl(PR_SET_SECCOMP, 2, ctypes.byref(loaded), 0, 0))
 
 
-def become(task: dict[str, Any]) -> None:
+def exec_command(task: dict[str, Any]) -> None:
     """In the child: put everything off, and become the command."""
     os.setsid()
     for name, value in task["limits"].items():
@@ -101,10 +101,10 @@ def become(task: dict[str, Any]) -> None:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    call(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    checked(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if task["walls"] is not None:
-        wall_in(task["walls"])
-        filter_calls(bytes.fromhex(task["filter"]))
+        apply_landlock(task["walls"])
+        apply_seccomp(bytes.fromhex(task["filter"]))
     os.umask(0o022)
     for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
@@ -124,7 +124,7 @@ def descendants() -> list[int]:
     return found
 
 
-def end_all(user: int | None) -> None:
+def kill_all(user: int | None) -> None:
     """Kill whatever is left, until nothing is. As a user of their own they are killed at once, so no fork gets away."""
     while True:
         if user is not None:
@@ -152,7 +152,7 @@ def main() -> None:
     library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def told_to_end(*_: object) -> None:
-        end_all(task["user"])
+        kill_all(task["user"])
         os._exit(137)
 
     signal.signal(signal.SIGTERM, told_to_end)
@@ -162,7 +162,7 @@ def main() -> None:
     child = os.fork()
     if child == 0:
         try:
-            become(task)
+            exec_command(task)
         except BaseException as error:
             program = task["argv"][0]
             # A folder on PATH that is closed to us says "permission denied" of what is not there either.
@@ -174,7 +174,7 @@ def main() -> None:
         if process == child:
             code = os.waitstatus_to_exitcode(status)
             break
-    end_all(task["user"])
+    kill_all(task["user"])
     os._exit(code if code >= 0 else 128 - code)
 
 

@@ -17,19 +17,19 @@ from contextlib import suppress
 from socket import socket
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Entry, Limits, MiB, OnOutput, Setup, check_variable, watch
+from upskill.sandboxes import CommandResult, Entry, Limits, MiB, OnOutput, Setup, check_variable_name, process_usage
 from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.commands import argv_of, cannot_run
+from upskill.sandboxes.commands import to_argv, why_unrunnable
 from upskill.sandboxes.files import Folder
-from upskill.sandboxes.opened import Opened
+from upskill.sandboxes.open_sandbox import OpenSandbox
 
 ENGINES = ("docker", "podman")
 IMAGE = "python:3.12-slim"
 WORKSPACE, HOME = "/workspace", "/home/student"
-PATIENCE = 30.0  # for an engine to do what it was asked
+ENGINE_TIMEOUT = 30.0  # for an engine to do what it was asked
 # Process 1: lives as long as somebody holds the other end of its standard input. Being the first it is spared when all
 # others are killed, which a child of `--init` would not be, and bash collects what they leave behind.
-FIRST = "echo ready; while read -r _; do :; done"
+PROCESS_1 = "echo ready; while read -r _; do :; done"
 READ = (
     '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; head -c "$2" "$1"'
 )
@@ -51,7 +51,7 @@ class Container:
         if setup.proxy_port is not None:
             raise SandboxError("a container has no door yet", "Use bubblewrap.")
         engine, _ = await _engine()
-        sandbox = ContainerSandbox(engine, setup.checked())
+        sandbox = ContainerSandbox(engine, setup.validated())
         try:
             await sandbox.start()
         except BaseException:
@@ -80,7 +80,7 @@ async def _engine() -> tuple[str, str]:
     raise SandboxError(said)
 
 
-def arguments(name: str, setup: Setup) -> list[str]:
+def run_arguments(name: str, setup: Setup) -> list[str]:
     """Everything after `docker run`: what the container gets, and that is little."""
     limits = setup.limits
     user = 1000
@@ -99,10 +99,10 @@ def arguments(name: str, setup: Setup) -> list[str]:
         line += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
     for place, path in setup.readonly_mounts.items():
         line += ["--mount", f"type=bind,source={path.absolute()},target={place},readonly"]
-    return [*line, IMAGE, "bash", "-c", FIRST]
+    return [*line, IMAGE, "bash", "-c", PROCESS_1]
 
 
-class ContainerSandbox(Opened):
+class ContainerSandbox(OpenSandbox):
     kind = "container"
     workspace = WORKSPACE
     home = HOME
@@ -119,7 +119,7 @@ class ContainerSandbox(Opened):
 
     async def start(self) -> None:
         self._client = await asyncio.create_subprocess_exec(
-            *(self._engine, "run", *arguments(self._name, self._setup)),
+            *(self._engine, "run", *run_arguments(self._name, self._setup)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -128,9 +128,9 @@ class ContainerSandbox(Opened):
         assert self._client.stdout is not None
         assert self._client.stderr is not None
         try:
-            ready = await asyncio.wait_for(self._client.stdout.readline(), PATIENCE)
+            ready = await asyncio.wait_for(self._client.stdout.readline(), ENGINE_TIMEOUT)
         except TimeoutError:
-            raise SandboxError(f"{self._engine} did not start a container within {PATIENCE:g} s") from None
+            raise SandboxError(f"{self._engine} did not start a container within {ENGINE_TIMEOUT:g} s") from None
         if ready.strip() != b"ready":
             said = (await self._client.stderr.read()).decode(errors="replace").strip()
             raise SandboxError(f"{self._engine} did not start a container: {said}", Container.fix)
@@ -147,20 +147,20 @@ class ContainerSandbox(Opened):
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
-    ) -> Done:
+    ) -> CommandResult:
         limits = limits or self._setup.limits
-        argv = argv_of(command, ["sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh"])
-        if wrong := cannot_run(argv):
-            return Done(126, "", wrong)
+        argv = to_argv(command, ["sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh"])
+        if wrong := why_unrunnable(argv):
+            return CommandResult(126, "", wrong)
         variables = {**self._setup.environment, **(environment or {})}
         for name in variables:
-            check_variable(name)
+            check_variable_name(name)
         async with self._lock:
             return await self._exec(argv, limits, stdin, variables, Capture(limits.output, on_output))
 
     async def _exec(
         self, argv: list[str], limits: Limits, stdin: bytes, variables: Mapping[str, str], capture: Capture
-    ) -> Done:
+    ) -> CommandResult:
         if self._client is None or self._client.returncode is not None:
             raise SandboxError("the container has ended, so nothing can be run in it")
         # By name only: the client reads the values from its environment, where no list of processes shows them.
@@ -180,22 +180,22 @@ class ContainerSandbox(Opened):
         process.stdin.write(stdin)
         process.stdin.close()
         talk = [
-            asyncio.ensure_future(capture.listen("output", process.stdout)),
-            asyncio.ensure_future(capture.listen("error", process.stderr)),
+            asyncio.ensure_future(capture.read_from("output", process.stdout)),
+            asyncio.ensure_future(capture.read_from("error", process.stderr)),
         ]
         ended = asyncio.ensure_future(process.wait())
         why = ""
         try:
             while not ended.done() and not why:
                 left = limits.wall - (time.perf_counter() - began)
-                await asyncio.wait([ended], timeout=min(watch.EVERY, max(0.0, left)))
+                await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
                 if not ended.done() and time.perf_counter() - began >= limits.wall:
                     why = f"ran longer than {limits.wall:g} s"
                 elif capture.full:
-                    why = f"wrote more than {watch.size(capture.most)} of output"
+                    why = f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
             if why:
                 await self._end_all()
-            await asyncio.wait([ended, *talk], timeout=PATIENCE)
+            await asyncio.wait([ended, *talk], timeout=ENGINE_TIMEOUT)
         finally:
             if not ended.done():  # the client alone would leave the command running
                 await self._remove()
@@ -206,19 +206,19 @@ class ContainerSandbox(Opened):
             await asyncio.gather(ended, *talk, return_exceptions=True)
         seconds = time.perf_counter() - began
         code = 137 if why else process.returncode or 0
-        return Done(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+        return CommandResult(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
 
     async def _end_all(self) -> None:
-        code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], PATIENCE)
+        code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT)
         if code not in (0, 137):
             raise SandboxError(f"the processes in the container could not be ended: {error.decode(errors='replace')}")
 
-    async def clear(self) -> None:
+    async def kill_processes(self) -> None:
         async with self._lock:
             await self._end_all()
 
-    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
-        code, output, error = await self._inside(READ, self._whole(path), str(most + 1))
+    async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes:
+        code, output, error = await self._inside(READ, self._whole(path), str(max_bytes + 1))
         if code in (40, 43):
             raise PermissionError(1, "is a link, and links are not followed" if code == 40 else "is no file", path)
         if code == 41:
@@ -227,8 +227,8 @@ class ContainerSandbox(Opened):
             raise FileNotFoundError(2, "No such file or directory", path)
         if code:
             raise OSError(5, error.decode(errors="replace").strip(), path)
-        if len(output) > most:
-            raise OSError(27, f"has more than {most:,} bytes", path)
+        if len(output) > max_bytes:
+            raise OSError(27, f"has more than {max_bytes:,} bytes", path)
         return output
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
@@ -241,8 +241,8 @@ class ContainerSandbox(Opened):
         if code:
             raise OSError(5, error.decode(errors="replace").strip(), path)
 
-    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
-        code, output, _ = await self._inside(LIST, self._whole(path), str(most))
+    async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
+        code, output, _ = await self._inside(LIST, self._whole(path), str(max_entries))
         if code:
             raise FileNotFoundError(2, "No such file or directory", path)
         prefix = self._whole(path).removeprefix(WORKSPACE).strip("/")
@@ -262,11 +262,11 @@ class ContainerSandbox(Opened):
 
     async def _inside(self, script: str, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
         line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *words]
-        return await _ask(line, PATIENCE, stdin)
+        return await _ask(line, ENGINE_TIMEOUT, stdin)
 
     async def _remove(self) -> None:
         with suppress(OSError, TimeoutError):
-            await _ask([self._engine, "rm", "--force", self._name], PATIENCE)
+            await _ask([self._engine, "rm", "--force", self._name], ENGINE_TIMEOUT)
 
     async def stop(self) -> None:
         client, self._client = self._client, None

@@ -21,7 +21,7 @@ from upskill.sandboxes import Entry, Sandbox
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK = 1 << 20
-DEEPEST = 64
+MAX_DEPTH = 64
 
 
 class Folder:
@@ -53,7 +53,7 @@ class Folder:
         names = [name for name in path.split("/") if name not in ("", ".")]
         if ".." in names:
             raise PermissionError(errno.EPERM, f"leads out of {self.place}", shown)
-        if len(names) > DEEPEST:
+        if len(names) > MAX_DEPTH:
             raise OSError(errno.ENAMETOOLONG, "too many folders deep", shown)
         return names
 
@@ -74,9 +74,9 @@ class Folder:
             library.setfsuid(user)
             library.setfsgid(group)
 
-    def read(self, path: str, most: int) -> bytes:
+    def read(self, path: str, max_bytes: int) -> bytes:
         with self._as_owner():
-            return self._read(path, most)
+            return self._read(path, max_bytes)
 
     def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
         """A new file under a name of its own, moved into place: what stood there is replaced, never written into."""
@@ -93,18 +93,18 @@ class Folder:
             finally:
                 os.close(folder)
 
-    def list(self, path: str, most: int) -> list[Entry]:
+    def list(self, path: str, max_entries: int) -> list[Entry]:
         names = self.parts(path)
         found: list[Entry] = []
         with self._as_owner():
             folder = self._enter(names)
             try:
-                self._walk(folder, "".join(name + "/" for name in names), found, most, len(names))
+                self._walk(folder, "".join(name + "/" for name in names), found, max_entries, len(names))
             finally:
                 os.close(folder)
         return sorted(found, key=lambda entry: entry.path)
 
-    def _read(self, path: str, most: int) -> bytes:
+    def _read(self, path: str, max_bytes: int) -> bytes:
         *folders, name = self._named(path)
         folder = self._enter(folders)
         try:
@@ -119,13 +119,13 @@ class Folder:
                 raise IsADirectoryError(errno.EISDIR, "is a folder", path)
             if not stat.S_ISREG(found.st_mode):
                 raise PermissionError(errno.EPERM, "is not a regular file", path)
-            if found.st_size > most:
-                raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {most:,} are read at most", path)
+            if found.st_size > max_bytes:
+                raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {max_bytes:,} are read at most", path)
             content = bytearray()
-            while chunk := os.read(file, min(CHUNK, most + 1 - len(content))):
+            while chunk := os.read(file, min(CHUNK, max_bytes + 1 - len(content))):
                 content += chunk
-                if len(content) > most:  # it grew while we read
-                    raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
+                if len(content) > max_bytes:  # it grew while we read
+                    raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", path)
             return bytes(content)
         finally:
             os.close(file)
@@ -151,10 +151,10 @@ class Folder:
         finally:
             os.close(folder)
 
-    def _walk(self, folder: int, prefix: str, found: list[Entry], most: int, depth: int) -> None:
+    def _walk(self, folder: int, prefix: str, found: list[Entry], max_entries: int, depth: int) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if len(found) >= most:
+                if len(found) >= max_entries:
                     return
                 status = None
                 with suppress(FileNotFoundError):  # gone meanwhile
@@ -163,12 +163,12 @@ class Folder:
                     continue
                 kind = _kind(status.st_mode)
                 found.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
-                if kind != "folder" or depth >= DEEPEST:
+                if kind != "folder" or depth >= MAX_DEPTH:
                     continue
                 with suppress(OSError):  # swapped for something else, or closed to us
                     inner = os.open(entry.name, FOLDER, dir_fd=folder)
                     try:
-                        self._walk(inner, f"{prefix}{entry.name}/", found, most, depth + 1)
+                        self._walk(inner, f"{prefix}{entry.name}/", found, max_entries, depth + 1)
                     finally:
                         os.close(inner)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, Setup, seccomp
 from upskill.sandboxes.confine import landlock_version
-from upskill.sandboxes.launching import Launched, confined
 from upskill.sandboxes.processes import ProcessSandbox
 from upskill.sandboxes.users import unused_user
+from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_confine
 
 OLDEST = 3  # Linux 6.2: the first that also keeps files from being cut short
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -55,12 +55,12 @@ class Landlock:
             raise SandboxError("landlock has a door only on Linux 6.7 or newer")
         user = unused_user()
         families = () if setup.proxy_port is None else (seccomp.INET,)
-        program = seccomp.packed(
+        program = seccomp.pack_filter(
             # As a user of its own it can change no file of anyone else by its path either.
-            seccomp.program(families=families, streams_only=True, namespaces=False, by_path=user is not None)
+            seccomp.build_filter(families=families, streams_only=True, namespaces=False, by_path=user is not None)
         )
 
-        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched:
+        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
             walls = {
                 "read": [
                     *SYSTEM,
@@ -72,6 +72,8 @@ class Landlock:
                 "write": [str(root / name) for name in ("workspace", "home", "tmp")],
                 "proxy_port": setup.proxy_port or 0,
             }
-            return confined(argv, environment, limits, root / "workspace", user=user, walls=walls, program=program)
+            return wrap_in_confine(
+                argv, environment, limits, root / "workspace", user=user, walls=walls, program=program
+            )
 
         return ProcessSandbox("landlock", setup, launch, user=user)

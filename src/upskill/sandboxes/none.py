@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from upskill.sandboxes import Limits, Setup
-from upskill.sandboxes.launching import Launched, confined, limited
 from upskill.sandboxes.processes import ProcessSandbox
+from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_confine, wrap_in_shell
 
 
 class NoSandbox:
@@ -27,8 +27,8 @@ class NoSandbox:
         return ProcessSandbox("none", setup, _launch)
 
 
-def _launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched:
+def _launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
     environment["PATH"] = os.environ.get("PATH", environment["PATH"])
     if sys.platform == "linux":
-        return confined(argv, environment, limits, root / "workspace")
-    return limited(argv, limits)
+        return wrap_in_confine(argv, environment, limits, root / "workspace")
+    return wrap_in_shell(argv, limits)

@@ -20,27 +20,27 @@ from socket import socket
 from typing import Protocol
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Done, Limits, OnOutput, Setup, check_variable, watch
+from upskill.sandboxes import CommandResult, Limits, OnOutput, Setup, check_variable_name, process_usage
 from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.commands import argv_of, cannot_run
+from upskill.sandboxes.commands import to_argv, why_unrunnable
 from upskill.sandboxes.files import Folder, folder_size
-from upskill.sandboxes.launching import Launched
-from upskill.sandboxes.opened import OpenedFolders
+from upskill.sandboxes.open_sandbox import FolderSandbox
+from upskill.sandboxes.wrappers import WrappedCommand
 
-GRACE = 5.0
+GRACE_SECONDS = 5.0
 
 
-class Launch(Protocol):
+class Wrap(Protocol):
     """How a command is started. `root` holds the folders workspace, home and tmp."""
 
-    def __call__(self, argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched: ...
+    def __call__(self, argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand: ...
 
 
-class ProcessSandbox(OpenedFolders):
-    def __init__(self, kind: str, setup: Setup, launch: Launch, *, user: int | None = None) -> None:
+class ProcessSandbox(FolderSandbox):
+    def __init__(self, kind: str, setup: Setup, launch: Wrap, *, user: int | None = None) -> None:
         self.kind = kind
         self.proxy_socket: socket | None = None
-        self._setup = setup.checked()
+        self._setup = setup.validated()
         self._launch = launch
         self._lock = asyncio.Lock()
         self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
@@ -75,34 +75,34 @@ class ProcessSandbox(OpenedFolders):
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
-    ) -> Done:
+    ) -> CommandResult:
         limits = limits or self._setup.limits
-        argv = argv_of(command, [shutil.which("bash") or "/bin/sh", "-c"])
-        if wrong := cannot_run(argv):
-            return Done(126, "", wrong)
+        argv = to_argv(command, [shutil.which("bash") or "/bin/sh", "-c"])
+        if wrong := why_unrunnable(argv):
+            return CommandResult(126, "", wrong)
         async with self._lock:
             if not self._folders:
                 raise SandboxError("the sandbox was stopped, so nothing can be run in it")
             variables = {**self._variables(), **self._setup.environment, **(environment or {})}
             for name in variables:
-                check_variable(name)
+                check_variable_name(name)
             launched = self._launch(argv, variables, limits, self._root)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *launched.line,
+                    *launched.argv,
                     stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env=variables,
                     cwd=self.workspace,
                     start_new_session=True,
-                    pass_fds=launched.given,
+                    pass_fds=launched.pass_fds,
                 )
                 return await self._attend(process, limits, stdin, Capture(limits.output, on_output))
             except OSError as error:
-                raise SandboxError(f"{launched.line[0]} could not be started: {error}") from error
+                raise SandboxError(f"{launched.argv[0]} could not be started: {error}") from error
             finally:
-                for descriptor in (*launched.given, *launched.held):
+                for descriptor in (*launched.pass_fds, *launched.held_fds):
                     os.close(descriptor)
 
     def _variables(self) -> dict[str, str]:
@@ -118,14 +118,14 @@ class ProcessSandbox(OpenedFolders):
 
     async def _attend(
         self, process: asyncio.subprocess.Process, limits: Limits, stdin: bytes, capture: Capture
-    ) -> Done:
+    ) -> CommandResult:
         """Feed it, hear it and watch it until it has ended."""
         assert process.stdout is not None
         assert process.stderr is not None
         began = time.perf_counter()
         talk = [
-            asyncio.ensure_future(capture.listen("output", process.stdout)),
-            asyncio.ensure_future(capture.listen("error", process.stderr)),
+            asyncio.ensure_future(capture.read_from("output", process.stdout)),
+            asyncio.ensure_future(capture.read_from("error", process.stderr)),
             asyncio.ensure_future(_feed(process, stdin)),
         ]
         ended = asyncio.ensure_future(process.wait())
@@ -133,7 +133,7 @@ class ProcessSandbox(OpenedFolders):
         try:
             while not ended.done():
                 left = limits.wall - (time.perf_counter() - began)
-                await asyncio.wait([ended], timeout=min(watch.EVERY, max(0.0, left)))
+                await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
                 if ended.done():
                     break
                 looks += 1
@@ -141,7 +141,7 @@ class ProcessSandbox(OpenedFolders):
                     why = self._over(process.pid, limits, time.perf_counter() - began, capture, looks)
                 if why:
                     await self._end(process, ended)
-            await asyncio.wait(talk, timeout=GRACE)
+            await asyncio.wait(talk, timeout=GRACE_SECONDS)
         finally:
             if not ended.done():
                 await self._end(process, ended)
@@ -151,31 +151,31 @@ class ProcessSandbox(OpenedFolders):
         code = process.returncode or 0
         code = 137 if why else code if code >= 0 else 128 - code
         seconds = time.perf_counter() - began
-        return Done(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+        return CommandResult(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
 
     def _over(self, process: int, limits: Limits, seconds: float, capture: Capture, looks: int) -> str:
         if seconds >= limits.wall:
             return f"ran longer than {limits.wall:g} s"
         if capture.full:
-            return f"wrote more than {watch.size(capture.most)} of output"
+            return f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
         if looks % 5 == 0 and folder_size(self._root) > self._setup.limits.disk:
-            return f"wrote more than {watch.size(self._setup.limits.disk)} in all"
-        return watch.overused(process, limits, 0.0)
+            return f"wrote more than {process_usage.format_size(self._setup.limits.disk)} in all"
+        return process_usage.exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         """Ask whoever stands before the command to end it all; then do it ourselves."""
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
-        await asyncio.wait([ended], timeout=GRACE if watch.PROC else 0.2)
+        await asyncio.wait([ended], timeout=GRACE_SECONDS if process_usage.HAS_PROC else 0.2)
         if not ended.done():
-            for each in [*watch.tree(process.pid)][::-1]:
+            for each in [*process_usage.process_tree(process.pid)][::-1]:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(each, signal.SIGKILL)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.wait([ended], timeout=GRACE)
+            await asyncio.wait([ended], timeout=GRACE_SECONDS)
 
-    async def clear(self) -> None:
+    async def kill_processes(self) -> None:
         """Nothing to do: what a command leaves behind is ended with it."""
 
     async def stop(self) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, Setup
-from upskill.sandboxes.launching import Launched, limited
 from upskill.sandboxes.processes import ProcessSandbox
+from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_shell
 
 PROGRAM = "/usr/bin/sandbox-exec"
 PROFILE = """(version 1)
@@ -52,8 +52,8 @@ class Seatbelt:
         if any(place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()):
             raise SandboxError("seatbelt can show files only where they are, not at another path")
 
-        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> Launched:
-            return limited([PROGRAM, "-p", profile(root, setup), *argv], limits)
+        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+            return wrap_in_shell([PROGRAM, "-p", profile(root, setup), *argv], limits)
 
         return ProcessSandbox("seatbelt", setup, launch)
 

@@ -172,7 +172,7 @@ def _high(argument: int) -> Instruction:
     return _load(ARGUMENTS + 8 * argument + 4)
 
 
-def _when(number: int | None, body: list[Instruction]) -> list[Instruction]:
+def _for_call(number: int | None, body: list[Instruction]) -> list[Instruction]:
     """The body, for this call only. A body ends in a return on every way through it."""
     return [] if number is None else [(EQUAL, 0, len(body), number), *body]
 
@@ -184,7 +184,7 @@ def _one_of(values: Iterable[int], otherwise: int) -> list[Instruction]:
     return [*tests, _return(ERRNO | otherwise), _return(ALLOW)]
 
 
-def program(
+def build_filter(
     *,
     families: tuple[int, ...],
     streams_only: bool = False,
@@ -214,16 +214,16 @@ def program(
         tables.append((BY_PATH, refused))
         # With no path it means an open file, which is how `touch` does it.
         body = [_low(1), (EQUAL, 0, 3, 0), _high(1), (EQUAL, 0, 1, 0), _return(ALLOW), _return(refused)]
-        lines += _when(UTIMENSAT[column], body)
+        lines += _for_call(UTIMENSAT[column], body)
     for table, answer in tables:
         for numbers in table.values():
-            lines += _when(numbers[column], [_return(answer)])
-    lines += _when(CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)])
+            lines += _for_call(numbers[column], [_return(answer)])
+    lines += _for_call(CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)])
     # The kernel reads only the low half of an ioctl's number, so the high half must not make a difference.
-    lines += _when(IOCTL[column], [_low(1), *_none_of(TERMINAL_INPUT, errno.EPERM)])
+    lines += _for_call(IOCTL[column], [_low(1), *_none_of(TERMINAL_INPUT, errno.EPERM)])
     # Limits of the own process only: those of process 1 keep it able to serve.
-    lines += _when(PRLIMIT64[column], [_low(0), *_one_of([0], errno.EPERM)])
-    lines += _when(
+    lines += _for_call(PRLIMIT64[column], [_low(0), *_one_of([0], errno.EPERM)])
+    lines += _for_call(
         SHMGET[column],
         [
             _high(1),
@@ -235,8 +235,8 @@ def program(
             _return(ALLOW),
         ],
     )
-    lines += _when(PERSONALITY[column], [_low(0), *_one_of(PERSONALITIES, errno.EPERM)])
-    lines += _when(SOCKET[column], _socket(families, streams_only=streams_only))
+    lines += _for_call(PERSONALITY[column], [_low(0), *_one_of(PERSONALITIES, errno.EPERM)])
+    lines += _for_call(SOCKET[column], _socket(families, streams_only=streams_only))
     return [*lines, _return(ALLOW)]
 
 
@@ -265,6 +265,6 @@ def architecture_of(machine: str) -> tuple[int, int]:
     return found
 
 
-def packed(lines: Iterable[Instruction]) -> bytes:
+def pack_filter(lines: Iterable[Instruction]) -> bytes:
     """As the kernel and bubblewrap take it: an array of struct sock_filter."""
     return b"".join(struct.pack("=HBBI", *line) for line in lines)

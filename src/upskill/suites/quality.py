@@ -173,12 +173,12 @@ class _Ground:
         self._lock = asyncio.Lock()
 
     async def open(self, files: Mapping[str, str]) -> Sandbox:
-        from upskill.sandboxes import Setup, choose  # noqa: PLC0415 - only where something is run
+        from upskill.sandboxes import Setup, choose_sandbox  # noqa: PLC0415 - only where something is run
 
         async with self._lock:
             if self._found is None:
                 try:
-                    self._found = (await choose(self.name or None)).kind
+                    self._found = (await choose_sandbox(self.name or None)).backend
                 except UsageError as error:
                     self._found = _NoSandbox(error.message)
         if isinstance(self._found, _NoSandbox):

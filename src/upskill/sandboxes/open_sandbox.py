@@ -11,7 +11,7 @@ from upskill.sandboxes import Entry, MiB
 from upskill.sandboxes.files import Folder
 
 
-class Opened(ABC):
+class OpenSandbox(ABC):
     @abstractmethod
     async def stop(self) -> None: ...
 
@@ -24,20 +24,20 @@ class Opened(ABC):
         await self.stop()
 
 
-class OpenedFolders(Opened):
+class FolderSandbox(OpenSandbox):
     """A sandbox whose folders are held open out here; none is once it was stopped."""
 
     workspace: str
     _folders: dict[str, Folder]  # by their path inside
 
-    async def read(self, path: str, most: int = 16 * MiB) -> bytes:
-        return self._folder(path).read(path, most)
+    async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes:
+        return self._folder(path).read(path, max_bytes)
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
         self._folder(path).write(path, content, executable=executable)
 
-    async def list(self, path: str = "", most: int = 10_000) -> list[Entry]:
-        return self._folder(path).list(path, most)
+    async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
+        return self._folder(path).list(path, max_entries)
 
     def _folder(self, path: str) -> Folder:
         if self.workspace not in self._folders:

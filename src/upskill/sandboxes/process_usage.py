@@ -14,13 +14,13 @@ from pathlib import Path
 
 from upskill.sandboxes import Limits
 
-EVERY = 0.05  # seconds between two looks
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-PROC = Path("/proc/self/stat").exists()
+POLL_SECONDS = 0.05  # seconds between two looks
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+HAS_PROC = Path("/proc/self/stat").exists()
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ProcessUsage:
     processes: int = 0
     memory: int = 0
     cpu: float = 0.0
@@ -36,7 +36,7 @@ def children(process: int) -> list[int]:
     return found
 
 
-def tree(root: int) -> Iterator[int]:
+def process_tree(root: int) -> Iterator[int]:
     """A process and all that come from it."""
     waiting, seen = [root], {root}
     while waiting:
@@ -47,27 +47,27 @@ def tree(root: int) -> Iterator[int]:
         waiting += fresh
 
 
-def use_of(root: int) -> Use:
+def usage_of(root: int) -> ProcessUsage:
     """Of a process and all that come from it. `cpu` counts those that have ended, once their parent knows."""
-    if not PROC:
-        return _use_by_ps(root)
+    if not HAS_PROC:
+        return _usage_from_ps(root)
     processes = memory = ticks = 0
-    for process in tree(root):
+    for process in process_tree(root):
         try:
             fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
             processes += int(fields[17])  # threads, as RLIMIT_NPROC counts
-            memory += _anonymous(process)
+            memory += _anonymous_memory(process)
         except (OSError, IndexError, ValueError):  # gone meanwhile
             continue
-    return Use(processes, memory, ticks / TICKS)
+    return ProcessUsage(processes, memory, ticks / CLOCK_TICKS)
 
 
-def overused(root: int, limits: Limits, cpu_before: float) -> str:
+def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
     """Which limit these processes are over, in words; empty when none."""
-    use = use_of(root)
-    if use.memory > limits.memory and (not PROC or _proportional(root) > limits.memory):
-        return f"used more than {size(limits.memory)} of memory"
+    use = usage_of(root)
+    if use.memory > limits.memory and (not HAS_PROC or _proportional_memory(root) > limits.memory):
+        return f"used more than {format_size(limits.memory)} of memory"
     if use.cpu - cpu_before > limits.cpu:
         return f"used more than {limits.cpu:g} s of processor time"
     if use.processes > limits.processes + 8:  # the kernel holds them to it; this is for where it does not
@@ -75,7 +75,7 @@ def overused(root: int, limits: Limits, cpu_before: float) -> str:
     return ""
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:g} {unit}"
@@ -88,7 +88,7 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _anonymous(process: int) -> int:
+def _anonymous_memory(process: int) -> int:
     """Memory that is the process's own or shared without a file. Shared pages count for everyone who has them."""
     total = 0
     for line in _read(f"/proc/{process}/status").splitlines():
@@ -97,10 +97,10 @@ def _anonymous(process: int) -> int:
     return total
 
 
-def _proportional(root: int) -> int:
+def _proportional_memory(root: int) -> int:
     """The same with shared pages shared out: exact, and slow, so only asked when the sum is over the limit."""
     total = 0
-    for process in tree(root):
+    for process in process_tree(root):
         with suppress(OSError, ValueError):
             parts = {line.split(":")[0]: line for line in _read(f"/proc/{process}/smaps_rollup").splitlines()[1:]}
             for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"):
@@ -108,7 +108,7 @@ def _proportional(root: int) -> int:
     return total
 
 
-def _use_by_ps(root: int) -> Use:
+def _usage_from_ps(root: int) -> ProcessUsage:
     listed = subprocess.run(
         ["/bin/ps", "-axo", "pid=,ppid=,rss=,time="], capture_output=True, text=True, check=False, env={}
     )
@@ -119,7 +119,7 @@ def _use_by_ps(root: int) -> Use:
         mine |= more
         grew = bool(more)
     use = [row for row in rows if int(row[0]) in mine]
-    return Use(len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use))
+    return ProcessUsage(len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use))
 
 
 def _seconds(clock: str) -> float:

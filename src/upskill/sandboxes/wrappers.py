@@ -14,12 +14,12 @@ from upskill.sandboxes import Limits
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class WrappedCommand:
     """A whole line to start, descriptors that it is given, and descriptors that we hold until it ends."""
 
-    line: list[str]
-    given: tuple[int, ...] = ()
-    held: tuple[int, ...] = ()
+    argv: list[str]
+    pass_fds: tuple[int, ...] = ()
+    held_fds: tuple[int, ...] = ()
 
 
 CONFINE = Path(__file__).with_name("confine.py")
@@ -38,7 +38,7 @@ exit $code
 """
 
 
-def confined(
+def wrap_in_confine(
     argv: list[str],
     environment: dict[str, str],
     limits: Limits,
@@ -47,7 +47,7 @@ def confined(
     user: int | None = None,
     walls: dict[str, Any] | None = None,
     program: bytes = b"",
-) -> Launched:
+) -> WrappedCommand:
     """Run it under `confine.py`, behind these walls when there are any."""
     task = {
         "argv": argv,
@@ -76,10 +76,10 @@ def confined(
     descriptor = os.memfd_create("task")
     os.write(descriptor, json.dumps(task).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
-    return Launched([sys.executable, "-I", "-S", str(CONFINE), str(descriptor)], given=(descriptor,))
+    return WrappedCommand([sys.executable, "-I", "-S", str(CONFINE), str(descriptor)], pass_fds=(descriptor,))
 
 
-def limited(argv: list[str], limits: Limits) -> Launched:
+def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
     """Run it under a shell that sets limits and ends the group, where there is no /proc and no prctl."""
     theirs, ours = os.pipe()
     script = SHELL.format(
@@ -89,7 +89,7 @@ def limited(argv: list[str], limits: Limits) -> Launched:
         open_files=limits.open_files,
         processes=limits.processes + 512,  # those of the user as a whole; a looser hold than elsewhere
     )
-    return Launched(["/bin/bash", "-c", script, "limited", *argv], given=(theirs,), held=(ours,))
+    return WrappedCommand(["/bin/bash", "-c", script, "limited", *argv], pass_fds=(theirs,), held_fds=(ours,))
 
 
 def _threads_of(user: int) -> int:
