@@ -323,7 +323,7 @@ def test_an_evaluation_lists_what_shows_that_the_arms_were_not_isolated(home: Pa
         assert (trial.case, trial.arm) == ("greet-2", "baseline")
         assert store.leaks(found.run) == [(trial, reason)]
     assert found.leaked
-    assert {part.reason for held_out in (True, False) for part in found.part(held_out=held_out).values()} == {
+    assert {part.reason for held_out in (True, False) for part in found.by_split(held_out=held_out).values()} == {
         "isolation"
     }
 

@@ -24,7 +24,7 @@ from upskill.models.http.batches import BATCHES, Batches
 from upskill.models.http.openai_batches import FileBatches
 from upskill.models.http.wire import WireModel
 from upskill.runs import batch
-from upskill.runs.batch import Batched
+from upskill.runs.batch import BatchExecutor
 from upskill.runs.estimate import estimate
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.executors.local import Local
@@ -319,7 +319,7 @@ def test_a_batch_larger_than_the_provider_takes_is_split(bench: Bench, format_: 
     with serving(answer) as server:
         bench.point_at(server)
         bench.monkeypatch.setattr(KINDS[format_], "most_requests", 3)
-        bench.monkeypatch.setattr(batch, "AT_ONCE", 2)
+        bench.monkeypatch.setattr(batch, "REPLIES_PER_COMMIT", 2)
         assert bench.batch(STUDENTS[format_], "--runs-dir", "one").code == 0
         assert sizes(server) == [3, 3, 2]
         bench.monkeypatch.setattr(KINDS[format_], "most_bytes", 1)
@@ -566,7 +566,7 @@ async def test_the_library_batches_too(home: Path) -> None:
                 plan,
                 store=store,
                 models=models,
-                options=RunOptions(executor=Batched(Local(), store, models, told.append)),
+                options=RunOptions(executor=BatchExecutor(Local(), store, models, told.append)),
             )
         assert done.verdicts[0].lift == 1.0
         assert (sizes(server), len(server.requests)) == ([8], 0)

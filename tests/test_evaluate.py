@@ -238,8 +238,8 @@ async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None
     skill = Skill.load(write_skill(home / "greeter", cases=5))
     evaluation = await evaluate(make_plan(skill, models=[write_script(home / "model.yaml")]))
     name = evaluation.plan.models[0].name
-    assert evaluation.part(held_out=True)[name].pairs == 2
-    assert evaluation.part(held_out=False)[name].pairs == 3
+    assert evaluation.by_split(held_out=True)[name].pairs == 2
+    assert evaluation.by_split(held_out=False)[name].pairs == 3
 
 
 # Resuming.
@@ -646,7 +646,8 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
     assert [verdict.decision for verdict in evaluation.verdicts] == ["helps", "undecided"]
     assert evaluation.verdicts[1].evidence_needed is not None
     rounds = {
-        name: Counter((outcome.seed, outcome.arm) for outcome in evaluation.rows_of(name)) for name in plan.addresses
+        name: Counter((outcome.seed, outcome.arm) for outcome in evaluation.outcomes_of(name))
+        for name in plan.addresses
     }
     arms = ("baseline", "skill")
     assert rounds["learns"] == {(0, arm): 12 for arm in arms}

@@ -174,6 +174,6 @@ async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
         evaluation = await evaluate(
             make_plan(made.skill, replace(made.suite, cases=held_out, max_output_tokens=32)), models=models
         )
-    verdict = evaluation.part(held_out=True)["local"]
+    verdict = evaluation.by_split(held_out=True)["local"]
     assert verdict.baseline.passed <= 1
     assert verdict.decision == "helps"

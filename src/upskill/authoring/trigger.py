@@ -24,7 +24,7 @@ from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.prices import Prices, price_of
 from upskill.plain import as_list, object_schema
-from upskill.runs.estimate import SHORT_ANSWER, Estimate
+from upskill.runs.estimate import USUAL_ANSWER_TOKENS, Estimate
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
@@ -143,8 +143,8 @@ def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[s
         price = prices[trial.model]
         first = shown + estimate_tokens(plan.suite.by_id[trial.case].prompt)
         calls += plan.bounds.turns
-        low_tokens += first + SHORT_ANSWER
-        low += price.of(first, SHORT_ANSWER) or 0.0
+        low_tokens += first + USUAL_ANSWER_TOKENS
+        low += price.of(first, USUAL_ANSWER_TOKENS) or 0.0
         for turn in range(plan.bounds.turns):
             taken = first + turn * (plan.max_output_tokens + 500)
             high_tokens += taken + plan.max_output_tokens

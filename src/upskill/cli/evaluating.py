@@ -110,9 +110,9 @@ def _executor(store: Store, models: Models, order: EvalOptions) -> Executor:
     local = Local(order.concurrency or order.settings.concurrency)
     if not order.batch:
         return local
-    from upskill.runs.batch import Batched  # noqa: PLC0415
+    from upskill.runs.batch import BatchExecutor  # noqa: PLC0415
 
-    return Batched(local, store, models, models.context.tell)
+    return BatchExecutor(local, store, models, models.context.tell)
 
 
 def _plan(skill: Skill, suite: Suite | None, order: EvalOptions) -> Plan:

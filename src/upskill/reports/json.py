@@ -15,7 +15,7 @@ from upskill.verdicts.verdict import Verdict
 
 def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:
     plan = evaluation.plan
-    fit, held_out = evaluation.part(held_out=False), evaluation.part(held_out=True)
+    fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
         "run": evaluation.run.id,
         "skill": {"name": plan.skill.name, "fingerprint": plan.skill.fingerprint, "tokens": plan.skill.tokens},
@@ -64,7 +64,7 @@ def _split(verdict: Verdict) -> dict[str, Any]:
 
 def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for case in diagnose(evaluation.rows_of(model)):
+    for case in diagnose(evaluation.outcomes_of(model)):
         for kind in case.kinds:
             found.setdefault(kind, []).append(case.case)
     return found

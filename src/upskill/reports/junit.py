@@ -36,7 +36,7 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
             if not ruling.held:
                 failures += 1
                 _say(test, "failure", ruling.reason)
-        by_case = _by_case(row for row in evaluation.rows_of(verdict.model) if row.arm == "skill")
+        by_case = _by_case(row for row in evaluation.outcomes_of(verdict.model) if row.arm == "skill")
         for case in evaluation.plan.suite.cases:
             rows = by_case.get(case.id, [])
             tests += 1

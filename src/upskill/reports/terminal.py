@@ -275,7 +275,7 @@ class _Fitting:
 
 
 def _row(evaluation: Evaluation, verdict: Verdict) -> Iterator[str]:
-    rows, arms = evaluation.rows_of(verdict.model), (verdict.baseline, verdict.skill)
+    rows, arms = evaluation.outcomes_of(verdict.model), (verdict.baseline, verdict.skill)
     yield escape(verdict.model)
     yield from (_passes(arm) for arm in arms)
     yield percent(verdict.lift, signed=True)
@@ -390,7 +390,7 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
     for address in evaluation.plan.models:
         name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
         by_kind: dict[Kind, list[str]] = {}
-        for found in diagnose(evaluation.rows_of(address.name)):
+        for found in diagnose(evaluation.outcomes_of(address.name)):
             for kind in found.kinds:
                 if kind != "unscored":
                     by_kind.setdefault(kind, []).append(found.case)
@@ -401,7 +401,7 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _splits(evaluation: Evaluation) -> Iterator[str]:
-    fit, held_out = evaluation.part(held_out=False), evaluation.part(held_out=True)
+    fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     for model, verdict in held_out.items():
         if verdict.lift is None or fit[model].lift is None:
             continue

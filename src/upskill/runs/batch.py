@@ -1,9 +1,9 @@
-"""Batch: have the replies that a plan is missing from the providers' batch APIs, at half the price.
+"""Batch: fetch the replies that a plan is missing through the providers' batch APIs, at half the price.
 
-A batch does one thing: it puts replies on the shelf where the cache looks for them. The trials then run as they
-always do and find every reply there; a request that the batch has not answered is an errored trial in the provider's
-words, and never a live call. What is submitted is on disk before anyone waits for it, so that the same command, given
-again after whatever ended it, goes on waiting for the same batch.
+A batch does one thing: it stores replies where the cache looks for them. The trials then run as they always do and
+find every reply there; a request that the batch has not answered is an errored trial in the provider's words, and
+never a live call. What is submitted is on disk before anyone waits for it, so after any interruption the same command
+waits for the same batch.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from upskill.models.http.throttling import OVERLOADED, PERMANENT
 from upskill.models.http.wire import WireModel
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_of
-from upskill.runs.estimate import at_most
+from upskill.runs.estimate import worst_case_usage
 from upskill.runs.executors import Executor, Job, Persist, RunTrial
 from upskill.runs.plan import Result, task_of
 from upskill.runs.stores import Batch, Store
 from upskill.traces import NO_USAGE, Usage
 
-FIRST_WAIT, LONGEST_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two looks, and how they grow
-AT_ONCE = 500  # replies that are kept in one go
-LOOKED_FOR = "The batch may have been taken all the same; the same command asks the provider for it."
-LOOK = "The batch may have been taken all the same; look into the provider's console before you send it again."
+FIRST_WAIT, LONGEST_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
+REPLIES_PER_COMMIT = 500  # replies stored at a time
+ASKED_ON_RESUME = "The provider may have accepted the batch; the same command asks for it."
+CHECK_CONSOLE = "The provider may have accepted the batch; check its console before you send it again."
 
 
 def check_batchable(students: Iterable[Address]) -> None:
@@ -45,32 +45,34 @@ def check_batchable(students: Iterable[Address]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingRequest:
     address: Address
     request: Request
 
 
 @dataclass
-class _Waiting:
-    """A batch at work, the part of it that this plan wants, and what was known of the server when it was written."""
+class _PendingBatch:
+    """A submitted batch, the requests of it that this plan needs, and the parameters left out when it was written."""
 
     batch: Batch
     api: Batches
-    wanted: dict[str, _Asked]
+    wanted: dict[str, _PendingRequest]
     unsupported_params: frozenset[str] = frozenset()
-    told: BatchStatus | None = None
-    quiet_about: str = ""  # the trouble that was told of last
+    last_status: BatchStatus | None = None
+    last_error: str = ""  # the message that was shown last
 
 
 @dataclass
-class Batched:
-    """An executor that has the replies fetched by batch first, and then lets another carry the trials."""
+class BatchExecutor:
+    """Fetches the replies by batch, then lets another executor run the trials."""
 
     executor: Executor
     store: Store
     models: Models
-    tell: Callable[[str], None]
-    waiting: list[_Waiting] = field(default_factory=list[_Waiting])  # left running when we are interrupted
+    message: Callable[[str], None]
+    pending: list[_PendingBatch] = field(
+        default_factory=list[_PendingBatch]
+    )  # they go on at the provider when we are interrupted
     _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
     _delivered: set[str] = field(default_factory=set[str])
     _unsupported_params: dict[Address, frozenset[str]] = field(
@@ -82,13 +84,16 @@ class Batched:
         check_batchable(plan.models)
         if plan.agent != "chat":
             raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
-        asked = {trial: _Asked(plan.addresses[trial.model], request_for(task_of(plan, trial))) for trial in job.trials}
+        asked = {
+            trial: _PendingRequest(plan.addresses[trial.model], request_for(task_of(plan, trial)))
+            for trial in job.trials
+        }
         keys = {trial: request_key(one.address, one.request) for trial, one in asked.items()}
         fresh = self.models.cache == "refresh"
         missing = {key: asked[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
         self._errors.clear()
         if 0 < len(missing) < len(keys):
-            self.tell(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
+            self.message(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
         run_id = stored.id if (stored := self.store.find_run(plan)) else ""
         await self._fetch(missing, run_id)
         for address in plan.models:
@@ -103,7 +108,7 @@ class Batched:
         if held:  # running into the ceiling once tells everyone that the run ends before its end
             await run(held[0])
 
-    async def _fetch(self, missing: Mapping[str, _Asked], run: str) -> None:
+    async def _fetch(self, missing: Mapping[str, _PendingRequest], run: str) -> None:
         """Submit and wait until each request has a reply or an error: more than once where a server had a complaint."""
         async with AsyncExitStack() as stack:
             apis: dict[Address, Batches] = {}
@@ -118,7 +123,7 @@ class Batched:
             while wanted:
                 for address, api in apis.items():
                     mine = {key: one for key, one in wanted.items() if one.address == address}
-                    await self._pick_up(api, mine)
+                    await self._resume_batches(api, mine)
                 within = self._within_ceilings(wanted)
                 for address, api in apis.items():
                     mine = {key: one for key, one in within.items() if one.address == address}
@@ -126,33 +131,35 @@ class Batched:
                 wanted = await self._wait()
             self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
 
-    async def _pick_up(self, api: Batches, wanted: Mapping[str, _Asked]) -> None:
+    async def _resume_batches(self, api: Batches, wanted: Mapping[str, _PendingRequest]) -> None:
         """Wait for the batches of an earlier command that have what we want."""
         for batch in self.store.pending_batches(api.model.url):
             mine = {key: wanted[key] for key in batch.keys if key in wanted}
             if not mine:
                 continue
             try:
-                found = batch if batch.id else await self._look_for(api, batch)
+                found = batch if batch.id else await self._find_at_provider(api, batch)
             except ModelError as error:
                 self._fail(mine, error)
                 continue
             if found is None:
                 continue
-            self.tell(f"{batch.model}: waiting for {len(mine)} requests of batch {found.id}, sent {batch.submitted}.")
-            self._count(len(mine))
-            self.waiting.append(_Waiting(found, api, mine))
+            self.message(
+                f"{batch.model}: waiting for {len(mine)} requests of batch {found.id}, sent {batch.submitted}."
+            )
+            self._count_calls(len(mine))
+            self.pending.append(_PendingBatch(found, api, mine))
 
-    async def _look_for(self, api: Batches, batch: Batch) -> Batch | None:
-        """A batch that was about to be submitted when everything stopped. Did the provider get it?
+    async def _find_at_provider(self, api: Batches, batch: Batch) -> Batch | None:
+        """Did the provider get a batch that was about to be submitted when everything stopped?
 
-        Between the provider's yes and our writing down its id there is a moment that no program can close. Where a
-        provider keeps our note with a batch, it can be asked; where not, the person is told.
+        Between the provider's yes and our storing its id there is a moment that no program can close. A provider that
+        keeps our token with a batch can be asked; otherwise the person is told.
         """
         if api.keeps_notes and (known := await api.find(batch.token)):
             return self.store.confirm_batch(batch, known)
         if not api.keeps_notes:
-            self.tell(
+            self.message(
                 f"{batch.model}: a batch of {len(batch.keys)} requests was on its way at {batch.submitted} when upskill"
                 " was stopped, and the provider has no way to ask for it: they are sent again. Its console shows"
                 " whether there are two."
@@ -160,29 +167,29 @@ class Batched:
         self.store.settle_batch(batch)
         return None
 
-    def _within_ceilings(self, wanted: Mapping[str, _Asked]) -> dict[str, _Asked]:
-        """The first of the requests that are not under way, as many as the ceilings allow at the worst."""
-        under_way = {key for waiting in self.waiting for key in waiting.wanted}
+    def _within_ceilings(self, wanted: Mapping[str, _PendingRequest]) -> dict[str, _PendingRequest]:
+        """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
+        pending = {key for waiting in self.pending for key in waiting.wanted}
         ledger = self.models.ledger or Ledger()
         prices = {one.address: price_of(one.address, self.models.context.prices) for one in wanted.values()}
         reserved = NO_USAGE
-        for waiting in self.waiting:
+        for waiting in self.pending:
             for one in waiting.wanted.values():
-                reserved = reserved + _at_half_price(at_most(one.request, prices[one.address]))
-        within: dict[str, _Asked] = {}
+                reserved = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+        within: dict[str, _PendingRequest] = {}
         reached = ""
         for key, one in wanted.items():
-            if key in under_way or key in self._errors:
+            if key in pending or key in self._errors:
                 continue
-            after = reserved + _at_half_price(at_most(one.request, prices[one.address]))
-            reached = reached or _reached(ledger, len(within) + 1, after)
+            after = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+            reached = reached or _ceiling_reached(ledger, len(within) + 1, after)
             if reached:
                 self._errors[key] = CeilingReached(reached)
             else:
                 within[key], reserved = one, after
         return within
 
-    async def _submit(self, api: Batches, wanted: dict[str, _Asked], run: str) -> None:
+    async def _submit(self, api: Batches, wanted: dict[str, _PendingRequest], run: str) -> None:
         unsupported_params = api.model.unsupported_params
         name = api.model.address.name
         written = (
@@ -197,57 +204,57 @@ class Batched:
                 if _is_refusal(error):
                     self.store.settle_batch(batch)  # there is nothing to look for
                 else:
-                    error.hint = LOOKED_FOR if api.keeps_notes else LOOK
+                    error.hint = ASKED_ON_RESUME if api.keeps_notes else CHECK_CONSOLE
                 self._fail(mine, error)
                 continue
             batch = self.store.confirm_batch(batch, known)
-            self._count(len(mine))
-            self.waiting.append(_Waiting(batch, api, mine, unsupported_params))
-            self.tell(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
+            self._count_calls(len(mine))
+            self.pending.append(_PendingBatch(batch, api, mine, unsupported_params))
+            self.message(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
 
-    async def _wait(self) -> dict[str, _Asked]:
-        """Look at every batch until it has ended; returns what is worth asking again."""
+    async def _wait(self) -> dict[str, _PendingRequest]:
+        """Poll every batch until it has ended; returns the requests that are worth asking again."""
         pause = FIRST_WAIT
-        again: dict[str, _Asked] = {}
+        again: dict[str, _PendingRequest] = {}
         while True:
-            for waiting in list(self.waiting):
+            for waiting in list(self.pending):
                 try:
                     progress = await waiting.api.poll(waiting.batch.id)
-                    self._say(waiting, progress)
+                    self._report_status(waiting, progress)
                     if progress.ended:
                         again |= await self._collect(waiting, progress)
-                        self.waiting.remove(waiting)
+                        self.pending.remove(waiting)
                 except ModelError as error:
-                    self._stumble(waiting, error)
-            if not self.waiting:
+                    self._handle_poll_error(waiting, error)
+            if not self.pending:
                 return again
             await asyncio.sleep(pause)
             pause = min(LONGEST_WAIT, pause * GROWTH)
 
-    def _say(self, waiting: _Waiting, progress: BatchStatus) -> None:
-        if progress != waiting.told:
-            waiting.told = progress
+    def _report_status(self, waiting: _PendingBatch, progress: BatchStatus) -> None:
+        if progress != waiting.last_status:
+            waiting.last_status = progress
             failed = f", {progress.failed} without an answer" if progress.failed else ""
             total = progress.total or len(waiting.batch.keys)
-            self.tell(
+            self.message(
                 f"{waiting.batch.model}: batch {progress.id} is {progress.word}: {progress.answered} of {total}"
                 f" answered{failed}."
             )
 
-    def _stumble(self, waiting: _Waiting, error: ModelError) -> None:
-        """Give a batch up that will never be seen again; anything else heals while it works on."""
+    def _handle_poll_error(self, waiting: _PendingBatch, error: ModelError) -> None:
+        """Give up a batch that is lost; any other error may pass while the provider works on."""
         if error.status in PERMANENT or error.status == 200:
             if error.status == 404:  # gone, with what it had; the next command submits anew
                 self.store.settle_batch(waiting.batch)
             self._fail(waiting.wanted, error)
-            self.waiting.remove(waiting)
-        elif error.message != waiting.quiet_about:
-            waiting.quiet_about = error.message
-            self.tell(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
+            self.pending.remove(waiting)
+        elif error.message != waiting.last_error:
+            waiting.last_error = error.message
+            self.message(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
 
-    async def _collect(self, waiting: _Waiting, progress: BatchStatus) -> dict[str, _Asked]:
-        """Put the replies on the shelf, note why the others have none, and return what is worth asking again."""
-        again: dict[str, _Asked] = {}
+    async def _collect(self, waiting: _PendingBatch, progress: BatchStatus) -> dict[str, _PendingRequest]:
+        """Store the replies, note why the others have none, and return what is worth asking again."""
+        again: dict[str, _PendingRequest] = {}
         errors: dict[str, UpskillError] = {}
         replies: dict[str, Reply] = {}
         async with aclosing(waiting.api.results(progress)) as lines:
@@ -256,28 +263,28 @@ class Batched:
                 if one is None:
                     continue
                 try:
-                    replies[line.key] = _reply(waiting.api, line, one.request)
+                    replies[line.key] = _read_reply(waiting.api, line, one.request)
                 except ModelError as error:
                     errors[line.key] = error
                     if line.response and waiting.api.model.learn_from(
                         line.response, one.request, waiting.unsupported_params
                     ):
                         again[line.key] = one
-                if len(replies) >= AT_ONCE:
-                    await self._shelve(waiting, replies)
-        await self._shelve(waiting, replies)
+                if len(replies) >= REPLIES_PER_COMMIT:
+                    await self._store_replies(waiting, replies)
+        await self._store_replies(waiting, replies)
         for key in waiting.wanted:
             if key not in errors and key not in self._delivered:
                 words = progress.trouble or f"it ended ({progress.word}) without an answer to this request"
                 errors[key] = ModelError(f"batch {progress.id}: {words}", fatal=bool(progress.trouble))
-        # Others may want the rest of it: only what is ours, or on the shelf, is settled.
-        on_shelf = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
-        self.store.settle_batch(waiting.batch, {*waiting.wanted, *on_shelf})
+        # Another plan may need the rest of it: only what is ours, or stored, is settled.
+        stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
+        self.store.settle_batch(waiting.batch, {*waiting.wanted, *stored})
         self._errors |= {key: error for key, error in errors.items() if key not in again}
         return again
 
-    async def _shelve(self, waiting: _Waiting, replies: dict[str, Reply]) -> None:
-        """Keep these replies, all in one commit."""
+    async def _store_replies(self, waiting: _PendingBatch, replies: dict[str, Reply]) -> None:
+        """Store these replies in one commit."""
         name = waiting.batch.model
         await asyncio.gather(*(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items()))
         for key, reply in replies.items():
@@ -287,16 +294,16 @@ class Batched:
             self._errors.pop(key, None)  # of another batch that had the same request
         replies.clear()
 
-    def _count(self, requests: int) -> None:
+    def _count_calls(self, requests: int) -> None:
         if self.models.ledger:
             self.models.ledger.calls += requests
 
     def _fail(self, wanted: Iterable[str], error: ModelError) -> None:
-        """All of these have no reply for the same reason, which is the model's: one message is enough."""
+        """None of these gets a reply, all for the same reason."""
         self._errors |= dict.fromkeys(wanted, ModelError(error.message, error.hint, status=error.status, fatal=True))
 
 
-def _reply(api: Batches, line: Line, request: Request) -> Reply:
+def _read_reply(api: Batches, line: Line, request: Request) -> Reply:
     if line.response is None:
         raise ModelError(api.model.words(line.words))
     reply = api.model.answer(line.response, request)
@@ -304,7 +311,7 @@ def _reply(api: Batches, line: Line, request: Request) -> Reply:
 
 
 def _is_refusal(error: ModelError) -> bool:
-    """Whether the server has certainly not taken what it was sent."""
+    """Whether the server has certainly not accepted what it was sent."""
     return error.status is not None and (400 <= error.status < 500 or error.status in OVERLOADED)
 
 
@@ -312,8 +319,8 @@ def _at_half_price(usage: Usage) -> Usage:
     return replace(usage, cost_usd=None if usage.cost_usd is None else usage.cost_usd * BATCH_SHARE)
 
 
-def _reached(ledger: Ledger, calls: int, usage: Usage) -> str:
-    """The ceiling that so many further calls could break, using as much as this; nothing when they fit."""
+def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
+    """The ceiling that so many more calls with this usage could break; empty when they fit."""
     ceilings, total = ledger.ceilings, ledger.total + usage
     if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
         return f"the ceiling of {ceilings.calls:,} calls is reached"

@@ -13,7 +13,7 @@ from upskill.runs.plan import Plan, Trial, task_of
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
-SHORT_ANSWER = 30  # tokens, where a case has no reference answer to go by
+USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go by
 # Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
 TOOLS, TURN, RESULT = 700, 300, 500
 FEWEST_TURNS = 2  # one that does something, and one that answers
@@ -79,7 +79,7 @@ def estimate(
         case = plan.suite.by_id[trial.case]
         if (trial.case, trial.arm) not in inputs:
             inputs[trial.case, trial.arm] = input_tokens(request_for(task_of(plan, trial)))
-        answer = estimate_tokens(case.reference) or SHORT_ANSWER
+        answer = estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
         if plan.acts:
             add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)
         else:
@@ -149,7 +149,7 @@ def input_tokens(request: Request) -> int:
     return sum(estimate_tokens(message.text) + 4 for message in request.messages)
 
 
-def at_most(request: Request, price: Price | UnknownPrice) -> Usage:
+def worst_case_usage(request: Request, price: Price | UnknownPrice) -> Usage:
     """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
     taken, given = input_tokens(request), request.max_output_tokens
     costs = [cost for written in (0, taken) if (cost := price.of(taken, given, 0, written)) is not None]

@@ -37,11 +37,11 @@ class Evaluation:
     def verdicts(self) -> list[Verdict]:
         """One verdict per model, in the order of the plan."""
         return [
-            replace(self._weigh(self.rows_of(address.name), self.making_cost), model=address.name)
+            replace(self._verdict(self.outcomes_of(address.name), self.making_cost), model=address.name)
             for address in self.plan.models
         ]
 
-    def _weigh(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
+    def _verdict(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
         # A wall that did not stand for one model stood for none.
         return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
 
@@ -59,15 +59,15 @@ class Evaluation:
     def is_beneficial(self) -> bool:
         return self.verdicts[0].is_beneficial
 
-    def rows_of(self, model: str) -> list[Outcome]:
+    def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
 
-    def part(self, *, held_out: bool) -> dict[str, Verdict]:
+    def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
         """The verdict of each model over the held-out cases alone, or over the others."""
         ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
-            address.name: self._weigh([row for row in rows if row.model == address.name])
+            address.name: self._verdict([row for row in rows if row.model == address.name])
             for address in self.plan.models
         }
 

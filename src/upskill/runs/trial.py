@@ -60,12 +60,12 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
     An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
     """
     started = time.perf_counter()
-    attempt = _Attempt()
+    attempt = _Progress()
     error: TrialError | None = None
     passed: bool | None = None
     with track_keys() as asked:
         try:
-            passed = await _attempt(plan, trial, models, attempt)
+            passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
             raise
         except TrialError as raised:
@@ -83,7 +83,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         str(error) if error else "",
         trace,
         tuple(attempt.judgements),
-        trace.usage if trace else _paid(error),
+        trace.usage if trace else _usage_of_error(error),
         judge.usage if judge else NO_USAGE,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
@@ -93,13 +93,13 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
     )
 
 
-def _paid(error: TrialError | None) -> Usage:
+def _usage_of_error(error: TrialError | None) -> Usage:
     """What a trial without an answer has cost all the same."""
     return (error.usage if error else None) or NO_USAGE
 
 
 @dataclass
-class _Attempt:
+class _Progress:
     """How far a trial has come."""
 
     trace: Trace | None = None
@@ -109,7 +109,7 @@ class _Attempt:
     leak: str = ""
 
 
-async def _attempt(plan: Plan, trial: Trial, models: Models, attempt: _Attempt) -> bool:
+async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
