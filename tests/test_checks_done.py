@@ -16,7 +16,7 @@ import pytest
 from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.authoring.create import KINDS, write_suite
+from upskill.authoring.create import CHECK_KINDS, write_suite
 from upskill.checks import CHECKS, harness, read_check
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
@@ -982,7 +982,7 @@ class Writer:
 
 
 async def test_a_test_writer_is_not_offered_what_runs_or_asks_and_does_not_get_it() -> None:
-    for name in KINDS:
+    for name in CHECK_KINDS:
         kind = CHECKS.load(name)
         assert kind.__module__.rpartition(".")[2] in ("contains", "equals", "regex", "json_schema", "length")
     told: list[str] = []

@@ -14,9 +14,9 @@ import pytest
 
 from teaching import WORDS, case, draft, fact
 from upskill import Skill, Trace, UpskillError
-from upskill.authoring.create import PLAIN, as_name, condense, write_skill, write_suite
+from upskill.authoring.create import PLAIN_CHECKS, as_name, summarize, write_skill, write_suite
 from upskill.authoring.material import Material, Piece, gather
-from upskill.authoring.provenance import Meta, with_suite
+from upskill.authoring.provenance import Provenance, add_suite
 from upskill.models import Reply, Request
 from upskill.suites import Case, Suite
 from upskill.traces import Step
@@ -55,7 +55,7 @@ async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
     assert skill.name == "house-words"
     assert skill.body == f"# The ship\n\n{fact(1)}\n{fact(2)}"
     assert not [problem for problem in skill.problems("strict") if problem.level == "error"]
-    meta = Meta.of(skill)
+    meta = Provenance.of(skill)
     assert meta.sources == {fact(1): ("e1",), fact(2): ("e1",)}
     assert meta.evidence["e1"]["text"] == '{"input": "1", "output": "Aurora"}'
 
@@ -83,7 +83,7 @@ async def test_evidence_that_nobody_gave_is_asked_about_and_never_kept() -> None
     teacher = says(draft([1], ["s99", "task"]))
     skill = await write_skill(Material("words"), teacher, tell=told.append)
     assert "there is no evidence called s99" in teacher.asked[1].messages[-1].text
-    assert Meta.of(skill).sources == {fact(1): ("task",)}
+    assert Provenance.of(skill).sources == {fact(1): ("task",)}
     assert told == ["Kept a draft although there is no evidence called s99."]
 
 
@@ -154,11 +154,11 @@ async def test_long_material_is_read_in_parts_and_what_was_left_out_is_said() ->
 
     teacher = Teacher(answer)
     told: list[str] = []
-    skill = await write_skill(material, teacher, room=3000, tell=told.append)
+    skill = await write_skill(material, teacher, budget=3000, tell=told.append)
     everything = "\n".join(user(request) for request in teacher.asked)
     assert all(f'\\"step {n}\\"' in everything for n in range(1, 61))
     assert len(teacher.asked) > 5
-    assert Meta.of(skill).sources[fact(1)][0].startswith("s")
+    assert Provenance.of(skill).sources[fact(1)][0].startswith("s")
     assert "reading it in" in told[0]
     assert told[1].startswith("Left out: ")
 
@@ -170,9 +170,9 @@ async def test_a_very_long_trace_is_noted_in_several_rounds() -> None:
         asked = [json.loads(line)["id"] for line in user(request).splitlines() if line.startswith('{"id"')]
         return {"notes": [{"text": "x" * 300, "evidence": [name]} for name in asked[:12]]}
 
-    condensed = await condense(Material("task", pieces), Teacher(answer), room=4000)
+    condensed = await summarize(Material("task", pieces), Teacher(answer), budget=4000)
     assert condensed.tokens <= 4000
-    assert {name for piece in condensed.pieces for name in piece.behind} <= {piece.id for piece in pieces}
+    assert {name for piece in condensed.pieces for name in piece.based_on} <= {piece.id for piece in pieces}
 
 
 LONG = """
@@ -306,7 +306,7 @@ async def test_many_cases_that_contains_alone_decides_are_replaced() -> None:
     assert "At least 3 of them must have a check of another kind than contains and max_length" in user(teacher.asked[1])
     assert len(teacher.asked) == 2
     assert len(suite.cases) == 12
-    assert sum(bool(kinds(Suite((one,))) - PLAIN) for one in suite.cases) == 3
+    assert sum(bool(kinds(Suite((one,))) - PLAIN_CHECKS) for one in suite.cases) == 3
     assert kinds(suite) == {"contains", "max_length", "regex", "not_contains"}
     assert told == []
 
@@ -337,22 +337,25 @@ async def test_kinds_that_cannot_be_had_are_said_and_the_cases_are_kept() -> Non
 async def test_a_small_model_is_not_asked_for_kinds_that_it_cannot_write() -> None:
     told: list[str] = []
     teacher = says({"cases": [plain(number) for number in range(1, 13)]})
-    suite = await write_suite(skill_of(1), teacher, count=12, room=2000, tell=told.append)
+    suite = await write_suite(skill_of(1), teacher, count=12, budget=2000, tell=told.append)
     assert (len(teacher.asked), len(suite.cases)) == (1, 12)
     assert "The generated cases have few kinds of checks beside contains: none." in told
 
 
 def test_a_suite_with_files_keeps_their_names() -> None:
     suite = Suite.parse([{"id": "a", "prompt": "p", "files": {"x/y.txt": "text"}, "checks": [{"contains": "c"}]}])
-    kept = Suite.of(with_suite(skill_of(1), suite))
+    kept = Suite.of(add_suite(skill_of(1), suite))
     assert kept is not None
     assert kept.fingerprint == suite.fingerprint
-    assert Suite.parse({"tests": list(Meta.of(with_suite(skill_of(1), suite)).tests)}).fingerprint == suite.fingerprint
+    assert (
+        Suite.parse({"tests": list(Provenance.of(add_suite(skill_of(1), suite)).tests)}).fingerprint
+        == suite.fingerprint
+    )
 
 
 def test_what_others_wrote_into_skill_meta_stays() -> None:
     skill = skill_of(1).with_file("skill_meta.json", b'{"metadata": {"license": "MIT"}, "theirs": [1]}')
-    kept = json.loads(with_suite(skill, Suite((Case("a", "p", ()),))).read("skill_meta.json") or b"")
+    kept = json.loads(add_suite(skill, Suite((Case("a", "p", ()),))).read("skill_meta.json") or b"")
     assert kept["theirs"] == [1]
     assert kept["metadata"] == {"license": "MIT"}
 

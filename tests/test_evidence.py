@@ -9,16 +9,16 @@ import pytest
 from conftest import REPOSITORY
 from upskill.authoring.evidence import (
     VERIFY,
-    Fix,
-    Helper,
+    ErrorFix,
+    ReusedCommand,
     TraceEvidence,
-    command_of,
-    error_of,
+    error_line,
     evidence_of,
-    failed,
     final_files,
-    head_of,
-    split,
+    program_and_verb,
+    shell_command,
+    split_words,
+    step_failed,
 )
 from upskill.traces import Status, Step, Trace, read_trace
 
@@ -41,10 +41,10 @@ def tarn() -> TraceEvidence:
 def test_a_long_session_yields_every_kind_of_evidence(tarn: TraceEvidence) -> None:
     assert tarn.goal.step == 1
     assert tarn.goal.text.startswith("Ship the four crates to the island of Skerry")
-    assert len(tarn.worked) == 15
+    assert len(tarn.successes) == 15
     assert [said.step for said in tarn.corrections] == [17, 43]
     assert [file.path for file in tarn.files] == ["tarn.toml", "ship.sh"]
-    assert tarn.helpers == (Helper("sh ship.sh", (52, 53), "ship.sh"),)
+    assert tarn.reused == (ReusedCommand("sh ship.sh", (52, 53), "ship.sh"),)
     assert (tarn.cost.calls, tarn.cost.failed) == (44, 23)
     assert tarn.cost.usage.total_tokens == 39790
     assert [item.command for item in tarn.confirmed] == ["tarn check --level strict"]
@@ -53,23 +53,23 @@ def test_a_long_session_yields_every_kind_of_evidence(tarn: TraceEvidence) -> No
 def test_errors_are_paired_with_what_mended_them(tarn: TraceEvidence) -> None:
     by_error = {fix.error: fix for fix in tarn.fixes}
     missing = by_error["tarn: seal: a crate without wax is not sealed (--wax is required)"]
-    assert missing == Fix("tarn seal", missing.error, "command", "tarn seal --wax red", (23, 24))
+    assert missing == ErrorFix("tarn seal", missing.error, "command", "tarn seal --wax red", (23, 24))
     wrong = by_error["tarn: weigh: --unit kilogram is not possible today; --unit stone is"]
-    assert (wrong.how, wrong.fix, wrong.steps) == ("command", "tarn weigh --unit stone", (20, 21))
+    assert (wrong.kind, wrong.fix, wrong.steps) == ("command", "tarn weigh --unit stone", (20, 21))
     unready = by_error["tarn: send: the crates were not checked; run check first"]
-    assert (unready.how, unready.fix, unready.steps) == ("before", "tarn check --level strict", (37, 39))
+    assert (unready.kind, unready.fix, unready.steps) == ("before", "tarn check --level strict", (37, 39))
     unwritten = by_error["tarn: tarn.toml is missing: write courier, island, crates, retries and ledger into it"]
-    assert (unwritten.how, unwritten.fix, unwritten.steps) == ("file", "tarn.toml", (6, 8))
+    assert (unwritten.kind, unwritten.fix, unwritten.steps) == ("file", "tarn.toml", (6, 8))
 
 
 def test_every_item_cites_steps_that_are_there(tarn: TraceEvidence) -> None:
     steps = read_trace(FIXTURES / "claude_code/tarn.jsonl").steps
     for fix in tarn.fixes:
-        assert failed(steps[fix.steps[0] - 1])
-        assert command_of(steps[fix.steps[0] - 1]) == fix.command
-        assert not any(failed(steps[number - 1]) for number in fix.steps[1:])
-    for item in tarn.worked:
-        assert command_of(steps[item.step - 1]) == item.command
+        assert step_failed(steps[fix.steps[0] - 1])
+        assert shell_command(steps[fix.steps[0] - 1]) == fix.command
+        assert not any(step_failed(steps[number - 1]) for number in fix.steps[1:])
+    for item in tarn.successes:
+        assert shell_command(steps[item.step - 1]) == item.command
     for said in tarn.corrections:
         assert steps[said.step - 1].kind == "user"
 
@@ -136,7 +136,7 @@ def test_patches_here_documents_and_pieces_are_files_too() -> None:
     ],
 )
 def test_a_command_is_found_in_any_agents_call(arguments: dict[str, Any], command: str) -> None:
-    assert command_of(Step("tool", tool="bash", arguments=arguments)) == command
+    assert shell_command(Step("tool", tool="bash", arguments=arguments)) == command
 
 
 @pytest.mark.parametrize(
@@ -152,21 +152,21 @@ def test_a_command_is_found_in_any_agents_call(arguments: dict[str, Any], comman
     ],
 )
 def test_a_command_is_known_by_its_name_and_verb(command: str, head: str) -> None:
-    assert head_of(split(command)) == head
+    assert program_and_verb(split_words(command)) == head
 
 
 def test_the_line_that_says_what_was_wrong_is_found() -> None:
-    assert error_of("Exit code 1\nbuilding\nerror: no space left\nhint: buy more") == "error: no space left"
-    assert error_of("Traceback (most recent call last):\n  File x\nKeyError: 'a'\n") == "KeyError: 'a'"
-    assert error_of("") == ""
-    assert error_of("one\ntwo") == "two"
+    assert error_line("Exit code 1\nbuilding\nerror: no space left\nhint: buy more") == "error: no space left"
+    assert error_line("Traceback (most recent call last):\n  File x\nKeyError: 'a'\n") == "KeyError: 'a'"
+    assert error_line("") == ""
+    assert error_line("one\ntwo") == "two"
 
 
 def test_where_no_status_is_told_the_words_decide() -> None:
-    assert failed(ran("x", "bash: x: command not found", "unknown"))
-    assert failed(ran("x", "tool: error: no", "unknown"))
-    assert not failed(ran("x", "0 errors", "unknown"))
-    assert not failed(ran("x", "error: expected", "ok"))
+    assert step_failed(ran("x", "bash: x: command not found", "unknown"))
+    assert step_failed(ran("x", "tool: error: no", "unknown"))
+    assert not step_failed(ran("x", "0 errors", "unknown"))
+    assert not step_failed(ran("x", "error: expected", "ok"))
 
 
 def test_another_program_that_does_the_same_mends_an_error() -> None:
@@ -190,7 +190,7 @@ def test_an_error_that_nothing_mended_is_no_lesson() -> None:
 
 def test_a_command_that_is_run_again_is_a_helper() -> None:
     steps = (ran("lampctl sync"), ran("ls"), ran("ls"), ran("lampctl sync"))
-    assert evidence_of(Trace(steps)).helpers == (Helper("lampctl sync", (1, 4)),)
+    assert evidence_of(Trace(steps)).reused == (ReusedCommand("lampctl sync", (1, 4)),)
 
 
 def test_only_turns_that_correct_are_corrections() -> None:
@@ -211,13 +211,13 @@ def test_what_a_command_is_for_is_what_the_agent_said() -> None:
         ran("lampctl on"),
         ran("lampctl off", description="Put it  out"),
     )
-    assert [item.purpose for item in evidence_of(Trace(steps)).worked] == ["Let me light it.", "Put it out"]
+    assert [item.purpose for item in evidence_of(Trace(steps)).successes] == ["Let me light it.", "Put it out"]
 
 
 def test_an_empty_trace_has_nothing_to_teach() -> None:
     found = evidence_of(Trace(()))
     assert (found.goal.text, found.goal.step) == ("", 0)
-    assert (found.fixes, found.corrections, found.worked, found.files, found.helpers) == ((), (), (), (), ())
+    assert (found.fixes, found.corrections, found.successes, found.files, found.reused) == ((), (), (), (), ())
 
 
 def test_the_check_of_a_recording_is_what_verified_success_whatever_it_looks_like() -> None:

@@ -36,7 +36,7 @@ from teaching import (
 )
 from test_redact import PLANTED
 from upskill import Skill, Suite, open_store
-from upskill.authoring.provenance import Meta, made_for
+from upskill.authoring.provenance import Provenance, making_cost
 from upskill.models.embedded.weights import cache_folder
 from upskill.suites.quality import probe_suite
 
@@ -151,7 +151,7 @@ def test_generated_tests_are_kept_in_both_places_and_read_the_same(upskill: Upsk
 def test_every_line_names_its_evidence(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
     skill = Skill.load(house / "skills" / "house-words")
-    sources = Meta.of(skill).sources
+    sources = Provenance.of(skill).sources
     assert all(sources[line] == ("task",) for line in skill.body.splitlines() if line.startswith("- "))
     shown = upskill("show", house / "skills" / "house-words", "--sources")
     assert shown.code == 0, shown.err
@@ -316,7 +316,7 @@ def test_a_price_that_is_not_known_makes_the_making_cost_unknown(
     making = done.json["making"]
     assert (making["cost_usd"], making["spent"]["student"]["cost_usd"]) == (None, None)
     assert (making["tokens"] > 0, making["spent"]["teacher"]["cost_usd"]) == (True, 0.5)
-    assert made_for(Skill.load(done.json["saved_to"])) is None
+    assert making_cost(Skill.load(done.json["saved_to"])) is None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_making_that_someone_else_wrote_costs_nobody_knows_what(said: object) 
     skill = Skill.new("house-words", "Words.", "Words.").with_file(
         "skill_meta.json", json.dumps({"making": [said]}).encode()
     )
-    assert made_for(skill) is None
+    assert making_cost(skill) is None
 
 
 # Options.
@@ -628,7 +628,7 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
     assert (done.json["teacher"], done.json["calls"]) == ("extract", 0)
     saved = Skill.load(house / done.json["saved_to"])
     assert not [problem for problem in saved.problems("strict") if problem.level == "error"]
-    sources = Meta.of(saved).sources
+    sources = Provenance.of(saved).sources
     facts = [line for line in saved.body.splitlines() if line.startswith("- ")]
     assert facts
     assert all(sources[line][0].startswith("s") for line in facts)

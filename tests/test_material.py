@@ -133,8 +133,8 @@ def test_a_piece_that_is_too_large_is_cut_and_nothing_of_it_is_lost(text: str) -
 
 
 def test_notes_are_cited_by_what_stands_behind_them() -> None:
-    material = Material("task", (Piece("n1", "note", "a fact", behind=("s3", "s9")), Piece("d1", "document", "text")))
-    assert material.cited(["n1", "d1", "own", "zz", "s3"]) == ("s3", "s9", "d1", "own")
+    material = Material("task", (Piece("n1", "note", "a fact", based_on=("s3", "s9")), Piece("d1", "document", "text")))
+    assert material.resolve_citations(["n1", "d1", "own", "zz", "s3"]) == ("s3", "s9", "d1", "own")
 
 
 SERVER = """

@@ -15,10 +15,10 @@ from conftest import write_skill
 from teaching import HELD_OUT, NUMBERS, TRAIN, case, fact, prompt, student_rules, write_rules
 from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
 from upskill.authoring.material import Material, Piece
-from upskill.authoring.provenance import Meta
-from upskill.authoring.refine import ALPHA, affordable, compare, masked, refine, stored_failures
-from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, Rejected
-from upskill.authoring.refiners.rewrite import Rewrite, apply
+from upskill.authoring.provenance import Provenance
+from upskill.authoring.refine import ALPHA, affordable_attempts, compare, mask_expected, refine, stored_failures
+from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, RejectedEdits
+from upskill.authoring.refiners.rewrite import Rewrite, apply_edits
 from upskill.checks import read_check
 from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
@@ -51,7 +51,7 @@ def test_the_gate_asks_for_more_than_a_lucky_case() -> None:
 def test_errors_are_never_taken_for_better_or_worse() -> None:
     found = compare(outcomes([False] * 10), outcomes([True] * 5 + [None] * 5), 0.05)
     assert (found.accepted, found.errored) == (None, 5)
-    assert "errored" in found.words
+    assert "errored" in found.summary
     assert compare([], [], 0.05).accepted is None
 
 
@@ -73,7 +73,7 @@ def test_a_search_among_equals_seldom_accepts_anything() -> None:
 
 
 def test_attempts_that_no_result_could_pass_are_not_made() -> None:
-    assert [affordable(3, 0, cases) for cases in (2, 3, 4, 5, 20)] == [0, 0, 1, 3, 3]
+    assert [affordable_attempts(3, 0, cases) for cases in (2, 3, 4, 5, 20)] == [0, 0, 1, 3, 3]
 
 
 # What a reviser is told.
@@ -99,7 +99,7 @@ def test_attempts_that_no_result_could_pass_are_not_made() -> None:
     ],
 )
 def test_what_a_check_looked_for_is_masked(check: dict[str, Any], reason: str, left: str) -> None:
-    assert masked(read_check(check, "test"), reason) == left
+    assert mask_expected(read_check(check, "test"), reason) == left
 
 
 class Reviser:
@@ -132,11 +132,13 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
         "edits": [edit("replace", 3, "- Say ahoy.", ["s1"]), edit("delete", 4), edit("insert", 0, "Top.")],
     }
     reviser = Reviser(said)
-    found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], [Rejected((Edit("delete", 3),), "worse")], 1)
+    found = await Rewrite(reviser, material).propose(
+        SKILL, [FAILURE], [RejectedEdits((Edit("delete", 3),), "worse")], 1
+    )
     assert found is not None
     assert found.skill.body == "Top.\n# Greeting\n\n- Say ahoy."
     assert found.skill.description == SKILL.description
-    assert Meta.of(found.skill).sources["- Say ahoy."] == ("s1",)
+    assert Provenance.of(found.skill).sources["- Say ahoy."] == ("s1",)
     told = reviser.asked[0].messages[1].text
     shown = json.loads(told.partition("\n\n<<<MATERIAL")[0])
     assert shown["lines"] == {"1": "# Greeting", "2": "", "3": "- Say hello.", "4": "- Be kind."}
@@ -188,7 +190,7 @@ async def test_the_budget_is_kept_in_code() -> None:
 
 def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
     edits = [Edit("insert", 1, "b"), Edit("delete", 2), Edit("insert", 1, "c"), Edit("replace", 3, "z")]
-    assert apply(["a", "x", "y"], edits) == "a\nb\nc\nz"
+    assert apply_edits(["a", "x", "y"], edits) == "a\nb\nc\nz"
 
 
 def test_the_table_of_refiners_leads_to_them() -> None:
@@ -203,10 +205,10 @@ class Scripted:
 
     def __init__(self, *bodies: str) -> None:
         self.bodies = bodies
-        self.told: list[tuple[list[Failure], list[Rejected]]] = []
+        self.told: list[tuple[list[Failure], list[RejectedEdits]]] = []
 
     async def propose(
-        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected], attempt: int
+        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits], attempt: int
     ) -> Proposal | None:
         self.told.append((list(failures), list(rejected)))
         body = self.bodies[attempt - 1]
@@ -246,7 +248,7 @@ async def test_three_rejections_in_a_row_end_the_search_with_the_best_kept(stude
     found = await search(student, refiner, attempts=4)
     assert found.ended == "3 candidates in a row were rejected"
     assert found.skill.body == body_of(TRAIN[:2])
-    assert [one.accepted for one in found.tried] == [True, False, False, False]
+    assert [one.accepted for one in found.attempts] == [True, False, False, False]
     assert len(refiner.told[2][1]) == 2  # the memory of what was rejected
 
 
@@ -254,7 +256,7 @@ async def test_a_first_score_of_nothing_is_no_plateau(home: Path, student: str) 
     """Defect 12: what is judged is the student, and the best is kept, not the last."""
     refiner = Scripted("# Nothing", body_of(NUMBERS), body_of(TRAIN[:3]))
     found = await search(student, refiner)
-    assert [one.accepted for one in found.tried] == [True, False, True]
+    assert [one.accepted for one in found.attempts] == [True, False, True]
     assert found.ended == "the target is reached"
     assert found.skill.body == body_of(NUMBERS)
     assert found.fit.verdicts[0].skill.pass_rate == 1.0

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upskill import Case, Skill, Suite, UsageError
-from upskill.authoring.provenance import Meta, with_suite
+from upskill.authoring.provenance import Provenance, add_suite
 from upskill.suites import HELD_OUT_SHARE, held_out_by_id
 
 CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}
@@ -82,10 +82,10 @@ def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: di
     (case,) = Suite.parse([said | {"output_file": "out/a.txt"}]).cases
     assert (case.output_file, Suite.parse([case.plain()]).cases[0]) == ("out/a.txt", case)
     assert case.fingerprint != Suite.parse([said]).cases[0].fingerprint
-    skill = with_suite(Skill.new("a", "A.", "A."), Suite((case,)))
+    skill = add_suite(Skill.new("a", "A.", "A."), Suite((case,)))
     kept = Suite.of(skill)
     assert kept is not None
-    assert kept.cases == Suite.parse({"tests": list(Meta.of(skill).tests)}).cases == (case,)
+    assert kept.cases == Suite.parse({"tests": list(Provenance.of(skill).tests)}).cases == (case,)
     with pytest.raises(UsageError, match="'/etc/passwd' is not a path inside the workspace"):
         Suite.parse([said | {"output_file": "/etc/passwd"}])
 

@@ -17,7 +17,7 @@ from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
 from upskill import Skill, UsageError, open_store
 from upskill.authoring.evidence import VERIFY, evidence_of
-from upskill.authoring.teach import Lesson, read_files, teach
+from upskill.authoring.teach import Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
 from upskill.sandboxes import SandboxChoice, choose_sandbox
@@ -173,7 +173,7 @@ async def test_a_real_agent_is_a_teacher_too(programs: str, home: Path, monkeypa
             check="grep ahoy out.txt",
         )
         async with Models(ModelContext(keys=keys), ledger=ledger) as models:
-            found = await teach(lesson, models, place, folder=home, watch=lambda step: seen.append(step.tool))
+            found = await record_lesson(lesson, models, place, folder=home, watch=lambda step: seen.append(step.tool))
     assert (found.checked, found.trace.goal, found.trace.turns) == (True, "copy in.txt", 3)
     assert found.trace.agent.startswith("claude-code ")
     assert [tool for tool in seen if tool] == ["Bash", "Bash", VERIFY]
@@ -305,7 +305,7 @@ async def test_secrets_are_not_in_the_recording(home: Path) -> None:
     lesson = Lesson("look", address, files={"config": f"token {key}\n".encode()}, check="cat config")
     ledger = Ledger()
     async with Models(ledger=ledger) as models:
-        found = await teach(lesson, models, await chosen(), folder=home / "lessons")
+        found = await record_lesson(lesson, models, await chosen(), folder=home / "lessons")
     assert found.path is not None
     assert key not in found.path.read_text()
     assert found.redacted["github-token"] == 3
@@ -322,7 +322,7 @@ async def test_the_recording_among_the_fixtures_is_what_its_program_really_does(
     teacher = Address("scripted:kesh", "scripted", str(lessons / "kesh-teacher.yaml"))
     async with Models() as models:
         lesson = Lesson(kept.goal, teacher, files=files, runnable=runnable, check="./kesh status")
-        found = await teach(lesson, models, await chosen())
+        found = await record_lesson(lesson, models, await chosen())
     assert (found.checked, found.bound, found.path) == (True, "", None)
     assert [replace(step, seconds=None) for step in found.trace.steps] == [
         replace(step, seconds=None) for step in kept.steps

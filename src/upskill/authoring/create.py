@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from upskill.authoring.material import OWN, TASK, Material, Piece, chunks, gather, quote
+from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material, Piece, chunks, gather, quote
 from upskill.authoring.prompts import read_prompt
-from upskill.authoring.provenance import Meta
+from upskill.authoring.provenance import Provenance
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Model, Models
@@ -25,31 +25,31 @@ from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, probe_case
 from upskill.traces.redact import redact
 
-ROUNDS = 3  # the first asking for cases and two more for replacements
-ROOM = 60_000  # tokens of material that go into one prompt, where nothing is known of the model
-SMALL = 4_000  # tokens of room below which a model is a small one
-TOO_LONG = 1.5  # times the tokens asked for
+MAX_ROUNDS = 3  # the first asking for cases and two more for replacements
+DEFAULT_BUDGET = 60_000  # tokens of material that go into one prompt, where nothing is known of the model
+SMALL_BUDGET = 4_000  # tokens of room below which a model is a small one
+LENGTH_TOLERANCE = 1.5  # times the tokens asked for
 VERSION = "1.0.0"
-KINDS = (
+CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("json_schema", "max_length"),
 )
-PLAIN = frozenset(["contains", "max_length"])  # a suite of these alone is passed by saying the words
-MANY = 10  # cases, from which on a suite has to have other kinds of checks as well
-OTHERS = 2  # kinds of them, in at least a quarter of the cases
+PLAIN_CHECKS = frozenset(["contains", "max_length"])  # a suite of these alone is passed by saying the words
+VARIETY_FROM = 10  # cases, from which on a suite has to have other kinds of checks as well
+OTHER_KINDS = 2  # kinds of them, in at least a quarter of the cases
 
 Tell = Callable[[str], None]
 
 
-def _quietly(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
-def room_of(address: Address) -> int:
+def material_budget(address: Address) -> int:
     """How many tokens of material fit into one prompt of this model, beside what it is told and what it answers."""
     if address.provider == "local" and (address.model in LOCAL_MODELS or not address.model):
         return find(address.model).context // 4
-    return ROOM
+    return DEFAULT_BUDGET
 
 
 # A skill.
@@ -57,7 +57,7 @@ def room_of(address: Address) -> int:
 
 def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
     """What a draft looks like. A small model is held to fewer and shorter blocks, or it would go on and on."""
-    evidence = {"type": "array", "items": _cited(material.ids), "maxItems": 2 if small else 12}
+    evidence = {"type": "array", "items": _evidence_schema(material.ids), "maxItems": 2 if small else 12}
     block: dict[str, Any] = {"text": {"type": "string", "maxLength": 160 if small else 1200}, "evidence": evidence}
     file: dict[str, Any] = {
         "path": {"type": "string", "maxLength": 80},
@@ -78,7 +78,7 @@ def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, 
     )
 
 
-def _cited(ids: Iterable[str]) -> dict[str, Any]:
+def _evidence_schema(ids: Iterable[str]) -> dict[str, Any]:
     """An id of the material: where there are few, nothing else can be said at all."""
     known = sorted(ids)
     return {"type": "string", "enum": known} if len(known) <= 40 else {"type": "string", "maxLength": 20}
@@ -91,15 +91,15 @@ async def write_skill(
     *,
     name: str = "",
     seed: int | None = None,
-    room: int = ROOM,
-    tell: Tell = _quietly,
+    budget: int = DEFAULT_BUDGET,
+    tell: Tell = _ignore,
 ) -> Skill:
     """A valid skill that says, in its `skill_meta.json`, which piece of the material each line came from.
 
     What does not hold up (an invalid skill, evidence that nobody gave) is asked for again, at most twice. Material
     that is too long for one prompt is summed up part by part first. With a `name` the skill is called so.
     """
-    material = await condense(material, model, room=room, tell=tell)
+    material = await summarize(material, model, budget=budget, tell=tell)
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
     if material.skill is not None:
         body = redact(material.skill.body)
@@ -111,7 +111,7 @@ async def write_skill(
         "writing the skill",
         read_prompt("write_skill", tokens=tokens),
         user,
-        _draft_schema(tokens, material, small=room < SMALL),
+        _draft_schema(tokens, material, small=budget < SMALL_BUDGET),
         max_output_tokens=3 * tokens + 1500,
         seed=seed,
     )
@@ -126,7 +126,7 @@ def _read_draft(said: dict[str, Any], material: Material, tokens: int, name: str
     blocks = [as_mapping(block) or {} for block in as_list(said.get("blocks")) or []]
     written = [(str(block.get("text", "")).strip("\n"), _ids(block.get("evidence"))) for block in blocks]
     written = [(text, ids) for text, ids in written if text.strip()]
-    body = _joined([text for text, _ in written])
+    body = _join_blocks([text for text, _ in written])
     if not body.strip():
         raise InvalidAnswer("blocks has no text: there is nothing to learn")
     try:
@@ -148,15 +148,17 @@ def _read_draft(said: dict[str, Any], material: Material, tokens: int, name: str
         if not last:
             raise InvalidAnswer("; ".join(advice))
         tell(f"Kept a draft although {'; '.join(advice)}.")
-    sources = {line: material.cited(ids) for text, ids in written for line in text.splitlines() if _is_fact(line)}
-    meta = Meta().with_sources({line: ids for line, ids in sources.items() if ids}, _excerpts(material))
-    return meta.written_into(skill)
+    sources = {
+        line: material.resolve_citations(ids) for text, ids in written for line in text.splitlines() if _is_fact(line)
+    }
+    meta = Provenance().with_sources({line: ids for line, ids in sources.items() if ids}, _excerpts(material))
+    return meta.add_to(skill)
 
 
 def _advice(skill: Skill, written: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
     """What a better draft would not have; a last draft is taken all the same."""
     found: list[str] = []
-    if skill.tokens > TOO_LONG * tokens:
+    if skill.tokens > LENGTH_TOLERANCE * tokens:
         found.append(f"the blocks have about {skill.tokens} tokens and {tokens} were asked for")
     unknown = sorted({name for _, ids in written for name in ids} - material.ids)
     if unknown:
@@ -173,7 +175,7 @@ def _excerpts(material: Material) -> dict[str, dict[str, str]]:
 
 def signed(skill: Skill, generated_by: str, task: str) -> Skill:
     """The skill with who made it, when and for what in its `skill_meta.json`; what stands there already stays."""
-    meta = Meta.of(skill)
+    meta = Provenance.of(skill)
     metadata: dict[str, Any] = {
         "version": VERSION,
         "generated_by": generated_by,
@@ -181,10 +183,10 @@ def signed(skill: Skill, generated_by: str, task: str) -> Skill:
         "source_task": task,
         "test_pass_rate": None,
     }
-    return replace(meta, metadata={**metadata, **meta.metadata}).written_into(skill)
+    return replace(meta, metadata={**metadata, **meta.metadata}).add_to(skill)
 
 
-def _joined(texts: list[str]) -> str:
+def _join_blocks(texts: list[str]) -> str:
     """Blocks as Markdown: list items follow each other, everything else stands apart."""
     body = ""
     for text in texts:
@@ -215,15 +217,17 @@ def _ids(value: object) -> list[str]:
 # Material that is too long for one prompt.
 
 
-async def condense(material: Material, model: Model, *, room: int = ROOM, tell: Tell = _quietly) -> Material:
+async def summarize(
+    material: Material, model: Model, *, budget: int = DEFAULT_BUDGET, tell: Tell = _ignore
+) -> Material:
     """The same material when it fits into so many tokens, else notes on all of it, with the pieces behind each."""
     first = material
     for _ in range(4):
-        if material.tokens <= room:
+        if material.tokens <= budget:
             break
-        parts = chunks(material.pieces, room)
+        parts = chunks(material.pieces, budget)
         tell(f"The material has about {material.tokens:,} tokens: reading it in {len(parts)} parts.")
-        asked = [_map(material, part, number, len(parts), model, room) for number, part in enumerate(parts, 1)]
+        asked = [_take_notes(material, part, number, len(parts), model, budget) for number, part in enumerate(parts, 1)]
         read = await asyncio.gather(*asked, return_exceptions=True)
         if failed := next((error for error in read if isinstance(error, BaseException)), None):
             raise failed
@@ -231,17 +235,17 @@ async def condense(material: Material, model: Model, *, room: int = ROOM, tell: 
         if not notes:
             raise UpskillError("the teacher found nothing worth noting in the material", "Name a stronger model.")
         material = material.with_pieces(
-            Piece(f"n{number}", "note", text, behind=behind) for number, (text, behind) in enumerate(notes, start=1)
+            Piece(f"n{number}", "note", text, based_on=behind) for number, (text, behind) in enumerate(notes, start=1)
         )
     else:
-        if material.tokens > room:
+        if material.tokens > budget:
             raise UpskillError(
-                f"the notes on the material still have about {material.tokens:,} tokens, and {room:,} fit",
+                f"the notes on the material still have about {material.tokens:,} tokens, and {budget:,} fit",
                 "Give less material, or name a teacher with a larger context.",
             )
     if material is first:
         return material
-    used = {name for piece in material.pieces for name in piece.behind}
+    used = {name for piece in material.pieces for name in piece.based_on}
     unused = len(first.pieces) - len(used & {piece.id for piece in first.pieces})
     left_out = f"{unused:,} of {len(first.pieces):,} pieces of the material: no note was made of them"
     if unused:
@@ -249,11 +253,11 @@ async def condense(material: Material, model: Model, *, room: int = ROOM, tell: 
     return replace(material, left_out=(*material.left_out, *([left_out] if unused else [])))
 
 
-async def _map(
-    material: Material, part: list[Piece], number: int, total: int, model: Model, room: int
+async def _take_notes(
+    material: Material, part: list[Piece], number: int, total: int, model: Model, budget: int
 ) -> list[tuple[str, tuple[str, ...]]]:
     # All notes together must fit into the same room, with some to spare.
-    most = max(3, min(60, room // (60 * total)))
+    most = max(3, min(60, budget // (60 * total)))
     evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 12}
     note = object_schema({"text": {"type": "string", "maxLength": 400}, "evidence": evidence})
     schema = object_schema({"notes": {"type": "array", "items": note, "maxItems": most}})
@@ -270,8 +274,10 @@ async def _map(
 
     def read(said: dict[str, Any], last: bool) -> list[tuple[str, tuple[str, ...]]]:
         notes = [as_mapping(item) or {} for item in as_list(said.get("notes")) or []]
-        found = [(str(note.get("text", "")).strip(), known.cited(_ids(note.get("evidence")))) for note in notes]
-        bare = [text for text, ids in found if text and not set(ids) - {TASK, OWN}]
+        found = [
+            (str(note.get("text", "")).strip(), known.resolve_citations(_ids(note.get("evidence")))) for note in notes
+        ]
+        bare = [text for text, ids in found if text and not set(ids) - {TASK, OWN_KNOWLEDGE}]
         if bare and not last:
             raise InvalidAnswer(f"{len(bare)} notes name no piece of this part (the first: {bare[0][:60]!r})")
         return [(text, ids) for text, ids in found if text and ids]
@@ -286,7 +292,7 @@ def _suite_schema(count: int, *, small: bool) -> dict[str, Any]:
     text = {"type": "string", "maxLength": 120 if small else 600}
     check = object_schema(
         {
-            "kind": {"type": "string", "enum": ["contains", "max_length"] if small else list(KINDS)},
+            "kind": {"type": "string", "enum": ["contains", "max_length"] if small else list(CHECK_KINDS)},
             "texts": {
                 "type": "array",
                 "items": {"type": "string", "maxLength": 30 if small else 400},
@@ -314,9 +320,9 @@ async def write_suite(
     *,
     count: int = 12,
     material: Material | None = None,
-    room: int = ROOM,
+    budget: int = DEFAULT_BUDGET,
     existing: Sequence[Case] = (),
-    tell: Tell = _quietly,
+    tell: Tell = _ignore,
 ) -> Suite:
     """Cases for a skill, each of which passed the gate; those that did not are asked for again at most twice.
 
@@ -326,28 +332,28 @@ async def write_suite(
     told. A small model is not held to that.
     """
     if material is not None:
-        material = await condense(material, model, room=room, tell=tell)
-    small = room < SMALL
+        material = await summarize(material, model, budget=budget, tell=tell)
+    small = budget < SMALL_BUDGET
     kept: dict[str, Case] = {}
     spare: list[Case] = []  # in whose place a case with other kinds of checks is wanted
     refused: list[str] = []
-    for number in range(ROUNDS):
+    for number in range(MAX_ROUNDS):
         wanted = count - len(kept)
         if not wanted:
             break
         known = [*existing, *kept.values()]
-        demand = "" if small or not number else _demand(list(kept.values()), count)
+        demand = "" if small or not number else _variety_request(list(kept.values()), count)
         asked = _ask_for_cases(skill, model, wanted, material, refused if number else [], known, demand, small=small)
         for item in await asked:
-            case, why = await _admit(item, skill, material, {case.id: case for case in (*existing, *kept.values())})
+            case, why = await _accept(item, skill, material, {case.id: case for case in (*existing, *kept.values())})
             if case is None:
                 refused.append(why)
-            elif len(kept) < count and (small or lacking([*kept.values(), case], count) < count - len(kept)):
+            elif len(kept) < count and (small or missing_variety([*kept.values(), case], count) < count - len(kept)):
                 kept[case.id] = case
             else:
                 spare.append(case)
     for case in spare:
-        if len(kept) < count and case.id not in kept and not _is_twin(case, [*existing, *kept.values()]):
+        if len(kept) < count and case.id not in kept and not _is_duplicate(case, [*existing, *kept.values()]):
             kept[case.id] = case
     if len(kept) < max(3, count // 2):
         last = f"; the last one refused: {refused[-1]}" if refused else ""
@@ -357,36 +363,36 @@ async def write_suite(
         )
     if refused:
         tell(f"Refused {len(refused)} generated cases that knowing nothing would pass or that broke a rule.")
-    if lacking(list(kept.values()), len(kept)):
+    if missing_variety(list(kept.values()), len(kept)):
         kinds = sorted(set[str]().union(*map(_other_kinds, kept.values())))
         tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
     return Suite(tuple(kept.values()), "generated")
 
 
-def lacking(cases: Sequence[Case], count: int) -> int:
+def missing_variety(cases: Sequence[Case], count: int) -> int:
     """How many cases with other kinds of checks than `contains` a suite of so many cases still needs."""
-    if count < MANY:
+    if count < VARIETY_FROM:
         return 0
     others = [kinds for case in cases if (kinds := _other_kinds(case))]
-    return max(-(-count // 4) - len(others), OTHERS - len(set[str]().union(*others)), 0)
+    return max(-(-count // 4) - len(others), OTHER_KINDS - len(set[str]().union(*others)), 0)
 
 
 def _other_kinds(case: Case) -> set[str]:
-    return {named.name for named in case.checks} - PLAIN
+    return {named.name for named in case.checks} - PLAIN_CHECKS
 
 
-def _demand(cases: Sequence[Case], count: int) -> str:
-    if not (needed := lacking(cases, count)):
+def _variety_request(cases: Sequence[Case], count: int) -> str:
+    if not (needed := missing_variety(cases, count)):
         return ""
     there = set[str]().union(*map(_other_kinds, cases))
-    unused = [kind for kind in KINDS if kind not in PLAIN and kind not in there]
+    unused = [kind for kind in CHECK_KINDS if kind not in PLAIN_CHECKS and kind not in there]
     return (
-        f"At least {needed} of them must have a check of another kind than {' and '.join(sorted(PLAIN))};"
+        f"At least {needed} of them must have a check of another kind than {' and '.join(sorted(PLAIN_CHECKS))};"
         f" not used so far: {', '.join(unused)}."
     )
 
 
-def _is_twin(case: Case, others: Iterable[Case]) -> bool:
+def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
     return any(case.id in pair for pair in near_duplicates([*others, case]))
 
 
@@ -429,7 +435,7 @@ async def _ask_for_cases(
         raise
 
 
-async def _admit(
+async def _accept(
     item: Any, skill: Skill, material: Material | None, known: Mapping[str, Case]
 ) -> tuple[Case | None, str]:
     """The case when it may be used, else why not."""
@@ -438,16 +444,16 @@ async def _admit(
         return None, "a case that is not an object"
     said["checks"] = [_check(check) for check in as_list(said.get("checks")) or []]
     # Not every model keeps to the schema, and a generated check must neither run anything nor ask a judge.
-    if strange := [kind for check in said["checks"] for kind in check if kind not in KINDS]:
+    if strange := [kind for check in said["checks"] for kind in check if kind not in CHECK_KINDS]:
         return None, f"{strange[0]!r} is not a kind of check that was offered"
-    said["evidence"] = list(material.cited(_ids(said.get("evidence")))) if material else []
+    said["evidence"] = list(material.resolve_citations(_ids(said.get("evidence")))) if material else []
     try:
         case = Suite.parse([said], "a generated case").cases[0]
     except UsageError as error:
         return None, error.message
     if case.id in known:
         return None, f"the id {case.id!r} is there already"
-    if _is_twin(case, known.values()):
+    if _is_duplicate(case, known.values()):
         return None, f"case {case.id!r}: another case asks the same"
     leaks = await probe_case(case, skill)
     return (None, str(leaks[0])) if leaks else (case, "")
@@ -494,7 +500,7 @@ async def generate_skill(
     address = resolve(model or (config.skill_generation_model if config else None) or "local")
     async with models or Models() as opened:
         teacher = await opened.get(address, "teacher")
-        skill = await write_skill(material, teacher, tokens, room=room_of(address))
+        skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
     return signed(skill, address.name, material.task)
 
 
@@ -513,4 +519,4 @@ async def generate_tests(
     subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
     async with models or Models() as opened:
         writer = await opened.get(address, "test writer")
-        return await write_suite(subject, writer, count=count, material=gather(task), room=room_of(address))
+        return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))

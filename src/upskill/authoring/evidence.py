@@ -19,7 +19,7 @@ from upskill.plain import as_list, as_mapping
 from upskill.traces import Step, Trace, Usage
 
 # Programs that everyone knows, and that mostly look around: nothing to learn from their success.
-LOOKING = frozenset(
+INSPECTION_PROGRAMS = frozenset(
     (
         *("ls", "cat", "pwd", "cd", "echo", "head", "tail", "wc", "grep", "rg", "find", "mkdir", "sed", "awk", "sort"),
         *("uniq", "tree", "stat", "file", "which", "type", "env", "printenv", "printf", "true", "sleep", "date", "du"),
@@ -57,13 +57,13 @@ _HEREDOC_LATE = re.compile(
     re.S | re.M,
 )
 VERIFY = "verify"  # the tool under whose name a recording of our own has the check that decided on success
-WITHIN = 25  # calls after an error in which it may still be mended
+FIX_WINDOW = 25  # calls after an error in which it may still be mended
 
-How = Literal["command", "before", "file"]
+FixKind = Literal["command", "before", "file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UserMessage:
     """Words of the person: the goal, or a correction."""
 
     text: str
@@ -71,18 +71,18 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
+class ErrorFix:
     """An error and what mended it: another `command`, a command that had to run `before`, or a changed `file`."""
 
     command: str
     error: str  # the line that says what was wrong
-    how: How
+    kind: FixKind
     fix: str  # a command, or the path of a file
     steps: tuple[int, ...]  # the error first
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class SuccessfulCommand:
     """A command that succeeded, in the form in which it did last."""
 
     command: str
@@ -103,7 +103,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Helper:
+class ReusedCommand:
     """A script that was written and run, or a command that was run again."""
 
     command: str
@@ -121,23 +121,23 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class TraceEvidence:
-    goal: Said
-    fixes: tuple[Fix, ...]
-    corrections: tuple[Said, ...]
-    worked: tuple[Worked, ...]
+    goal: UserMessage
+    fixes: tuple[ErrorFix, ...]
+    corrections: tuple[UserMessage, ...]
+    successes: tuple[SuccessfulCommand, ...]
     files: tuple[File, ...]
-    helpers: tuple[Helper, ...]
+    reused: tuple[ReusedCommand, ...]
     cost: Cost
     cwd: str = ""
 
     @property
-    def confirmed(self) -> tuple[Worked, ...]:
+    def confirmed(self) -> tuple[SuccessfulCommand, ...]:
         """The commands that looked at the result and found it good."""
-        return tuple(item for item in self.worked if item.confirms)
+        return tuple(item for item in self.successes if item.confirms)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ShellRun:
     """A shell command as one step of a trace ran it."""
 
     number: int
@@ -149,7 +149,7 @@ class _Run:
 
     @property
     def head(self) -> str:
-        return head_of(self.words)
+        return program_and_verb(self.words)
 
 
 def evidence_of(trace: Trace) -> TraceEvidence:
@@ -157,11 +157,11 @@ def evidence_of(trace: Trace) -> TraceEvidence:
     runs = list(_runs(trace))
     files = final_files(trace)
     asked = [(number, step) for number, step in _numbered(trace) if step.kind == "user" and not step.agent]
-    goal = Said(trace.goal or (asked[0][1].text if asked else ""), asked[0][0] if asked else 0)
-    corrections = [Said(step.text.strip(), number) for number, step in asked[1:] if _CORRECTS.search(step.text)]
+    goal = UserMessage(trace.goal or (asked[0][1].text if asked else ""), asked[0][0] if asked else 0)
+    corrections = [UserMessage(step.text.strip(), number) for number, step in asked[1:] if _CORRECTS.search(step.text)]
     calls = trace.calls
     took = [step.seconds for step in calls if step.seconds is not None]
-    cost = Cost(trace.usage, len(calls), sum(failed(step) for step in calls), sum(took) if took else None)
+    cost = Cost(trace.usage, len(calls), sum(step_failed(step) for step in calls), sum(took) if took else None)
     return TraceEvidence(
         goal,
         tuple(_fixes(runs, _changes(trace))),
@@ -181,7 +181,7 @@ def _numbered(trace: Trace) -> Iterator[tuple[int, Step]]:
 # Commands.
 
 
-def command_of(step: Step) -> str:
+def shell_command(step: Step) -> str:
     """The shell command that a call runs; empty when it runs none."""
     if step.kind != "tool":
         return ""
@@ -201,7 +201,7 @@ def command_of(step: Step) -> str:
         return _unwrapped(words) or shlex.join(words)
     if not isinstance(value, str):
         return ""
-    return _unwrapped(split(value)) or value.strip()
+    return _unwrapped(split_words(value)) or value.strip()
 
 
 def _unwrapped(words: Iterable[str]) -> str:
@@ -212,14 +212,14 @@ def _unwrapped(words: Iterable[str]) -> str:
     return ""
 
 
-def split(command: str) -> tuple[str, ...]:
+def split_words(command: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(command))
     except ValueError:
         return tuple(command.split())
 
 
-def head_of(words: tuple[str, ...]) -> str:
+def program_and_verb(words: tuple[str, ...]) -> str:
     """A command's name and verb: `git commit` of `git commit -m x`; what makes two commands tries of one thing."""
     plain = [word for word in words if not re.match(r"^\w+=", word)]  # variables before it
     if not plain:
@@ -233,14 +233,14 @@ def head_of(words: tuple[str, ...]) -> str:
     return f"{head} {verb}".strip()
 
 
-def failed(step: Step) -> bool:
+def step_failed(step: Step) -> bool:
     """Did a call fail, by its status or, where none is told, by its words?"""
     if step.status == "unknown":
         return bool(_FAILED.search(step.output[-20_000:]))
     return step.status == "error"
 
 
-def error_of(output: str) -> str:
+def error_line(output: str) -> str:
     """The line of an output that says what was wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _EXIT_LINE.match(line.strip())]
     if not lines:
@@ -250,38 +250,40 @@ def error_of(output: str) -> str:
     return next((line for line in lines if _ERROR_LINE.search(line)), lines[-1])
 
 
-def _runs(trace: Trace) -> Iterator[_Run]:
+def _runs(trace: Trace) -> Iterator[_ShellRun]:
     for number, step in _numbered(trace):
-        if command := command_of(step):
-            wrong = failed(step)
-            yield _Run(number, command, split(command), step, wrong, error_of(step.output) if wrong else "")
+        if command := shell_command(step):
+            wrong = step_failed(step)
+            yield _ShellRun(
+                number, command, split_words(command), step, wrong, error_line(step.output) if wrong else ""
+            )
 
 
-def is_looking(words: tuple[str, ...]) -> bool:
-    return not words or PurePosixPath(words[0]).name in LOOKING
+def only_inspects(words: tuple[str, ...]) -> bool:
+    return not words or PurePosixPath(words[0]).name in INSPECTION_PROGRAMS
 
 
-def _worked(trace: Trace, runs: list[_Run]) -> Iterator[Worked]:
+def _worked(trace: Trace, runs: list[_ShellRun]) -> Iterator[SuccessfulCommand]:
     """Each thing that was done, as it worked last."""
-    last: dict[str, _Run] = {}
+    last: dict[str, _ShellRun] = {}
     for run in runs:
-        if not run.failed and not _is_check(run) and not is_looking(run.words) and "\n" not in run.command:
+        if not run.failed and not _is_check(run) and not only_inspects(run.words) and "\n" not in run.command:
             last.pop(run.head, None)  # in the order of the last success
             last[run.head] = run
     for run in last.values():
         confirms = bool(_CONFIRMS.search(run.command))
-        yield Worked(run.command, _purpose(trace, run), run.step.output, run.number, confirms)
+        yield SuccessfulCommand(run.command, _purpose(trace, run), run.step.output, run.number, confirms)
     # Whatever it looks like: somebody said beforehand that this is what decides.
     for run in runs:
         if _is_check(run) and not run.failed:
-            yield Worked(run.command, _purpose(trace, run), run.step.output, run.number, confirms=True)
+            yield SuccessfulCommand(run.command, _purpose(trace, run), run.step.output, run.number, confirms=True)
 
 
-def _is_check(run: _Run) -> bool:
+def _is_check(run: _ShellRun) -> bool:
     return run.step.tool == VERIFY
 
 
-def _purpose(trace: Trace, run: _Run) -> str:
+def _purpose(trace: Trace, run: _ShellRun) -> str:
     """What the agent said that the command is for."""
     told = run.step.arguments.get("description") or run.step.arguments.get("explanation")
     if isinstance(told, str) and told.strip():
@@ -298,25 +300,25 @@ def _purpose(trace: Trace, run: _Run) -> str:
 def _changes(trace: Trace) -> list[tuple[int, str]]:
     """The steps that wrote to a file, with its path."""
     return [
-        (number, _shown(path, trace.cwd))
+        (number, _relative(path, trace.cwd))
         for number, step in _numbered(trace)
-        if not failed(step)
+        if not step_failed(step)
         for path, _, _ in _writes(step)
     ]
 
 
-def _fixes(runs: list[_Run], changes: list[tuple[int, str]]) -> Iterator[Fix]:
+def _fixes(runs: list[_ShellRun], changes: list[tuple[int, str]]) -> Iterator[ErrorFix]:
     told: set[tuple[str, str]] = set()
     for place, run in enumerate(runs):
-        if not run.failed or is_looking(run.words) or (run.head, run.error) in told:
+        if not run.failed or only_inspects(run.words) or (run.head, run.error) in told:
             continue
-        found = _fix_of(run, runs[place + 1 : place + 1 + WITHIN], changes)
+        found = _find_fix(run, runs[place + 1 : place + 1 + FIX_WINDOW], changes)
         if found is not None:
             told.add((run.head, run.error))
             yield found
 
 
-def _fix_of(run: _Run, later: list[_Run], changes: list[tuple[int, str]]) -> Fix | None:
+def _find_fix(run: _ShellRun, later: list[_ShellRun], changes: list[tuple[int, str]]) -> ErrorFix | None:
     tries = [other for other in later if other.head == run.head]
     # The first try that comes further: it succeeds, or something else is wrong with it.
     further = next((other for other in tries if not other.failed or other.error != run.error), None)
@@ -328,22 +330,22 @@ def _fix_of(run: _Run, later: list[_Run], changes: list[tuple[int, str]]) -> Fix
             if other.number < further.number
             and not other.failed
             and other.head != run.head
-            and not is_looking(other.words)
+            and not only_inspects(other.words)
         ]
         if between:
-            return Fix(run.command, run.error, "file", between[-1][1], (run.number, *(n for n, _ in between)))
+            return ErrorFix(run.command, run.error, "file", between[-1][1], (run.number, *(n for n, _ in between)))
         if before:
-            return Fix(run.command, run.error, "before", before[-1].command, (run.number, before[-1].number))
+            return ErrorFix(run.command, run.error, "before", before[-1].command, (run.number, before[-1].number))
     worked = next((other for other in tries if not other.failed), None)
     if worked is None:
-        worked = next((other for other in later[:5] if not other.failed and _alike(run, other)), None)
+        worked = next((other for other in later[:5] if not other.failed and _similar(run, other)), None)
     if worked is None or worked.command == run.command:
         return None
-    return Fix(run.command, run.error, "command", worked.command, (run.number, worked.number))
+    return ErrorFix(run.command, run.error, "command", worked.command, (run.number, worked.number))
 
 
-def _alike(one: _Run, two: _Run) -> bool:
-    return not is_looking(two.words) and SequenceMatcher(None, one.words, two.words).ratio() >= 0.6
+def _similar(one: _ShellRun, two: _ShellRun) -> bool:
+    return not only_inspects(two.words) and SequenceMatcher(None, one.words, two.words).ratio() >= 0.6
 
 
 # Files.
@@ -353,10 +355,10 @@ def final_files(trace: Trace) -> list[File]:
     """The files that calls wrote, replayed to their last content."""
     files: dict[str, File] = {}
     for number, step in _numbered(trace):
-        if failed(step):
+        if step_failed(step):
             continue
         for path, kind, text in _writes(step):
-            name = _shown(path, trace.cwd)
+            name = _relative(path, trace.cwd)
             before = files.get(name)
             steps = (*(before.steps if before else ()), number)
             if kind == "delete":
@@ -380,7 +382,7 @@ def _edited(name: str, before: File | None, text: str, steps: tuple[int, ...], s
     return File(name, content, steps)
 
 
-def _shown(path: str, cwd: str) -> str:
+def _relative(path: str, cwd: str) -> str:
     return path.removeprefix(f"{cwd.rstrip('/')}/") if cwd else path
 
 
@@ -406,7 +408,7 @@ def _writes(step: Step) -> Iterator[tuple[str, Literal["whole", "edit", "delete"
         elif replaced := list(_replacements(step, path)):
             yield path, "edit", "\n".join(new for _, new, _ in replaced)
         return
-    command = command_of(step)
+    command = shell_command(step)
     if "<<" in command:
         for pattern in (_HEREDOC, _HEREDOC_LATE):
             for found in pattern.finditer(command):
@@ -476,17 +478,17 @@ def _hunks(lines: list[str]) -> Iterator[tuple[str, str]]:
 # Helpers.
 
 
-def _helpers(runs: list[_Run], files: list[File]) -> Iterator[Helper]:
+def _helpers(runs: list[_ShellRun], files: list[File]) -> Iterator[ReusedCommand]:
     scripts = {file.path: file for file in files if re.search(r"\.(?:sh|py|js|ts|rb|pl|mjs)$", file.path)}
     worked = [run for run in runs if not run.failed]
     for path, file in scripts.items():
         ran = [run for run in worked if any(word.removeprefix("./") == path for word in run.words)]
         if ran:
-            yield Helper(ran[-1].command, (*file.steps, *(run.number for run in ran)), path)
+            yield ReusedCommand(ran[-1].command, (*file.steps, *(run.number for run in ran)), path)
     again: dict[str, list[int]] = {}
     for run in worked:
-        if not is_looking(run.words):
+        if not only_inspects(run.words):
             again.setdefault(run.command, []).append(run.number)
     for command, numbers in again.items():
         if len(numbers) > 1 and not any(path in command for path in scripts):
-            yield Helper(command, tuple(numbers))
+            yield ReusedCommand(command, tuple(numbers))

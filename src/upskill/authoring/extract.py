@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from upskill.authoring.evidence import File, Fix, TraceEvidence, Worked, evidence_of, head_of, is_looking, split
+from upskill.authoring.evidence import (
+    ErrorFix,
+    File,
+    SuccessfulCommand,
+    TraceEvidence,
+    evidence_of,
+    only_inspects,
+    program_and_verb,
+    split_words,
+)
 from upskill.errors import UpskillError, UsageError
 from upskill.plain import digest_text
 from upskill.skills import Skill, estimate_tokens
@@ -23,20 +32,20 @@ from upskill.suites.quality import near_duplicates, probe_case
 from upskill.traces import Trace
 from upskill.traces.redact import MARK, redact_trace
 
-TOKENS = 800
-CASES = 60
-LONGEST_ANSWER = 240  # characters; what is longer was recited
-LONGEST_VALUE = 60
-LONGEST_COMMAND = 120
+DEFAULT_TOKENS = 800
+MAX_CASES = 60
+MAX_ANSWER = 240  # characters; what is longer was recited
+MAX_VALUE = 60
+MAX_COMMAND = 120
 ONE_LINE = "Answer in one line."
 # Programs that a skill is not about, even where they were run most often.
-COMMON = frozenset(
+COMMON_PROGRAMS = frozenset(
     (
         *("python", "python3", "node", "sh", "bash", "git", "npm", "npx", "pip", "pip3", "uv", "uvx", "make", "sudo"),
         *("docker", "curl", "wget", "pytest", "ruff", "go", "cargo"),
     )
 )
-SETTINGS = (".toml", ".ini", ".cfg", ".conf", ".env", ".yaml", ".yml", ".json", ".properties")
+SETTINGS_FILES = (".toml", ".ini", ".cfg", ".conf", ".env", ".yaml", ".yml", ".json", ".properties")
 SECTIONS = {
     "rule": "Rules",
     "before": "Order",
@@ -88,7 +97,7 @@ class Extraction:
 
 
 async def extract(
-    traces: Trace | Sequence[Trace], *, name: str = "", tokens: int = TOKENS, cases: int = CASES
+    traces: Trace | Sequence[Trace], *, name: str = "", tokens: int = DEFAULT_TOKENS, cases: int = MAX_CASES
 ) -> Extraction:
     """A skill and a suite from what happened. The same traces give the same bytes."""
     given = [traces] if isinstance(traces, Trace) else list(traces)
@@ -105,7 +114,7 @@ async def extract(
             "there is nothing to extract: no command that worked, no error that was mended, no correction, no settings",
             "Use a trace in which an agent ran commands, or name a model as the teacher with -m.",
         )
-    kept, left_out = _fitting(facts, tokens)
+    kept, left_out = _fit_into(facts, tokens)
     program = _program(evidence)
     skill = _skill(name or _name(program, evidence), program, evidence, kept)
     suite, refused = await _suite(kept, skill, program, cases)
@@ -128,18 +137,18 @@ def facts_of(evidence: TraceEvidence, prefix: str = "") -> Iterator[Fact]:
         for sentence in _sentences(item.text):
             yield _rule(sentence, known, (f"{prefix}s{item.step}",))
     for fix in evidence.fixes:
-        if fix.how == "before":
+        if fix.kind == "before":
             yield from _order(fix, prefix)
-    for item in evidence.worked:
+    for item in evidence.successes:
         yield from _command(item, prefix)
     for fix in evidence.fixes:
-        if fix.how == "command":
+        if fix.kind == "command":
             yield from _error(fix, prefix)
     for file in evidence.files:
         yield from _settings(file, prefix)
 
 
-def _sayable(*texts: str) -> bool:
+def _quotable(*texts: str) -> bool:
     return all(text.strip() and "\n" not in text and MARK.rstrip() not in text and "`" not in text for text in texts)
 
 
@@ -151,13 +160,13 @@ def _sentences(text: str) -> Iterator[str]:
             r"^(?:no|nope|yes|ok|okay|stop|wait|actually|and|but|please|well)\b[,.!:]*\s*", "", part, flags=re.I
         )
         said = re.sub(r"^(?:no|please|and)\b[,.!:]*\s*", "", said, flags=re.I)
-        if len(said.split()) >= 3 and len(said) <= 200 and _sayable(said) and not said.endswith("?"):
+        if len(said.split()) >= 3 and len(said) <= 200 and _quotable(said) and not said.endswith("?"):
             yield said[0].upper() + said[1:] + ("" if said[-1] in ".!" else ".")
 
 
 def _words_of(evidence: TraceEvidence) -> set[str]:
     """The words that proved to matter: verbs and values of commands that worked, and what was left in files."""
-    texts = [item.command for item in evidence.worked] + [file.content for file in evidence.files]
+    texts = [item.command for item in evidence.successes] + [file.content for file in evidence.files]
     return {word.lower() for text in texts for word in re.findall(r"(?<![\w-])[A-Za-z][\w-]{2,}", text)}
 
 
@@ -176,18 +185,18 @@ def _rule(sentence: str, known: set[str], sources: tuple[str, ...]) -> Fact:
     return Fact("rule", sentence, sources, _slug(sentence), tuple(questions))
 
 
-def _order(fix: Fix, prefix: str) -> Iterator[Fact]:
-    later, first = head_of(split(fix.command)), head_of(split(fix.fix))
-    if later and first and later != first and _sayable(later, first):
+def _order(fix: ErrorFix, prefix: str) -> Iterator[Fact]:
+    later, first = program_and_verb(split_words(fix.command)), program_and_verb(split_words(fix.fix))
+    if later and first and later != first and _quotable(later, first):
         asked = Question(f"What is the command that must run before {later}?", _pattern(first), f"`{first}`")
         line = f"The command that must run before `{later}` is `{first}`."
         yield Fact("before", line, _steps(fix.steps, prefix), _slug(f"before {later}"), (asked,))
 
 
-def _command(item: Worked, prefix: str) -> Iterator[Fact]:
-    words = split(item.command)
-    head = head_of(words)
-    if not _sayable(item.command) or len(item.command) > LONGEST_COMMAND or not head:
+def _command(item: SuccessfulCommand, prefix: str) -> Iterator[Fact]:
+    words = split_words(item.command)
+    head = program_and_verb(words)
+    if not _quotable(item.command) or len(item.command) > MAX_COMMAND or not head:
         return
     program = head.split()[0]
     purpose = _purpose(item.purpose)
@@ -199,16 +208,16 @@ def _command(item: Worked, prefix: str) -> Iterator[Fact]:
     for option in [word for word in words if re.match(r"--[a-z]", word)]:
         value = _value_of(option, words)
         name = option.partition("=")[0].lstrip("-").replace("-", " ")
-        if value and not value.startswith("-") and _sayable(value) and len(value) <= LONGEST_VALUE:
+        if value and not value.startswith("-") and _quotable(value) and len(value) <= MAX_VALUE:
             asked = Question(f"What is the {name} for {head}?", _pattern(value), value)
             yield Fact("option", f"The {name} for {head} is `{value}`.", sources, _slug(head), (asked,))
 
 
-def _error(fix: Fix, prefix: str) -> Iterator[Fact]:
-    head = head_of(split(fix.command))
+def _error(fix: ErrorFix, prefix: str) -> Iterator[Fact]:
+    head = program_and_verb(split_words(fix.command))
     cure = _cure(fix)
     said = _complaint(fix.error, head)
-    if not cure or not said or not _sayable(said, cure) or len(said) > 120 or len(cure) > LONGEST_COMMAND:
+    if not cure or not said or not _quotable(said, cure) or len(said) > 120 or len(cure) > MAX_COMMAND:
         return
     telling = [word for word in cure.split() if word.lower() not in said.lower()]
     if not telling or any(word.startswith("-") and word in said for word in cure.split()):
@@ -220,7 +229,7 @@ def _error(fix: Fix, prefix: str) -> Iterator[Fact]:
 def _settings(file: File, prefix: str) -> Iterator[Fact]:
     """The settings of a file, one by one."""
     name = PurePosixPath(file.path).name
-    if not name.endswith(SETTINGS) or not file.whole:
+    if not name.endswith(SETTINGS_FILES) or not file.whole:
         return
     section = ""
     for line in file.content.splitlines()[:200]:
@@ -228,7 +237,7 @@ def _settings(file: File, prefix: str) -> Iterator[Fact]:
             section = found["name"].strip() + "."
         elif found := _SETTING.match(line):
             key, value = f"{section}{found['key']}", found["value"].strip("\"'")
-            if _sayable(key, value) and len(value) <= LONGEST_VALUE and not key.lower().endswith(("version", "schema")):
+            if _quotable(key, value) and len(value) <= MAX_VALUE and not key.lower().endswith(("version", "schema")):
                 asked = Question(f"What is the {key} in {name}?", _pattern(value), value)
                 told = f"The {key} in {name} is `{value}`."
                 yield Fact("setting", told, _steps(file.steps, prefix), _slug(f"{name} {key}"), (asked,))
@@ -273,10 +282,10 @@ def _value_of(option: str, words: tuple[str, ...]) -> str:
     return words[place + 1] if place + 1 < len(words) else ""
 
 
-def _cure(fix: Fix) -> str:
+def _cure(fix: ErrorFix) -> str:
     """What the command that worked has and the one that failed has not: an option with its value, or all of it."""
-    before, after = split(fix.command), split(fix.fix)
-    if head_of(before) != head_of(after):
+    before, after = split_words(fix.command), split_words(fix.fix)
+    if program_and_verb(before) != program_and_verb(after):
         return fix.fix
     new: list[str] = []
     for place, word in enumerate(after):
@@ -331,7 +340,7 @@ def _merged(facts: Iterable[Fact]) -> list[Fact]:
     ]
 
 
-def _fitting(facts: list[Fact], tokens: int) -> tuple[list[Fact], list[Fact]]:
+def _fit_into(facts: list[Fact], tokens: int) -> tuple[list[Fact], list[Fact]]:
     room = tokens - 40  # for headings
     kept: list[Fact] = []
     left_out: list[Fact] = []
@@ -349,10 +358,15 @@ def _program(evidence: Sequence[TraceEvidence]) -> str:
     """The program that it is all about: the one that was run most often, of those that not everyone knows."""
     counts: Counter[str] = Counter()
     for one in evidence:
-        for command in [*(item.command for item in one.worked), *(fix.command for fix in one.fixes)]:
-            words = split(command)
-            program = head_of(words).split(" ", maxsplit=1)[0] if words else ""
-            if program and not is_looking(words) and program not in COMMON and re.fullmatch(r"[\w.-]+", program):
+        for command in [*(item.command for item in one.successes), *(fix.command for fix in one.fixes)]:
+            words = split_words(command)
+            program = program_and_verb(words).split(" ", maxsplit=1)[0] if words else ""
+            if (
+                program
+                and not only_inspects(words)
+                and program not in COMMON_PROGRAMS
+                and re.fullmatch(r"[\w.-]+", program)
+            ):
                 counts[program] += 1
     return min(counts, key=lambda program: (-counts[program], program)) if counts else ""
 
@@ -379,17 +393,17 @@ def _skill(name: str, program: str, evidence: Sequence[TraceEvidence], facts: li
         told = [f"- {fact.line}" for fact in facts if fact.kind == kind]
         if told:
             lines += ["", f"## {heading}", *told]
-    skill = Skill.new(name, description, _whole("\n".join(lines)))
+    skill = Skill.new(name, description, _encodable("\n".join(lines)))
     for one in evidence:
-        for helper in one.helpers:
+        for helper in one.reused:
             file = next((file for file in one.files if file.path == helper.path and file.whole), None)
             if file is not None and len(file.content) <= 20_000:
                 place = f"scripts/{PurePosixPath(file.path).name}"
-                skill = skill.with_file(place, _whole(file.content).encode(), executable=True)
+                skill = skill.with_file(place, _encodable(file.content).encode(), executable=True)
     return skill
 
 
-def _whole(text: str) -> str:
+def _encodable(text: str) -> str:
     """Without half characters, which no file can hold."""
     return text.encode("utf-8", "replace").decode()
 
@@ -399,7 +413,7 @@ def _whole(text: str) -> str:
 
 async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tuple[Suite, list[str]]:
     made = [
-        _case(fact, question, min(LONGEST_ANSWER, len(skill.body) - 1)) for fact in facts for question in fact.questions
+        _case(fact, question, min(MAX_ANSWER, len(skill.body) - 1)) for fact in facts for question in fact.questions
     ]
     _balance(made)
     kept: dict[str, Case] = {}
@@ -417,7 +431,7 @@ async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tu
 
 
 def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
-    prompt = _whole(f"{question.prompt} {ONE_LINE}")
+    prompt = _encodable(f"{question.prompt} {ONE_LINE}")
     return {
         "id": f"{fact.kind}-{fact.group}-{digest_text(prompt)[:6]}",
         "prompt": prompt,
@@ -427,7 +441,7 @@ def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
             {"max_length": longest},
         ],
         "tags": [fact.kind],
-        "reference": _whole(question.answer),
+        "reference": _encodable(question.answer),
         "evidence": list(fact.sources),
         # Decided by what it is about: two questions on one fact never stand on both sides.
         "held_out": held_out_by_id(fact.group),

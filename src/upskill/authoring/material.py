@@ -25,10 +25,10 @@ from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
 PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
-TASK, OWN = "task", "own"  # what may be cited beside pieces: the task itself, and what the teacher knew
-LARGEST_DOCUMENT = 20_000_000  # bytes
-PART = 1_500  # characters of a document that one id stands for, about
-LEFT_OUT = ("system",)  # steps that say how the agent was set up, not what it did
+TASK, OWN_KNOWLEDGE = "task", "own"  # what may be cited beside pieces: the task itself, and what the teacher knew
+MAX_DOCUMENT_BYTES = 20_000_000  # bytes
+PART_CHARACTERS = 1_500  # characters of a document that one id stands for, about
+SKIPPED_STEPS = ("system",)  # steps that say how the agent was set up, not what it did
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Piece:
     kind: PieceKind
     text: str
     source: str = ""  # where it is from, for people
-    behind: tuple[str, ...] = ()  # the pieces that a note or a finding sums up
+    based_on: tuple[str, ...] = ()  # the pieces that a note or a finding sums up
 
     @property
     def tokens(self) -> int:
@@ -45,7 +45,7 @@ class Piece:
 
     def plain(self) -> dict[str, Any]:
         said: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
-        return said | ({"from": list(self.behind)} if self.behind else {})
+        return said | ({"from": list(self.based_on)} if self.based_on else {})
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,19 @@ class Material:
     @property
     def ids(self) -> frozenset[str]:
         """All that may be cited."""
-        behind = (name for piece in self.pieces for name in piece.behind)
-        return frozenset([TASK, OWN, *(piece.id for piece in self.pieces), *behind])
+        behind = (name for piece in self.pieces for name in piece.based_on)
+        return frozenset([TASK, OWN_KNOWLEDGE, *(piece.id for piece in self.pieces), *behind])
 
     def quoted(self) -> str:
         """All pieces, as a teacher sees them."""
         return quote(self.pieces)
 
-    def cited(self, ids: Iterable[str]) -> tuple[str, ...]:
+    def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
         """These ids with what stands behind notes in place of the notes, without those that nothing has."""
         found: list[str] = []
         for name in ids:
             piece = self.by_id.get(name)
-            found += piece.behind if piece and piece.behind else [name] if name in self.ids else []
+            found += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
         return tuple(dict.fromkeys(found))
 
     def excerpts(self, most: int = 400) -> dict[str, dict[str, str]]:
@@ -131,7 +131,7 @@ def gather(
             clean = redact_trace(read)
             counts.update(clean.counts)
             prefix = f"r{len(traces) + 1}-" if traces else ""
-            steps, unused = _of_trace(clean.trace, prefix)
+            steps, unused = _trace_pieces(clean.trace, prefix)
             pieces += steps
             left_out += unused
             traces.append(clean.trace)
@@ -189,8 +189,8 @@ def _as_document(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    if len(data) > LARGEST_DOCUMENT:
-        raise UsageError(f"{path}: is larger than {LARGEST_DOCUMENT // 10**6} MB", "Is this the right file?")
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise UsageError(f"{path}: is larger than {MAX_DOCUMENT_BYTES // 10**6} MB", "Is this the right file?")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -243,7 +243,7 @@ def _parts(text: str) -> Iterator[str]:
     part: list[str] = []
     size, fenced = 0, False
     for line in text.splitlines():
-        starts = not fenced and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART))
+        starts = not fenced and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS))
         if starts and size:
             yield "\n".join(part).strip()
             part, size = [], 0
@@ -255,13 +255,13 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(part).strip()
 
 
-def _of_trace(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
+def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
     """What rules find in it, then every step as a piece, counted from 1; and what was left out in words."""
     source = Path(trace.source).name or trace.agent
     steps = [
         Piece(f"{prefix}s{number}", "step", _step(step), source)
         for number, step in enumerate(trace.steps, start=1)
-        if step.kind not in LEFT_OUT
+        if step.kind not in SKIPPED_STEPS
     ]
     unused = len(trace.steps) - len(steps)
     findings = [
@@ -276,11 +276,11 @@ def _findings(found: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
     for said in found.corrections:
         yield json.dumps({"the person corrected": said.text}, ensure_ascii=False), (said.step,)
     for fix in found.fixes:
-        told = {"failed": fix.command, "error": fix.error, "mended by": fix.how, "with": fix.fix}
+        told = {"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}
         yield json.dumps(told, ensure_ascii=False), fix.steps
     for worked in found.confirmed:
         yield json.dumps({"confirmed the result": worked.command}, ensure_ascii=False), (worked.step,)
-    for helper in found.helpers:
+    for helper in found.reused:
         yield json.dumps({"was run again and again": helper.command}, ensure_ascii=False), helper.steps
     for file in found.files:
         yield json.dumps({"was left behind": file.path}, ensure_ascii=False), file.steps
@@ -298,13 +298,13 @@ def _step(step: Step) -> str:
 # Fitting it into a context.
 
 
-def chunks(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
+def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
     """All pieces in groups of at most so many tokens. One that is larger is cut into parts that keep its id."""
     found: list[list[Piece]] = [[]]
     used = 0
     for whole in pieces:
-        for piece in _fitted(whole, room):
-            if used + piece.tokens > room and found[-1]:
+        for piece in _fitted(whole, budget):
+            if used + piece.tokens > budget and found[-1]:
                 found.append([])
                 used = 0
             found[-1].append(piece)
@@ -312,24 +312,24 @@ def chunks(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
     return [group for group in found if group]
 
 
-def _fitted(piece: Piece, room: int) -> list[Piece]:
-    if piece.tokens <= room:
+def _fitted(piece: Piece, budget: int) -> list[Piece]:
+    if piece.tokens <= budget:
         return [piece]
-    size = max(200, (room - 20) * 3)  # characters; four bytes make a token, and some letters have several
+    size = max(200, (budget - 20) * 3)  # characters; four bytes make a token, and some letters have several
     texts = [piece.text[start : start + size] for start in range(0, len(piece.text), size)]
     parts = [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
-    return parts if all(part.tokens <= room for part in parts) or room < 220 else _halved(parts, room)
+    return parts if all(part.tokens <= budget for part in parts) or budget < 220 else _halved(parts, budget)
 
 
-def _halved(parts: list[Piece], room: int) -> list[Piece]:
+def _halved(parts: list[Piece], budget: int) -> list[Piece]:
     """Parts that are still too large, for letters of three and four bytes."""
     found: list[Piece] = []
     for part in parts:
-        if part.tokens <= room or len(part.text) < 200:
+        if part.tokens <= budget or len(part.text) < 200:
             found.append(part)
         else:
             middle = len(part.text) // 2
-            found += _halved([replace(part, text=part.text[:middle]), replace(part, text=part.text[middle:])], room)
+            found += _halved([replace(part, text=part.text[:middle]), replace(part, text=part.text[middle:])], budget)
     return found
 
 

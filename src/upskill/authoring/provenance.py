@@ -27,7 +27,7 @@ Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; No
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class SearchCost:
     """What one search for a skill cost."""
 
     search: str  # the same search, carried out again, has the same
@@ -46,7 +46,7 @@ class Making:
         return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
 
     @classmethod
-    def read(cls, said: object) -> Making:
+    def from_json(cls, said: object) -> SearchCost:
         row = as_mapping(said) or {}
         spent: dict[str, tuple[int, float | None]] = {}
         for role, told in (as_mapping(row.get("spent")) or {"unknown": None}).items():
@@ -56,16 +56,16 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class Provenance:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tests: tuple[Any, ...] = ()
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # line -> evidence ids
     evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    making: tuple[Making, ...] = ()
-    others: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
+    costs: tuple[SearchCost, ...] = ()
+    other_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
 
     @classmethod
-    def of(cls, skill: Skill) -> Meta:
+    def of(cls, skill: Skill) -> Provenance:
         """What the skill's folder says; an empty one where it says nothing."""
         data = skill.read(FILE)
         if data is None:
@@ -83,11 +83,11 @@ class Meta:
             tuple(as_list(said.pop("tests", [])) or []),
             {str(row.get("line", "")): tuple(map(str, as_list(row.get("evidence")) or [])) for row in rows},
             {key: {k: str(v) for k, v in (as_mapping(row) or {}).items()} for key, row in evidence.items()},
-            tuple(map(Making.read, as_list(said.pop("making", [])) or [])),
+            tuple(map(SearchCost.from_json, as_list(said.pop("making", [])) or [])),
             said,
         )
 
-    def written_into(self, skill: Skill) -> Skill:
+    def add_to(self, skill: Skill) -> Skill:
         """The skill with this file in it. Only lines that the body has, and evidence that they cite, are kept."""
         lines = {line.strip() for line in skill.body.splitlines()}
         sources = {line: ids for line, ids in self.sources.items() if line in lines}
@@ -96,35 +96,37 @@ class Meta:
         if sources:
             said["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
             said["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
-        if self.making:
-            said["making"] = [one.plain() for one in self.making]
-        return skill.with_file(FILE, _json({**said, **self.others}))
+        if self.costs:
+            said["making"] = [one.plain() for one in self.costs]
+        return skill.with_file(FILE, _json({**said, **self.other_fields}))
 
-    def with_sources(self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]) -> Meta:
+    def with_sources(
+        self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
+    ) -> Provenance:
         """With the evidence behind some more lines."""
         more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
         return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
 
-    def with_making(self, making: Making) -> Meta:
+    def with_cost(self, making: SearchCost) -> Provenance:
         """With what a search cost, on top of the searches before it."""
-        before = tuple(one for one in self.making if one.search != making.search)
+        before = tuple(one for one in self.costs if one.search != making.search)
         return replace(self, making=(*before, making))
 
 
-def made_for(skill: Skill, older: Skill | None = None) -> float | None:
+def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
     """The dollars that making a skill cost, beyond what went into an older one already; None: nobody knows."""
     try:
-        before = {one.search for one in Meta.of(older).making} if older else set[str]()
-        making = [one for one in Meta.of(skill).making if one.search not in before]
+        before = {one.search for one in Provenance.of(older).costs} if older else set[str]()
+        making = [one for one in Provenance.of(skill).costs if one.search not in before]
     except UsageError:  # a file that is of no use here is no reason to run nothing
         return None
     return _sum(one.cost_usd for one in making) if making else None
 
 
-def with_suite(skill: Skill, suite: Suite) -> Skill:
+def add_suite(skill: Skill, suite: Suite) -> Skill:
     """The skill with this suite in its folder: as `evals/evals.json`, and as the tests of `skill_meta.json`."""
-    meta = replace(Meta.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
-    skill = meta.written_into(skill)
+    meta = replace(Provenance.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
+    skill = meta.add_to(skill)
     if any(case.files for case in suite.cases):  # evals.json has paths there, and a student would see other names
         return skill.with_file(SUITE, _json(suite.plain()))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}

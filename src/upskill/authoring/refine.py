@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upskill.authoring.refiners import MASK, Failure, Proposal, Refiner, Rejected
+from upskill.authoring.refiners import MASK, Failure, Proposal, Refiner, RejectedEdits
 from upskill.authoring.refiners.rewrite import Rewrite
 from upskill.checks import Named
 from upskill.errors import CeilingReached, UpskillError, UsageError
@@ -34,9 +34,9 @@ from upskill.verdicts.to_json import verdict_to_json
 from upskill.verdicts.verdict import MAX_ERROR_RATE
 
 ALPHA = 0.10  # the chance that a whole search accepts something that is no better
-PATIENCE = 3  # candidates in a row that are rejected before the search ends
+MAX_REJECTED_IN_A_ROW = 3  # candidates in a row that are rejected before the search ends
 # These say what an answer had, or what is wrong with it, not what it should have had.
-UNMASKED = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
+UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
 
 PlanFor = Callable[[Skill, Suite], Plan]
 
@@ -61,7 +61,7 @@ class Comparison:
         return self.change > 0 and self.p_value <= self.level
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         said = f"{counted(self.better, 'case')} better, {self.worse} worse, {self.same} the same"
         if self.accepted is None:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
@@ -70,10 +70,10 @@ class Comparison:
 
 
 @dataclass
-class Tried:
+class Attempt:
     """One candidate of a search: the skill, how it fared on train cases, and what the gate said."""
 
-    attempt: int
+    number: int
     skill: Skill
     evaluation: Evaluation | None  # None: it was not worth evaluating
     accepted: bool | None
@@ -88,7 +88,7 @@ class Refinement:
     """How a search went. `fit` is the best on train cases; `held_out` the best on cases that were never looked at."""
 
     skill: Skill
-    tried: list[Tried]
+    attempts: list[Attempt]
     fit: Evaluation | None
     held_out: Evaluation | None
     ended: str  # why the search ended
@@ -115,7 +115,7 @@ def compare(before: Iterable[Outcome], after: Iterable[Outcome], level: float) -
     return Comparison(better, worse, len(means) - better - worse, change, p_value, level, errored)
 
 
-def affordable(attempts: int, comparisons_before: int, cases: int, alpha: float = ALPHA) -> int:
+def affordable_attempts(attempts: int, comparisons_before: int, cases: int, alpha: float = ALPHA) -> int:
     """So many attempts that the gate could still accept one: on few cases no test can be that sure."""
     while attempts and 0.5**cases > alpha / (attempts + comparisons_before):
         attempts -= 1
@@ -138,7 +138,7 @@ async def refine(
     executor: Executor | None = None,
     begin: Callable[[int, Plan, list[Trial]], None] | None = None,
     watch: Callable[[Result], None] | None = None,
-    done: Callable[[Tried], None] | None = None,
+    done: Callable[[Attempt], None] | None = None,
     last: Callable[[Plan], None] | None = None,
 ) -> Refinement:
     """The best of the drafts, improved on train cases, then evaluated on held-out cases once.
@@ -146,9 +146,9 @@ async def refine(
     `plan_for` says how a skill is evaluated: with which student, how often. `failures` are known beforehand, from
     earlier runs of the first draft. Everything is stored as it happens; the same call goes on after any interruption.
     """
-    hunt = _Hunt(suite, plan_for, models, store, executor, search, begin, watch, done)
+    hunt = _Search(suite, plan_for, models, store, executor, search, begin, watch, done)
     attempts = attempts if refiner and suite.train else 0
-    fewer = affordable(attempts, len(drafts) - 1, len(suite.train), alpha)
+    fewer = affordable_attempts(attempts, len(drafts) - 1, len(suite.train), alpha)
     if fewer < attempts:
         hunt.notes.append(
             f"{len(suite.train)} train cases are too few for a gate over {attempts} attempts: making {fewer}."
@@ -159,24 +159,24 @@ async def refine(
             if suite.train:
                 await _look_for_better(hunt, drafts, refiner, fewer, level, target, failures)
             else:
-                hunt.best = Tried(1, drafts[0], None, None, "not evaluated: the suite has no train cases")
+                hunt.best = Attempt(1, drafts[0], None, None, "not evaluated: the suite has no train cases")
                 hunt.ended = "the suite has no train cases"
         except CeilingReached as reached:
             hunt.halted = reached.message
         assert hunt.best is not None
         held_out: Evaluation | None = None
         if suite.held_out and not hunt.halted:
-            plan = plan_for(hunt.best.skill, _part(suite, suite.held_out))
+            plan = plan_for(hunt.best.skill, _subset(suite, suite.held_out))
             if last:
                 last(plan)
             held_out = await hunt.evaluate(plan, 0)
             hunt.halted = held_out.halted
     ended = hunt.halted or hunt.ended
-    return Refinement(hunt.best.skill, hunt.tried, hunt.best.evaluation, held_out, ended, hunt.halted, hunt.notes)
+    return Refinement(hunt.best.skill, hunt.attempts, hunt.best.evaluation, held_out, ended, hunt.halted, hunt.notes)
 
 
 @dataclass
-class _Hunt:
+class _Search:
     """A search under way."""
 
     suite: Suite
@@ -187,9 +187,9 @@ class _Hunt:
     search: str
     begin: Callable[[int, Plan, list[Trial]], None] | None
     watch: Callable[[Result], None] | None
-    done: Callable[[Tried], None] | None
-    best: Tried | None = None
-    tried: list[Tried] = field(default_factory=list[Tried])
+    done: Callable[[Attempt], None] | None
+    best: Attempt | None = None
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
     notes: list[str] = field(default_factory=list[str])
     ended: str = ""
     halted: str = ""
@@ -207,35 +207,35 @@ class _Hunt:
             events=Events(started=started, result=self.watch or (lambda _: None)),
         )
 
-    async def try_draft(self, skill: Skill, level: float, proposal: Proposal | None = None) -> Tried:
+    async def try_draft(self, skill: Skill, level: float, proposal: Proposal | None = None) -> Attempt:
         """Evaluate a candidate on train cases and let the gate decide."""
-        attempt = len(self.tried) + 1
-        if any(skill.visible_hash == one.skill.visible_hash for one in self.tried):
+        attempt = len(self.attempts) + 1
+        if any(skill.visible_hash == one.skill.visible_hash for one in self.attempts):
             return self.keep(
-                Tried(attempt, skill, None, False, "the same as one that was tried before", None, proposal)
+                Attempt(attempt, skill, None, False, "the same as one that was tried before", None, proposal)
             )
-        evaluation = await self.evaluate(self.plan_for(skill, _part(self.suite, self.suite.train)), attempt)
+        evaluation = await self.evaluate(self.plan_for(skill, _subset(self.suite, self.suite.train)), attempt)
         if self.best is None or self.best.evaluation is None:
             if evaluation.too_many_errors and not evaluation.halted:
-                raise _troubled(evaluation)
+                raise _evaluation_error(evaluation)
             accepted = None if evaluation.halted else True
-            return self.keep(Tried(attempt, skill, evaluation, accepted, "the first draft"))
+            return self.keep(Attempt(attempt, skill, evaluation, accepted, "the first draft"))
         found = compare(self.best.evaluation.outcomes, evaluation.outcomes, level)
         accepted = None if evaluation.halted else found.accepted
-        return self.keep(Tried(attempt, skill, evaluation, accepted, found.words, found, proposal))
+        return self.keep(Attempt(attempt, skill, evaluation, accepted, found.summary, found, proposal))
 
-    def keep(self, tried: Tried) -> Tried:
+    def keep(self, tried: Attempt) -> Attempt:
         verdict: dict[str, Any] = verdict_to_json(tried.evaluation.verdicts[0]) if tried.evaluation else {}
         if tried.evaluation:
             verdict["run"] = tried.evaluation.run.id
         if tried.proposal:
             verdict["proposal"] = tried.proposal.plain()
         parent = self.best.stored.number if self.best and self.best.stored else None
-        if not any(tried.skill.visible_hash == one.skill.visible_hash for one in self.tried):
+        if not any(tried.skill.visible_hash == one.skill.visible_hash for one in self.attempts):
             tried.stored = self.store.add_candidate(
                 self.search, tried.skill, parent, tried.accepted, tried.note, verdict
             )
-        self.tried.append(tried)
+        self.attempts.append(tried)
         if tried.accepted or self.best is None:
             self.best = tried
         if self.done:
@@ -254,11 +254,11 @@ class _Hunt:
     def failures(self) -> list[Failure]:
         assert self.best is not None
         assert self.best.evaluation is not None
-        return failures_of(self.store, self.best.evaluation.run, self.suite.by_id)
+        return failures_in_run(self.store, self.best.evaluation.run, self.suite.by_id)
 
 
 async def _look_for_better(
-    hunt: _Hunt,
+    hunt: _Search,
     drafts: Sequence[Skill],
     refiner: Refiner | None,
     attempts: int,
@@ -268,7 +268,7 @@ async def _look_for_better(
 ) -> None:
     for draft in drafts:
         await hunt.try_draft(draft, level)
-    rejected: list[Rejected] = []
+    rejected: list[RejectedEdits] = []
     in_a_row = 0
     for attempt in range(1, attempts + 1):
         assert hunt.best is not None
@@ -279,27 +279,29 @@ async def _look_for_better(
         proposal = await refiner.propose(hunt.best.skill, failures, rejected, attempt)
         if proposal is None:
             tried = hunt.keep(
-                Tried(len(hunt.tried) + 1, hunt.best.skill, None, False, "no edit was proposed that can be applied")
+                Attempt(
+                    len(hunt.attempts) + 1, hunt.best.skill, None, False, "no edit was proposed that can be applied"
+                )
             )
         else:
             tried = await hunt.try_draft(proposal.skill, level, proposal)
         if tried.accepted:
             in_a_row = 0
             continue
-        rejected.append(Rejected(proposal.edits if proposal else (), tried.note))
+        rejected.append(RejectedEdits(proposal.edits if proposal else (), tried.note))
         in_a_row += 1
-        if in_a_row >= PATIENCE:
-            hunt.ended = f"{PATIENCE} candidates in a row were rejected"
+        if in_a_row >= MAX_REJECTED_IN_A_ROW:
+            hunt.ended = f"{MAX_REJECTED_IN_A_ROW} candidates in a row were rejected"
             return
     reached = "the target is reached" if hunt.rate >= target else "all attempts are used"
     hunt.ended = reached if attempts else "no attempts were to be made"
 
 
-def _part(suite: Suite, cases: tuple[Case, ...]) -> Suite:
+def _subset(suite: Suite, cases: tuple[Case, ...]) -> Suite:
     return Suite(cases, suite.source, suite.max_output_tokens)
 
 
-def _troubled(evaluation: Evaluation) -> UpskillError:
+def _evaluation_error(evaluation: Evaluation) -> UpskillError:
     model, message, trials = evaluation.errors[0]
     return UpskillError(
         f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",
@@ -310,7 +312,7 @@ def _troubled(evaluation: Evaluation) -> UpskillError:
 # What a reviser is told.
 
 
-def failures_of(store: Store, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
+def failures_in_run(store: Store, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
     """The failures with the skill in a run, one for each case, with what the checks looked for masked."""
     found: dict[str, Failure] = {}
     for result in store.results(run):
@@ -337,7 +339,7 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
             cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id
         except UsageError:  # it has a check of a package that is not installed any more
             continue
-        for failure in failures_of(store, run, cases, student.name):
+        for failure in failures_in_run(store, run, cases, student.name):
             if failure.prompt not in hidden and failure.case not in known:
                 found[failure.case] = failure
     return list(found.values())
@@ -347,15 +349,15 @@ def _failure(case: Case, result: Result) -> Failure:
     reasons: list[str] = []
     for named, judgement in zip(case.checks, result.judgements, strict=False):
         if not judgement.passed:
-            reasons.append(f"{judgement.check}: {masked(named, judgement.reason)}")
+            reasons.append(f"{judgement.check}: {mask_expected(named, judgement.reason)}")
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""
     return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence)
 
 
-def masked(named: Named, reason: str) -> str:
+def mask_expected(named: Named, reason: str) -> str:
     """What a check said, without the text that it looked for: facts are to be taught, not answers to tests."""
-    if named.name in UNMASKED:
+    if named.name in UNMASKED_CHECKS:
         return reason
     for text in sorted(set(_texts(named.written)), key=len, reverse=True):
         reason = reason.replace(repr(text), MASK)

@@ -38,20 +38,20 @@ class StructuredRequest:
 
 
 async def ask(
-    model: Model, question: StructuredRequest, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
+    model: Model, request: StructuredRequest, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
 ) -> T:
     """What `read` makes of the answer. It raises Unfit, and is told whether this was the last attempt."""
-    messages = (Message("system", question.system), Message("user", question.user))
+    messages = (Message("system", request.system), Message("user", request.user))
     for left in range(repairs, -1, -1):
         reply = await model.reply(
-            Request(messages, question.max_output_tokens, seed=question.seed, schema=question.schema)
+            Request(messages, request.max_output_tokens, seed=request.seed, schema=request.schema)
         )
         try:
             return read(_object_in(reply), left == 0)
         except InvalidAnswer as unfit:
             if not left:
                 raise NoUsableAnswer(
-                    f"{question.what}: no answer could be used after {repairs + 1} attempts; the last one: {unfit}",
+                    f"{request.what}: no answer could be used after {repairs + 1} attempts; the last one: {unfit}",
                     "Name a stronger model.",
                 ) from unfit
             again = f"This answer cannot be used: {unfit.message}\nReply with the whole JSON object again, mended."

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from upskill.models import Role
     from upskill.sandboxes import Sandbox, SandboxChoice, Setup
 
-FOLDER = "lessons"  # in the folder of runs
-BOUNDS = Bounds(turns=60, seconds=1800.0)
+LESSONS_FOLDER = "lessons"  # in the folder of runs
+TEACHER_BOUNDS = Bounds(turns=60, seconds=1800.0)
 OUTPUT_TOKENS = 8192  # of one turn
 LOCAL_OUTPUT_TOKENS = 1024  # of the embedded model, which has little room
-REACHED = ("turns", "tokens", "seconds")  # bounds that end the work before the teacher does
+BOUND_STOPS = ("turns", "tokens", "seconds")  # bounds that end the work before the teacher does
 CHECK_SECONDS = 300.0
-LARGEST = 100_000_000  # bytes that are placed in a workspace
+MAX_WORKSPACE_BYTES = 100_000_000  # bytes that are placed in a workspace
 # Of a folder that is placed in a workspace: what is rebuilt, or holds nothing but secrets.
-LEFT_OUT = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+NOT_COPIED = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Lesson:
     task: str
     teacher: Address
     agent: str = "tools"
-    bounds: Bounds = BOUNDS
+    bounds: Bounds = TEACHER_BOUNDS
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     runnable: frozenset[str] = frozenset()
     check: str = ""  # a command that succeeds where the work was done
@@ -76,7 +76,7 @@ class Recording:
     @property
     def bound(self) -> str:
         """The bound that ended the work; empty where the teacher did."""
-        return self.trace.stop if self.trace.stop in REACHED else ""
+        return self.trace.stop if self.trace.stop in BOUND_STOPS else ""
 
 
 def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
@@ -95,14 +95,16 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
         root = place if place.is_dir() else place.parent
         for path in found:
             name = path.relative_to(root)
-            if skipped := next((part for part in name.parts if part in LEFT_OUT), ""):
+            if skipped := next((part for part in name.parts if part in NOT_COPIED), ""):
                 left_out.append(skipped)
             elif path.is_symlink():
                 left_out.append(f"{name} (a link)")
             elif path.is_file():
                 size += path.stat().st_size
-                if size > LARGEST:
-                    raise UsageError(f"{place}: has more than {LARGEST // 10**6} MB in it", "Give only what is needed.")
+                if size > MAX_WORKSPACE_BYTES:
+                    raise UsageError(
+                        f"{place}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
+                    )
                 files[name.as_posix()] = _read(path)
                 if path.stat().st_mode & stat.S_IXUSR:
                     runnable.add(name.as_posix())
@@ -116,13 +118,13 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
-def recorded(lesson: Lesson, folder: Path | None) -> Recording | None:
+def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:
     """The recording of this very lesson, where there is one."""
     path = folder / f"{lesson.name}.json" if folder else None
     return Recording(read_trace(path, "atif"), {}, path) if path and path.is_file() else None
 
 
-def agent_for(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
+def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     """The agent that does it; UsageError where it cannot act, or not with this teacher."""
     kind: type[Agent] = AGENTS.load(lesson.agent)
     if not kind.acts:
@@ -137,7 +139,7 @@ def agent_for(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     return agent
 
 
-async def teach(
+async def record_lesson(
     lesson: Lesson,
     models: Models,
     sandbox: SandboxChoice,
@@ -151,8 +153,8 @@ async def teach(
     `watch` is told of every step. Whatever ends the work early, what was done until then is kept in the folder as
     NAME.part.json; replies are on the shelf, so the same lesson goes on where it stopped.
     """
-    work = _Work(lesson, models, folder, watch, fresh=fresh)
-    agent = agent_for(lesson, models.context.keys)
+    work = _LessonRun(lesson, models, folder, watch, fresh=fresh)
+    agent = open_agent(lesson, models.context.keys)
     task = Task(
         lesson.task,
         bounds=lesson.bounds,
@@ -194,7 +196,7 @@ async def _verify(sandbox: Sandbox, command: str) -> Step:
     )
 
 
-class _Work:
+class _LessonRun:
     """A lesson under way, and what was seen of it."""
 
     def __init__(
@@ -216,7 +218,7 @@ class _Work:
 
     async def student(self, sandbox: Sandbox) -> Student:
         models, address = self.models, self.lesson.teacher
-        ledger = _AsTeacher(models.ledger) if models.ledger else None
+        ledger = _TeacherLedger(models.ledger) if models.ledger else None
         around = models.context
         return Student(address, await self._model(), sandbox, around.keys, ledger, around.prices, self.note)
 
@@ -225,7 +227,7 @@ class _Work:
         if models.replies is None:
             return await models.uncached(address, "teacher")
         mode = "refresh" if self.fresh else models.cache
-        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesAlone(models.replies), mode)
+        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
         await cached.open()
         return cached
 
@@ -258,7 +260,7 @@ class _Work:
         return Recording(clean.trace, dict(clean.counts), path)
 
 
-class _RepliesAlone:
+class _RepliesOnly:
     """A shelf without requests: each turn of a conversation would repeat all that was said before, secrets too."""
 
     def __init__(self, shelf: ReplyStore) -> None:
@@ -277,7 +279,7 @@ class _RepliesAlone:
         await self.replies.forget_reply(key)
 
 
-class _AsTeacher(Ledger):
+class _TeacherLedger(Ledger):
     """The same ledger, in which what a program asks through its proxy stands under the teacher."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ import click
 
 from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
-from upskill.authoring.provenance import made_for
+from upskill.authoring.provenance import making_cost
 from upskill.cli.console import TrialProgress, check_writable, note, show, show_json, write_file
 from upskill.cli.options import choose_students, confirm_cost, model_context
 from upskill.cli.order import EvalOptions
@@ -187,7 +187,7 @@ def _run(plan: Plan, store: Store, ledger: Ledger, order: EvalOptions) -> Evalua
                     fresh=order.fresh,
                     until_decided=order.scope if order.until_decided else None,
                     margin=order.margin / 100,
-                    making_cost=made_for(plan.skill, plan.reference_skill)
+                    making_cost=making_cost(plan.skill, plan.reference_skill)
                     if order.making_cost is None
                     else order.making_cost,
                     strict_suite=order.strict_suite,

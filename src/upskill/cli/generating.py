@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import click
 
-from upskill.authoring.create import as_name, condense, room_of, write_skill, write_suite
+from upskill.authoring.create import as_name, material_budget, summarize, write_skill, write_suite
 from upskill.authoring.extract import extract
 from upskill.authoring.material import Material, gather
-from upskill.authoring.provenance import Making, Meta, with_suite
+from upskill.authoring.provenance import Provenance, SearchCost, add_suite
 from upskill.authoring.refine import Refinement, refine, stored_failures
 from upskill.authoring.refiners.rewrite import Rewrite
 from upskill.authoring.structured import NoUsableAnswer
@@ -73,7 +73,7 @@ def run_generate(wish: GenerateOptions, lesson: Lesson | None = None) -> None:
             raise
         place = maker.place_for(made.skill)
         skill = made.skill if made.skill.name == place.name else made.skill.with_name(place.name)
-        skill = with_suite(with_result(replace(made, skill=skill)), made.suite)
+        skill = add_suite(with_result(replace(made, skill=skill)), made.suite)
         skill.save(place, overwrite=True)
         report(replace(made, skill=skill), wish, place)
     held_out = made.refinement.held_out if made.refinement else None
@@ -172,7 +172,7 @@ class _Maker:
         if older is not None and older.folder is not None and folder.resolve() == older.folder:
             return True
         try:
-            written = Meta.of(Skill.load(folder)).metadata
+            written = Provenance.of(Skill.load(folder)).metadata
         except UpskillError:
             return False
         mine = (self.teacher.name, self.material.task)
@@ -233,18 +233,18 @@ class _Maker:
             found = await self._refine(drafts, suite, material, models, store)
             return found.skill, suite, found
 
-    def _making(self, noted: Iterable[tuple[str, Usage]], found: Refinement | None, store: Store) -> Making:
+    def _making(self, noted: Iterable[tuple[str, Usage]], found: Refinement | None, store: Store) -> SearchCost:
         """What it cost by role: teacher and test writer by their replies, students and judge by the stored trials."""
         written = {"teacher": self.lesson.usage() if self.lesson else NO_USAGE, "test writer": NO_USAGE}
         for role, usage in noted:
             if role in written:
                 written[role] = written[role] + usage
-        tried = [one.evaluation for one in found.tried] if found else []
+        tried = [one.evaluation for one in found.attempts] if found else []
         runs = [evaluation.run for evaluation in (*tried, found.held_out if found else None) if evaluation]
         spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in written.items() if usage != NO_USAGE}
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return Making(search, spent | store.spent(*runs))
+        return SearchCost(search, spent | store.spent(*runs))
 
     async def _open(self, models: Models) -> None:
         """All that will be asked: a missing key is found before anything is paid for."""
@@ -264,9 +264,9 @@ class _Maker:
         if self.extracts:
             return await self._extract()
         teacher = await models.get(self.teacher, "teacher")
-        room = room_of(self.teacher)
+        room = material_budget(self.teacher)
         async with _forgetting(models):
-            material = await condense(self.material, teacher, room=room, tell=wish.tell)
+            material = await summarize(self.material, teacher, budget=room, tell=wish.tell)
         drafts: list[Skill] = []
         if older is not None:
             drafts.append(older)
@@ -280,7 +280,7 @@ class _Maker:
                         wish.tokens,
                         name=self.name or (drafts[0].name if drafts else ""),
                         seed=number or None,
-                        room=room,
+                        budget=room,
                         tell=wish.tell,
                     )
                 drafts.append(draft)
@@ -295,7 +295,7 @@ class _Maker:
                         writer,
                         count=wish.cases,
                         material=self.material,
-                        room=room_of(self.writer),
+                        budget=material_budget(self.writer),
                         tell=wish.tell,
                     )
             except UpskillError as error:
@@ -313,8 +313,8 @@ class _Maker:
         found = await extract(self.material.traces, name=self.name, tokens=wish.tokens)
         if found.left_out:
             wish.tell(f"Left out: {len(found.left_out)} facts that do not fit into {wish.tokens} tokens.")
-        meta = Meta().with_sources(found.sources, self.material.excerpts())
-        return [meta.written_into(found.skill)], self.suite or found.suite, self.material
+        meta = Provenance().with_sources(found.sources, self.material.excerpts())
+        return [meta.add_to(found.skill)], self.suite or found.suite, self.material
 
     async def _edited_unseen(
         self, skill: Skill, models: Models, store: Store, material: Material, suite: Suite
@@ -375,7 +375,7 @@ class _Maker:
             self.student,
             self.context.prices,
             SearchSize(
-                material=min(self.material.tokens, room_of(self.teacher)),
+                material=min(self.material.tokens, material_budget(self.teacher)),
                 tokens=wish.tokens,
                 cases=len(self.suite.cases) if self.suite else wish.cases,
                 drafts=wish.candidates,

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from upskill.authoring.create import signed
 from upskill.authoring.material import Material
-from upskill.authoring.provenance import Making, Meta
-from upskill.authoring.refine import Refinement, Tried
+from upskill.authoring.provenance import Provenance, SearchCost
+from upskill.authoring.refine import Attempt, Refinement
 from upskill.cli.console import TrialProgress, show, show_json
 from upskill.cli.wish import GenerateOptions
 from upskill.models import Address
@@ -40,7 +40,7 @@ class Made:
     teacher: Address
     student: Address | None
     ledger: Ledger
-    making: Making  # what it cost, by this process and by those that were interrupted before it
+    making: SearchCost  # what it cost, by this process and by those that were interrupted before it
     refinement: Refinement | None = None
     lesson: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of teach: what is told of the recording
 
@@ -65,10 +65,10 @@ class Progress:
     def last(self, plan: Plan) -> None:
         self.wish.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
-    def done(self, tried: Tried) -> None:
+    def done(self, tried: Attempt) -> None:
         self.end()
         if tried.evaluation is None:
-            self.wish.tell(f"  (attempt {tried.attempt}) not kept: {tried.note}")
+            self.wish.tell(f"  (attempt {tried.number}) not kept: {tried.note}")
             return
         verdict = tried.evaluation.verdicts[0]
         said = f"  {rates(verdict)}"
@@ -92,7 +92,7 @@ def rates(verdict: Verdict) -> str:
 def with_result(made: Made) -> Skill:
     """What is known of it, in its skill_meta.json: the held-out pass rate where there is one, and which it is."""
     skill = signed(made.skill, made.teacher.name, made.material.task)
-    meta = Meta.of(skill)
+    meta = Provenance.of(skill)
     metadata = dict(meta.metadata)
     found = made.refinement
     evaluation, split = (
@@ -108,7 +108,7 @@ def with_result(made: Made) -> Skill:
             "pairs": verdict.pairs,
             "decision": verdict.decision,
         }
-    return replace(meta, metadata=metadata).with_making(made.making).written_into(skill)
+    return replace(meta, metadata=metadata).with_cost(made.making).add_to(skill)
 
 
 # What is shown.
@@ -148,7 +148,7 @@ def _lines(found: Refinement) -> list[str]:
         lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
     elif found.held_out.too_many_errors:
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in found.held_out.errors]
-    tried = "1 candidate was" if len(found.tried) == 1 else f"{len(found.tried)} candidates were"
+    tried = "1 candidate was" if len(found.attempts) == 1 else f"{len(found.attempts)} candidates were"
     lines.append(f"{tried} tried; the search ended: {found.ended}.")
     return lines
 
@@ -182,7 +182,7 @@ def _plain(made: Made, place: Path) -> dict[str, Any]:
         "teacher": made.teacher.name,
         "student": made.student.name if made.student else None,
         "suite": {"cases": len(made.suite.cases), "held_out": len(made.suite.held_out)},
-        "attempts": [_tried(one) for one in found.tried] if found else [],
+        "attempts": [_tried(one) for one in found.attempts] if found else [],
         "ended": found.ended if found else "",
         "halted": found.halted if found else "",
         "fit": _evaluation(found.fit) if found else None,
@@ -199,10 +199,10 @@ def _plain(made: Made, place: Path) -> dict[str, Any]:
     }
 
 
-def _tried(one: Tried) -> dict[str, Any]:
+def _tried(one: Attempt) -> dict[str, Any]:
     verdict = one.evaluation.verdicts[0] if one.evaluation else None
     return {
-        "attempt": one.attempt,
+        "attempt": one.number,
         "accepted": one.accepted,
         "note": one.note,
         "baseline": verdict.baseline.pass_rate if verdict else None,

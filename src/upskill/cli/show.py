@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from upskill.authoring.provenance import Meta
+from upskill.authoring.provenance import Provenance
 from upskill.cli.console import show, show_json
 from upskill.cli.options import json_option, open_existing_store
 from upskill.errors import UsageError, did_you_mean
@@ -80,7 +80,7 @@ def command(
 
 
 def _show_sources(skill: Skill, *, as_json: bool) -> None:
-    meta = Meta.of(skill)
+    meta = Provenance.of(skill)
     if not meta.sources:
         raise UsageError(
             f"{skill.folder}: nothing is known of where its lines come from", "`upskill generate` writes that down."

@@ -10,8 +10,17 @@ from typing import Any
 import click
 
 from upskill.agents import Bounds
-from upskill.authoring.evidence import command_of, error_of, failed
-from upskill.authoring.teach import BOUNDS, FOLDER, Lesson, Recording, agent_for, read_files, recorded, teach
+from upskill.authoring.evidence import error_line, shell_command, step_failed
+from upskill.authoring.teach import (
+    LESSONS_FOLDER,
+    TEACHER_BOUNDS,
+    Lesson,
+    Recording,
+    find_recording,
+    open_agent,
+    read_files,
+    record_lesson,
+)
 from upskill.cli.console import note, show_json
 from upskill.cli.generating import EXTRACT, run_generate
 from upskill.cli.options import REAL_AGENTS, acting, with_options
@@ -35,7 +44,7 @@ LINE = 110  # characters
     metavar="AGENT",
     help=f"How the teacher works: tools (our own loop), or a real agent: {REAL_AGENTS}.",
 )
-@with_options(acting("the teacher", BOUNDS))
+@with_options(acting("the teacher", TEACHER_BOUNDS))
 @click.option(
     "--files",
     multiple=True,
@@ -81,7 +90,7 @@ def command(
             "extract does nothing by itself, so it cannot be a teacher",
             "Name a model; `upskill generate -m extract --from TRACE` compiles a recording by rules.",
         )
-    bounds = Bounds(max_turns or BOUNDS.turns, trial_tokens, trial_timeout or BOUNDS.seconds)
+    bounds = Bounds(max_turns or TEACHER_BOUNDS.turns, trial_tokens, trial_timeout or TEACHER_BOUNDS.seconds)
     run_generate(wish, _Teaching(agent, sandbox, bounds, files, check, fresh, only_record))
 
 
@@ -105,9 +114,9 @@ class _Teaching:
 
     async def learn(self, wish: GenerateOptions, teacher: Address, models: Models) -> Trace:
         lesson = self._lesson(wish, teacher)
-        agent_for(lesson, models.context.keys)
-        folder = wish.runs_folder / FOLDER if wish.log_runs else None
-        found = None if self.fresh else recorded(lesson, folder)
+        open_agent(lesson, models.context.keys)
+        folder = wish.runs_folder / LESSONS_FOLDER if wish.log_runs else None
+        found = None if self.fresh else find_recording(lesson, folder)
         if found:
             wish.tell(f"This lesson was recorded before, in {found.path}; --fresh has it done again.")
         else:
@@ -145,13 +154,13 @@ class _Teaching:
                 wish.tell(line_of(self.calls, step))
 
         try:
-            found = await teach(lesson, models, chosen, folder=folder, fresh=self.fresh, watch=watch)
+            found = await record_lesson(lesson, models, chosen, folder=folder, fresh=self.fresh, watch=watch)
         except BaseException:
             part = folder / f"{lesson.name}.part.json" if folder else None
             if part and part.is_file() and not wish.silent:
                 note(f"What the teacher did so far is in {part}; the same command goes on from there.")
             raise
-        failures = sum(failed(step) for step in found.trace.calls)
+        failures = sum(step_failed(step) for step in found.trace.calls)
         where = f"recorded in {found.path}" if found.path else "not kept: --no-log-runs"
         wish.tell(f"{counted(len(found.trace.calls), 'tool call')}, of which {failures} failed, {where}.")
         if found.redacted:
@@ -171,7 +180,7 @@ class _Teaching:
         elif found.checked is None:
             why, hint = f"the teacher was stopped by its bound on {found.bound}", "Give it more room, or a --check."
         else:
-            said = error_of(next(step.output for step in reversed(found.trace.steps) if step.kind == "tool"))
+            said = error_line(next(step.output for step in reversed(found.trace.steps) if step.kind == "tool"))
             why, hint = f"the check failed: {self.check}{f': {said}' if said else ''}", "--fresh lets it try again."
         if wish.as_json:
             show_json({"lesson": dict(self.told()), "failed": why})
@@ -189,7 +198,7 @@ class _Teaching:
             "trace": str(found.path) if found.path else None,
             "agent": self.agent,
             "calls": len(found.trace.calls),
-            "failed": sum(failed(step) for step in found.trace.calls),
+            "failed": sum(step_failed(step) for step in found.trace.calls),
             "turns": found.trace.turns,
             "stop": found.trace.stop,
             "check": found.checked,
@@ -204,12 +213,14 @@ class _Teaching:
 def line_of(number: int, step: Step) -> str:
     """A call as one line."""
     given = step.arguments
-    what = command_of(step) or next((str(given[name]) for name in ("path", "file_path", "name") if name in given), "")
+    what = shell_command(step) or next(
+        (str(given[name]) for name in ("path", "file_path", "name") if name in given), ""
+    )
     said = f"{number:>4}  {step.tool}: {' '.join(what.split())}".rstrip()
-    if not failed(step):
+    if not step_failed(step):
         return shorten(said, LINE)
     said = shorten(said, LINE // 2)
-    return shorten(f"{said} — failed{f': {wrong}' if (wrong := error_of(step.output)) else ''}", LINE)
+    return shorten(f"{said} — failed{f': {wrong}' if (wrong := error_line(step.output)) else ''}", LINE)
 
 
 def shorten(text: str, most: int) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from upskill.authoring.create import room_of, write_suite
+from upskill.authoring.create import material_budget, write_suite
 from upskill.authoring.material import Material, gather
-from upskill.authoring.provenance import Meta, with_suite
+from upskill.authoring.provenance import Provenance, add_suite
 from upskill.cli.console import note, show_json
 from upskill.cli.options import (
     CommonOptions,
@@ -91,7 +91,7 @@ def command(
             # A fresh set is wanted, not the stored one again.
             async with Models(context, replies=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
                 writer = await models.get(address, "test writer")
-                taken = found.tokens + min(material.tokens, room_of(address))
+                taken = found.tokens + min(material.tokens, material_budget(address))
                 confirm_cost(common, estimate_writing(address, context.prices, material=taken, items=add or cases))
                 common.tell(f"Generating test cases with {name}...")
                 return await write_suite(
@@ -99,7 +99,7 @@ def command(
                     writer,
                     count=add or cases,
                     material=material,
-                    room=room_of(address),
+                    budget=material_budget(address),
                     existing=before.cases if before else (),
                     tell=context.tell,
                 )
@@ -108,7 +108,7 @@ def command(
             written = asyncio.run(write(store))
         limit = before.max_output_tokens if before else None
         suite = Suite((*(before.cases if before else ()), *written.cases), "generated", limit)
-    with_suite(found, suite).save(found.folder, overwrite=True)
+    add_suite(found, suite).save(found.folder, overwrite=True)
     if as_json:
         show_json({"skill": found.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
     else:
@@ -116,7 +116,7 @@ def command(
 
 
 def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
-    task = str(Meta.of(skill).metadata.get("source_task") or skill.description)
+    task = str(Provenance.of(skill).metadata.get("source_task") or skill.description)
     material = gather(task, sources=sources)
     if material.skill is not None:
         raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")

@@ -45,7 +45,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedEdits:
     """Edits that were tried and not kept, and what they did."""
 
     edits: tuple[Edit, ...]
@@ -65,13 +65,13 @@ class Proposal:
 
 class Refiner(Protocol):
     async def propose(
-        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected], attempt: int
+        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits], attempt: int
     ) -> Proposal | None:
         """A changed skill, or None where nothing that was thought of can be applied."""
         ...
 
 
-class OpensRefiner(Protocol):
+class RefinerFactory(Protocol):
     """What a row of the table is called with: the teacher, what the skill is made from, and how long it may get."""
 
     def __call__(self, model: Any, material: Material | None, tokens: int) -> Refiner: ...

@@ -6,20 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from upskill.authoring.material import OWN, Material
+from upskill.authoring.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.prompts import read_prompt
-from upskill.authoring.provenance import Meta
-from upskill.authoring.refiners import Edit, Failure, Proposal, Rejected
+from upskill.authoring.provenance import Provenance
+from upskill.authoring.refiners import Edit, Failure, Proposal, RejectedEdits
 from upskill.authoring.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
 from upskill.models import Model
 from upskill.plain import as_list, as_mapping, object_schema
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces.redact import redact
 
-MOST_EDITS = 6
-SHARE = 0.4  # of the body's tokens that one proposal may write, or of half of what the skill was meant to have
-ROOM_TO_GROW = 1.25  # times the tokens that the skill was meant to have
-MOST_FAILURES = 12  # shown at a time
+MAX_EDITS = 6
+MAX_REWRITTEN_SHARE = (
+    0.4  # of the body's tokens that one proposal may write, or of half of what the skill was meant to have
+)
+GROWTH_LIMIT = 1.25  # times the tokens that the skill was meant to have
+MAX_FAILURES_SHOWN = 12  # shown at a time
 
 
 class Rewrite:
@@ -29,9 +31,9 @@ class Rewrite:
         self.tokens = tokens
 
     async def propose(
-        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected], attempt: int
+        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits], attempt: int
     ) -> Proposal | None:
-        budget = int(SHARE * max(skill.tokens, self.tokens / 2))
+        budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, self.tokens / 2))
         evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 8}
         edit: dict[str, Any] = {
             "kind": {"type": "string", "enum": ["replace", "insert", "delete"]},
@@ -42,11 +44,11 @@ class Rewrite:
         }
         fields: dict[str, Any] = {
             "note": {"type": "string", "maxLength": 400},
-            "edits": {"type": "array", "items": object_schema(edit), "maxItems": MOST_EDITS},
+            "edits": {"type": "array", "items": object_schema(edit), "maxItems": MAX_EDITS},
         }
         question = StructuredRequest(
             "revising the skill",
-            read_prompt("revise_skill", edits=MOST_EDITS, tokens=budget),
+            read_prompt("revise_skill", edits=MAX_EDITS, tokens=budget),
             self._told(skill, failures, rejected),
             object_schema(fields),
             max_output_tokens=4 * budget + 1000,
@@ -61,7 +63,7 @@ class Rewrite:
         except NoUsableAnswer:
             return None
 
-    def _told(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[Rejected]) -> str:
+    def _told(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits]) -> str:
         # Edits name lines by their number, so a line can be shown without its secrets and still be found.
         lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
         if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
@@ -77,9 +79,9 @@ class Rewrite:
                     "wrong": list(failure.reasons),
                     **({"evidence": list(failure.evidence)} if failure.evidence else {}),
                 }
-                for failure in failures[:MOST_FAILURES]
+                for failure in failures[:MAX_FAILURES_SHOWN]
             ],
-            "failures_not_shown": max(0, len(failures) - MOST_FAILURES),
+            "failures_not_shown": max(0, len(failures) - MAX_FAILURES_SHOWN),
             "tried_before": [{"edits": [str(edit) for edit in one.edits], "result": one.why} for one in rejected],
         }
         text = json.dumps(shown, ensure_ascii=False, indent=0)
@@ -89,12 +91,12 @@ class Rewrite:
         """The proposal. What does not apply is told once; after that it is dropped."""
         lines = skill.body.splitlines()
         edits, wrong = _read_edits(said, len(lines), budget)
-        longest = max(skill.tokens, int(ROOM_TO_GROW * self.tokens))
-        body = apply(lines, edits)
+        longest = max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
+        body = apply_edits(lines, edits)
         if estimate_tokens(body) > longest:
             wrong.append(f"the body would have about {estimate_tokens(body)} tokens, and may have {longest}")
             edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
-            body = apply(lines, edits)
+            body = apply_edits(lines, edits)
         if wrong and not last:
             raise InvalidAnswer("; ".join(wrong))
         if not edits or not body.strip() or body.strip() == skill.body.strip():
@@ -102,14 +104,14 @@ class Rewrite:
                 raise InvalidAnswer("there is no edit that changes anything")
             return None
         written = {line: edit.evidence for edit in edits for line in edit.text.splitlines()}
-        sources = {line: self.material.cited(ids or (OWN,)) for line, ids in written.items()}
+        sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
         changed = skill.with_body(body)
-        meta = Meta.of(skill).with_sources(sources, self.material.excerpts())
-        changed = meta.written_into(changed)
+        meta = Provenance.of(skill).with_sources(sources, self.material.excerpts())
+        changed = meta.add_to(changed)
         return Proposal(changed, tuple(edits), str(said.get("note", "")), tuple(wrong))
 
 
-def apply(lines: Sequence[str], edits: Sequence[Edit]) -> str:
+def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
     """The body with these edits, each of which names a line as it was before all of them."""
     after: dict[int, list[str]] = {}
     instead: dict[int, list[str]] = {}
@@ -147,8 +149,8 @@ def _read_edits(said: dict[str, Any], lines: int, budget: int) -> tuple[list[Edi
             wrong.append(f"line {line} is changed twice")
         elif kind != "delete" and not text.strip():
             wrong.append(f"{kind} at line {line} has no text")
-        elif len(kept) >= MOST_EDITS or spent + cost > budget:
-            wrong.append(f"{edit!s:.60} is over the budget of {MOST_EDITS} edits and {budget} tokens")
+        elif len(kept) >= MAX_EDITS or spent + cost > budget:
+            wrong.append(f"{edit!s:.60} is over the budget of {MAX_EDITS} edits and {budget} tokens")
         else:
             kept.append(edit)
             spent += cost
