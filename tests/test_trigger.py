@@ -15,9 +15,9 @@ from loopback import Call, Loopback, Say, Spoken
 from upskill import Skill, open_store
 from upskill.agents import Bounds
 from upskill.authoring.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
-from upskill.cli.evaluating import load_distractors
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
+from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query, part_of
 from upskill.verdicts.firing import compare, compute_firing
 from upskill.verdicts.outcome import Outcome
@@ -800,5 +800,5 @@ def test_the_first_example_has_queries_for_a_search_and_a_skill_to_stand_beside(
     assert queries is not None
     assert (len(queries.should_trigger), len(queries.should_not)) == (10, 10)
     check_parts(queries)
-    (distractors,) = load_distractors([str(examples / "distractors")])
+    (distractors,) = load_skills([str(examples / "distractors")])
     assert distractors.problems("strict") == []

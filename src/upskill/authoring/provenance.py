@@ -134,6 +134,18 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
     return skill.with_file(EVALS, _json(said))
 
 
+def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
+    """Add a suite to the folder of a skill that has none, and nothing else; returns both as they are then read."""
+    assert skill.folder is not None
+    place = skill.folder / SUITE
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(_json(suite.plain()))
+    except OSError as error:
+        raise UsageError(f"{place}: cannot be written: {error.strerror or error}") from error
+    return Skill.load(skill.folder), Suite.load(place)
+
+
 def _as_eval(case: Case) -> dict[str, Any]:
     said = case.plain()
     return {"id": said.pop("id"), "prompt": said.pop("prompt"), **_expectation(case), **said}

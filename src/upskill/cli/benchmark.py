@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from upskill.cli.evaluating import run_eval
-from upskill.cli.order import EvalOptions, models_option, options
+from upskill.cli.eval import EvalOptions, run_eval
+from upskill.cli.options import click_options
 from upskill.errors import UsageError
+from upskill.options import option
+
+
+@dataclass(kw_only=True)
+class BenchmarkOptions(EvalOptions):
+    runs: int | None = option(
+        "--runs", default=3, help="How often each case is run.", metavar="N", minimum=1, show_default=True
+    )
+    output: str | None = option(
+        "-o", "--output", default=None, help="Where runs are kept; the same as --runs-dir.", metavar="DIR"
+    )
+    models: tuple[str, ...] = option(
+        "-m", "--model", default=(), help="A student; repeatable. At least one.", metavar="MODEL"
+    )
+
+    def __post_init__(self) -> None:
+        self.runs_dir = self.output or self.runs_dir
 
 
 @click.command("benchmark")
 @click.argument("skill", type=click.Path())
-@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="How often each case is run.")
-@click.option("-o", "--output", metavar="DIR", help="Where runs are kept; the same as --runs-dir.")
-@models_option("At least one.")
-@options
-def command(output: str | None, **given: Any) -> None:
+@click_options(BenchmarkOptions)
+def command(**given: Any) -> None:
     """Compare models on one SKILL: every case three times, with and without it.
 
     \b
     upskill benchmark ./skills/my-skill -m haiku -m sonnet
     """
-    if not given["models"]:
+    options = BenchmarkOptions(**given)
+    if not options.models:
         raise UsageError("no model was named", "Name the models to compare: -m haiku -m sonnet.")
-    given["runs_dir"] = output or given["runs_dir"]
-    run_eval(EvalOptions(**given))
+    run_eval(options)

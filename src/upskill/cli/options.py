@@ -1,11 +1,11 @@
-"""What most commands share: settings, keys, and the surroundings that models are opened in."""
+"""What most commands share: flags made from options classes, asking before money is spent, students, stored runs."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -17,8 +17,10 @@ from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings
-from upskill.options import Option, options_of
+from upskill.options import Option, option, options_of
 from upskill.plain import counted
+from upskill.runs import options as run_options
+from upskill.runs.events import Events
 from upskill.runs.stores import Store, find_store
 from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -107,7 +109,41 @@ class CommonOptions:
         return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
 
 
-def confirm_cost(common: CommonOptions, expected: Estimate, said: str = "") -> None:
+@dataclass(kw_only=True)
+class OutputOptions:
+    """How a command talks to the person who runs it."""
+
+    yes: bool = option(
+        "-y", "--yes", default=False, help="Do not ask before spending more than confirm_above of the settings."
+    )
+    as_json: bool = option("--json", default=False, help="Print one JSON document and nothing else.")
+    quiet: bool = option("-q", "--quiet", default=False, help="No progress and no notes; only the result.")
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.as_json
+
+    def tell(self, line: str) -> None:
+        if not self.silent:
+            note(line)
+
+
+@dataclass(kw_only=True)
+class CommandOptions(run_options.CommonOptions, OutputOptions):
+    """Options of every command that calls models."""
+
+    def model_context(self, events: Events | None = None) -> ModelContext:
+        """The same, with a bar on the terminal for what is downloaded."""
+        context = super().model_context(events or Events(message=self.tell))
+        return replace(context, progress=DownloadProgress(quiet=self.silent))
+
+    @property
+    def show_flags(self) -> str:
+        """What `upskill show` needs besides the id of a run."""
+        return f" --runs-dir {shlex.quote(self.runs_dir)}" if self.runs_dir else ""
+
+
+def confirm_cost(common: CommonOptions | CommandOptions, expected: Estimate, said: str = "") -> None:
     """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
     if common.max_cost is not None and expected.unknown:
         raise UsageError(
@@ -150,8 +186,8 @@ def with_options(options: list[Decorator]) -> Decorator:
     """A command with all of these, listed in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
+        for add in reversed(options):
+            function = add(function)
         return function
 
     return decorate

@@ -29,7 +29,6 @@ from upskill.authoring.trigger import (
     write_queries,
 )
 from upskill.cli.console import TrialProgress, note, show, show_json, write_file
-from upskill.cli.evaluating import load_distractors
 from upskill.cli.fired import (
     heading,
     indented,
@@ -57,7 +56,7 @@ from upskill.runs.events import Events
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores import Run, Store, open_store
-from upskill.skills import Skill
+from upskill.skills import Skill, load_skills
 from upskill.suites.queries import PARTS, PLACES_IN_A_SKILL, Queries
 from upskill.verdicts.firing import QUANTITIES, Firing, plain_estimate
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
@@ -120,7 +119,7 @@ class _Asked:
         self._check_options()
         self.requirements = [parse_requirement(text, QUANTITIES) for text in inquiry.requirements]
         self.skill = Skill.load(inquiry.skill)
-        distractors = load_distractors(inquiry.with_skills)
+        distractors = load_skills(inquiry.with_skills)
         self.distractors = [
             other for other in distractors if other.folder != self.skill.folder
         ]  # `--with-skills ./skills`

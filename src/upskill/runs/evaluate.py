@@ -22,6 +22,7 @@ from upskill.runs.trial import run_trial
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, only_by_acting, probe_suite, summarise, unwritten
+from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.statistics import Scope
 from upskill.version import __version__
 
@@ -39,6 +40,9 @@ class RunOptions:
     until_decided: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
     making_cost: float | None = None  # dollars that the skill cost to make
+    making_source: str = ""  # who says so
+    target: float | None = None  # the pass rate that would be good enough
+    requirements: Sequence[Requirement] = ()  # of every verdict
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
 
@@ -103,6 +107,9 @@ class _Run:
             stopped=self.stopped,
             margin=options.margin,
             making_cost=options.making_cost,
+            making_source=options.making_source,
+            target=options.target,
+            requirements=options.requirements,
             scope=options.until_decided,
             halted=self.halted,
             warnings=list(dict.fromkeys(warnings)),

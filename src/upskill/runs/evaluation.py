@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
 from upskill.verdicts.statistics import Scope
 from upskill.verdicts.verdict import StoppingPoint, Verdict, VerdictOptions, compute_verdict
 
@@ -26,6 +28,7 @@ class Evaluation:
     making_cost: float | None = None  # dollars that the skill cost to make
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
+    requirements: Sequence[Requirement] = ()  # of every verdict
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
@@ -44,6 +47,20 @@ class Evaluation:
     def _verdict(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
         # A wall that did not stand for one model stood for none.
         return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
+
+    @cached_property
+    def rulings(self) -> list[tuple[str, Ruling]]:
+        """Whether each model's verdict meets each requirement. A run that was cut short meets none."""
+        return [
+            (verdict.model, self._rule(requirement, verdict))
+            for verdict in self.verdicts
+            for requirement in self.requirements
+        ]
+
+    def _rule(self, requirement: Requirement, verdict: Verdict) -> Ruling:
+        if self.halted:  # what was run is whatever came first, not the suite
+            return Ruling(requirement, held=False, reason="the run was stopped before its end")
+        return check_requirement(requirement, verdict)
 
     # As upstream's users read a result: of the only model, or of the first.
 

@@ -8,6 +8,7 @@ from upskill.skills.skill import (
     SkillFile,
     estimate_tokens,
     find_skills,
+    load_skills,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "SkillFile",
     "estimate_tokens",
     "find_skills",
+    "load_skills",
 ]

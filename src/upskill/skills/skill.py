@@ -273,6 +273,17 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         waiting += reversed(folders)
 
 
+def load_skills(places: Iterable[str | Path]) -> list[Skill]:
+    """The skills at these places; each is a skill, or a folder of skills."""
+    skills: list[Skill] = []
+    for place in places:
+        found = [Skill.load(folder) for folder in find_skills(place)]
+        if not found:
+            raise UsageError(f"{place}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+        skills += found
+    return skills
+
+
 def _words(error: Exception) -> str:
     if isinstance(error, RuntimeError):  # Path.resolve before Python 3.13
         return "its symbolic links run in a circle"
