@@ -14,8 +14,9 @@ import pytest
 
 from teaching import WORDS, case, draft, fact
 from upskill import Skill, Trace, UpskillError
-from upskill.authoring.create import PLAIN_CHECKS, as_name, summarize, write_skill, write_suite
+from upskill.authoring.create import PLAIN_CHECKS, summarize, write_skill, write_suite
 from upskill.authoring.material import Material, Piece, gather
+from upskill.authoring.output import as_name
 from upskill.authoring.provenance import Provenance, add_suite
 from upskill.models import Reply, Request
 from upskill.suites import Case, Suite

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material, Piece, chunks, gather, quote
+from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Provenance
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask
@@ -202,12 +202,6 @@ def _is_item(line: str) -> bool:
 def _is_fact(line: str) -> bool:
     """A line that says something: no heading, no rule, no fence."""
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```"))
-
-
-def as_name(text: str) -> str:
-    """The nearest valid name of a skill."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
 
 def _ids(value: object) -> list[str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
-from upskill.authoring.create import as_name
 from upskill.authoring.evidence import VERIFY
+from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Model, Models, ReplyStore

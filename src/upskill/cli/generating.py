@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import click
 
-from upskill.authoring.create import as_name, material_budget, summarize, write_skill, write_suite
+from upskill.authoring.create import material_budget, summarize, write_skill, write_suite
 from upskill.authoring.extract import extract
 from upskill.authoring.material import Material, gather
+from upskill.authoring.output import check_output, named_after
 from upskill.authoring.provenance import Provenance, SearchCost, add_suite
 from upskill.authoring.refine import Refinement, refine, stored_failures
 from upskill.authoring.refiners.rewrite import Rewrite
@@ -72,8 +73,7 @@ def run_generate(wish: GenerateOptions, lesson: Lesson | None = None) -> None:
                 note("Interrupted. No skill was written; the same command goes on from what is stored.")
             raise
         place = maker.place_for(made.skill)
-        skill = made.skill if made.skill.name == place.name else made.skill.with_name(place.name)
-        skill = add_suite(with_result(replace(made, skill=skill)), made.suite)
+        skill = add_suite(with_result(replace(made, skill=named_after(place, made.skill))), made.suite)
         skill.save(place, overwrite=True)
         report(replace(made, skill=skill), wish, place)
     held_out = made.refinement.held_out if made.refinement else None
@@ -154,17 +154,8 @@ class _Maker:
         if not output:
             return older.name if older else ""
         folder = Path(output)
-        if folder.name != (better := as_name(folder.name)):
-            raise UsageError(
-                f"{output}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
-                f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
-            )
-        self._check_free(folder)
+        check_output(folder, may_replace=self.wish.force or self._is_ours(folder))
         return folder.name
-
-    def _check_free(self, folder: Path) -> None:
-        if folder.exists() and not self.wish.force and not self._is_ours(folder):
-            raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
 
     def _is_ours(self, folder: Path) -> bool:
         """What an earlier run of the same wish wrote, and the skill to be improved itself, may be replaced."""

@@ -145,11 +145,8 @@ class CommandOptions(run_options.CommonOptions, OutputOptions):
 
 def confirm_cost(common: CommonOptions | CommandOptions, expected: Estimate, said: str = "") -> None:
     """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
-    if common.max_cost is not None and expected.unknown:
-        raise UsageError(
-            f"--max-cost cannot be kept: nobody knows the price of {expected.unknown[0]}",
-            "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
-        )
+    if common.max_cost is not None:
+        expected.check_prices()
     high = expected.cost_usd[1]
     if not expected.calls or (high == 0 and not expected.unknown):
         return
@@ -254,14 +251,4 @@ def model_context(
 
 
 def choose_students(named: tuple[str, ...], settings: Settings, *, quiet: bool, option: str = "-m") -> tuple[str, ...]:
-    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
-
-    `option` is the one that names a student to the command that asks.
-    """
-    if named:
-        return named
-    if settings.eval_model:
-        return (settings.eval_model,)
-    if not quiet:
-        note(f"No student was named, so it is `local`, the small embedded model. Choose others with {option}.")
-    return ("local",)
+    return run_options.choose_students(named, settings, (lambda _: None) if quiet else note, option)

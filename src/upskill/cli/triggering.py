@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from upskill.agents import Bounds
-from upskill.authoring.create import as_name
+from upskill.authoring.output import check_output, named_after
 from upskill.authoring.structured import NoUsableAnswer
 from upskill.authoring.trigger import (
     TURNS,
@@ -157,14 +157,7 @@ class _Asked:
         if len(inquiry.models) > 1:
             raise UsageError("a description is improved for one student at a time", "Give one -m.")
         if inquiry.output:
-            folder = Path(inquiry.output)
-            if folder.name != (better := as_name(folder.name)):
-                raise UsageError(
-                    f"{folder}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
-                    f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
-                )
-            if folder.exists() and not inquiry.force:
-                raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+            check_output(Path(inquiry.output), may_replace=inquiry.force)
 
     def _teacher(self) -> Address | None:
         inquiry = self.inquiry
@@ -329,8 +322,7 @@ class _Asked:
             return None
         if self.inquiry.output:
             place = Path(self.inquiry.output)
-            skill = found.skill if found.skill.name == place.name else found.skill.with_name(place.name)
-            return skill.save(place, overwrite=self.inquiry.force)
+            return named_after(place, found.skill).save(place, overwrite=self.inquiry.force)
         assert self.skill.folder is not None
         return _replace_manifest(self.skill.folder, found.skill)
 

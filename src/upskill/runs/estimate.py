@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from upskill.agents.chat import request_for
+from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.plain import counted
@@ -36,6 +37,14 @@ class Estimate:
         calls = f"at least {calls}" if self.acts else calls
         said = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
         return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
+
+    def check_prices(self) -> None:
+        """UsageError when a price is unknown: then no ceiling in dollars can be kept."""
+        if self.unknown:
+            raise UsageError(
+                f"--max-cost cannot be kept: nobody knows the price of {self.unknown[0]}",
+                "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+            )
 
 
 def estimate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -118,3 +119,18 @@ class AgentOptions:
     def bounds(self) -> Bounds:
         usual = self.default_bounds
         return Bounds(self.max_turns or usual.turns, self.trial_tokens, self.trial_timeout or usual.seconds)
+
+
+def choose_students(
+    named: Sequence[str], settings: Settings, tell: Callable[[str], None], flag: str = "-m"
+) -> tuple[str, ...]:
+    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
+
+    `flag` is what names a student on the command line of the verb that asks.
+    """
+    if named:
+        return tuple(named)
+    if settings.eval_model:
+        return (settings.eval_model,)
+    tell(f"No student was named, so it is `local`, the small embedded model. Choose others with {flag}.")
+    return ("local",)
