@@ -517,6 +517,19 @@ async def test_ordinary_programs_work_inside(bubblewrap: Sandbox) -> None:
     assert done.output == "[1, 2]\n7\nstudent\n2\nsandbox\n", done.error
 
 
+async def test_every_command_is_logged_shortened_with_its_exit_code(
+    kind: SandboxBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "upskill.sandboxes")
+    async with await kind.open(Setup(environment={"TOKEN": "not-to-be-logged"})) as sandbox:
+        await sandbox.run(f"exit 3 # {'x' * 1000}")
+    opened, ran = [record.getMessage() for record in caplog.records if record.name.startswith("upskill.sandboxes")]
+    assert opened == f"{kind.name}: opened"
+    assert re.fullmatch(rf"{kind.name}: \S*bash -c 'exit 3 # x+…: exit code 3 after \d+\.\d\d s", ran)
+    assert len(ran) < 300
+    assert "not-to-be-logged" not in caplog.text
+
+
 # Choosing.
 
 
@@ -564,13 +577,19 @@ async def test_what_came_before_the_chosen_kind_is_told(home: Path, monkeypatch:
 class Leaky:
     """Opens, and holds nothing back."""
 
-    name, isolated, reduced, fix = "leaky", True, "", "Do not use it."
+    name, isolated, reduced, experimental, fix = "leaky", True, "", False, "Do not use it."
 
     async def version(self) -> str:
         return "1"
 
     async def open(self, setup: Setup) -> Sandbox:
         return await SANDBOXES.load("none")().open(setup)
+
+
+def test_what_was_only_run_against_a_stand_in_is_marked_experimental() -> None:
+    marked = {name for name in KINDS if SandboxChoice(name, "1.0", 0.0, ()).label == "1.0 (experimental)"}
+    assert marked == {"container", "seatbelt"}
+    assert SandboxChoice("landlock", "Landlock 6", 0.0, (), reduced="no namespaces").label == "Landlock 6 (reduced)"
 
 
 async def test_a_kind_that_leaks_is_found_out(home: Path) -> None:
@@ -731,7 +750,7 @@ async def test_a_container_without_an_engine_says_so(home: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(home))
     with pytest.raises(SandboxError, match="neither docker nor podman is installed"):
         await container.Container().open(Setup())
-    with pytest.raises(SandboxError, match="has no door"):
+    with pytest.raises(SandboxError, match="has no socket for a proxy"):
         await container.Container().open(Setup(proxy_port=80))
 
 

@@ -98,7 +98,7 @@ class ProgramAgent(ABC):
     async def run(self, task: Task, student: Student) -> Trace:
         sandbox, address = student.sandbox, student.address
         if sandbox is None or sandbox.proxy_socket is None:
-            raise AgentError(f"{self.spec.name} needs a sandbox with a door to its model")
+            raise AgentError(f"{self.spec.name} needs a sandbox with a socket for its proxy")
         program = find_program(self.spec.program, self.spec.install)
         upstream = self.upstream(address, student.keys, student.prices)
         proxy = Proxy(upstream, task.bounds, student.ledger, _marker(task))

@@ -95,7 +95,7 @@ def _sandbox() -> Row:
         chosen = asyncio.run(choose_sandbox())
     except UpskillError as error:
         return "sandbox", "missing", f"{error.message} {error.hint}"
-    return "sandbox", "ok", f"{chosen.version or chosen.name}{' (reduced)' if chosen.reduced else ''}"
+    return "sandbox", "ok", chosen.label
 
 
 def _agents() -> Iterator[Row]:

@@ -147,7 +147,7 @@ def _show(chosen: SandboxChoice, *, as_json: bool) -> None:
     if as_json:
         show_json(chosen.record())
         return
-    click.echo(f"{chosen.name}: {chosen.version}")
+    click.echo(f"{chosen.name}: {chosen.label}")
     for each in chosen.passed:
         click.echo(f"  {each}")
     for name, why in chosen.refused.items():

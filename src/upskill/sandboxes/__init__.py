@@ -1,13 +1,23 @@
 """A Sandbox is where the commands and files of one trial live. Nothing in it reaches out, and nothing outlives it.
 
-It is opened with files in its workspace, runs commands under limits, hands files over without following a link, and
-stops. Commands find the workspace at `Sandbox.workspace` and start there. They have no network, no home folder of the
-host, none of the host's environment, a read-only system and a private /tmp.
+It is opened with files in its workspace (`Setup`), runs commands under limits (`Limits`, `CommandResult`), hands over
+files without following a link, and stops. Commands start in the workspace, at `Sandbox.workspace`. They have no
+network, no home folder and no environment of the host, a read-only system and a private /tmp.
 
-Kinds: `bubblewrap` (Linux), `container` (docker or podman, when an engine answers), `landlock` (Linux, reduced: for use
-inside containers), `seatbelt` (macOS), `none` (no protection at all; never chosen, only typed).
+Kinds (`SandboxBackend`), one module each:
 
-`choose_sandbox` finds the one to use by probing each, and records what it found as plain data for the run.
+    bubblewrap    Linux, with namespaces (`bubblewrap_arguments`: what it is given; `supervisor.sh`: its process 1)
+    container     docker or podman, if an engine answers; experimental
+    landlock      Linux without namespaces, for use inside containers; reduced
+    seatbelt      macOS; experimental
+    none          no protection at all: never chosen, only typed
+
+`choose_sandbox` probes them in order of preference and returns a `SandboxChoice`, plain data to be stored with the run.
+
+What the kinds share: `open_sandbox` (running a command, files held from outside), `processes` (a process per command,
+for kinds without namespaces), `wrappers` and `confine` (the program around such a command), `seccomp` (the filter of
+system calls), `files` (a workspace from outside), `capture` (output up to a limit), `process_usage` (what processes
+use), `proxy_socket` (the one way out), `users` (a user id for commands when we are root).
 """
 
 from __future__ import annotations
@@ -41,7 +51,7 @@ SANDBOXES = Registry(
         "none": "upskill.sandboxes.none:NoSandbox",
     },
 )
-# Tried in this order. What another package adds comes after these, and `none` is never chosen.
+# Probed in this order. Kinds from other packages come after these, and `none` is never chosen.
 PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
 
 MiB = 2**20
@@ -51,10 +61,10 @@ OnOutput = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command may use. Sizes are bytes, times are seconds.
+    """What one command may use. Sizes are in bytes, times in seconds.
 
-    `file_size` and `disk` hold for the whole sandbox, as they were when it was opened; the others can be set anew for
-    each command. Memory and processor time are those of all processes of the sandbox together.
+    `file_size` and `disk` are fixed when the sandbox is opened; the others may differ from command to command. Memory
+    and processor time are those of all processes of the sandbox together.
     """
 
     wall: float = 120.0
@@ -65,14 +75,13 @@ class Limits:
     disk: int = 512 * MiB
     output: int = 1 * MiB
     open_files: int = 1024
-    # Of each process. None lifts it and leaves memory to be looked at from outside, for runtimes that reserve far more
-    # than they use.
+    # Of each process. None is for runtimes that reserve far more than they use: then memory is only checked as a sum.
     address_space: int | None = 4096 * MiB
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended. `killed_why` says which limit ended it, and is empty when it ended by itself."""
+    """How a command ended. `killed_why` is the limit that it broke ("ran longer than 5 s"), or empty."""
 
     code: int
     output: str
@@ -84,7 +93,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of the workspace, by its path in there. A link is told as a link, wherever it leads."""
+    """A file in the workspace, by its path there. A link is a link, wherever it leads."""
 
     path: str
     kind: Literal["file", "folder", "link", "other"]
@@ -95,8 +104,8 @@ class Entry:
 class Setup:
     """What a sandbox is opened with.
 
-    `files` are placed in the workspace and `home_files` in the home folder of the student, both by relative path;
-    those that `runnable` names can be run.
+    `files` go into the workspace and `home_files` into the student's home folder, both by relative path; those named in
+    `runnable` are executable.
     `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
     the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
     """
@@ -114,21 +123,21 @@ class Setup:
             check_variable_name(name)
         for place in self.readonly_mounts:
             if not place.startswith("/") or ".." in place.split("/"):
-                raise SandboxError(f"{place!r} is not an absolute path to show something at")
+                raise SandboxError(f"{place!r} is not an absolute path to mount something at")
         return self
 
 
 class Sandbox(Protocol):
-    """An open sandbox. Used as `async with await kind.open(setup) as sandbox:`.
+    """An open sandbox. Used as `async with await backend.open(setup) as sandbox:`.
 
-    Files are named by their path in the workspace, relative or absolute. What a student did wrong is an OSError: a path
-    that leads out, a link, a FIFO, a file too large. A SandboxError means that the sandbox itself broke down.
+    Files are named by their path in the workspace, relative or absolute. An OSError is the student's doing: a path that
+    leads out, a link, a FIFO, a file that is too large. A SandboxError means that the sandbox itself broke down.
     """
 
     kind: str
     workspace: str
     home: str
-    proxy_socket: socket | None  # listening on the sandbox's loopback, when the setup asked for it
+    proxy_socket: socket | None  # listens on the sandbox's loopback, if the setup asked for it
 
     async def run(
         self,
@@ -149,15 +158,15 @@ class Sandbox(Protocol):
     async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes: ...
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        """Put a file there whole, with the folders it needs, in place of what had that name."""
+        """Create or replace a file, with the folders it needs."""
         ...
 
     async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
-        """What is in a folder and the folders within, in order of path; at most so many."""
+        """Everything in a folder and its subfolders, sorted by path."""
         ...
 
     async def kill_processes(self) -> None:
-        """End every process that commands left behind, so that what follows cannot be tampered with."""
+        """End every process that commands left behind, so that none can tamper with what follows."""
         ...
 
     async def stop(self) -> None: ...
@@ -170,19 +179,20 @@ class Sandbox(Protocol):
 
 
 class SandboxBackend(Protocol):
-    """A kind of sandbox: what stands behind a name in `SANDBOXES`, made without arguments.
+    """A kind of sandbox, by its name in `SANDBOXES`; constructed without arguments.
 
-    `isolated` is False where nothing is held back. `reduced` names what this kind cannot hold back, and `fix` what a
-    person does to have it.
+    `isolated` is False for a kind that protects nothing. `reduced` names what a kind does not protect, `experimental`
+    marks one that has only been run against a stand-in, and `fix` says how to make it work.
     """
 
     name: str
     isolated: bool
     reduced: str
+    experimental: bool
     fix: str
 
     async def version(self) -> str:
-        """What would be used, with its version. A SandboxError says why it cannot be."""
+        """The program that would be used, with its version. A SandboxError says why there is none."""
         ...
 
     async def open(self, setup: Setup) -> Sandbox: ...
@@ -190,19 +200,27 @@ class SandboxBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxChoice:
-    """The kind of sandbox for a run, and what trying it out showed."""
+    """The kind of sandbox for a run, and what probing it showed."""
 
     name: str
     version: str
     seconds: float
-    passed: tuple[str, ...]  # the properties that were tried and held
+    passed: tuple[str, ...]  # the properties that hold
     reduced: str = ""
     isolated: bool = True
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])  # kinds that came first, and why not
+    refused: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # the kinds before it, and why they were not chosen
 
     @property
     def backend(self) -> SandboxBackend:
         return SANDBOXES.load(self.name)()
+
+    @property
+    def label(self) -> str:
+        """The program behind it, with what a person should know about it."""
+        marks = {"experimental": self.backend.experimental, "reduced": bool(self.reduced)}
+        return " ".join([self.version or self.name, *(f"({word})" for word, applies in marks.items() if applies)])
 
     @property
     def warning(self) -> str:
@@ -214,25 +232,24 @@ class SandboxChoice:
         return f"the sandbox {self.name!r} is a reduced one: {self.reduced}" if self.reduced else ""
 
     def record(self) -> dict[str, Any]:
-        """As plain data, to be kept with a run."""
+        """As plain data, to be stored with a run."""
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
 
 
-# What every kind has to hold back. One line of shell for all, so that trying a kind out costs one command; each part
-# prints its name when the property holds.
+# What every kind has to provide, each as a shell test. One command runs them all and prints the names of what holds.
 PROPERTIES = {
     "system is read-only": "! touch /usr/.upskill /etc/.upskill 2>/dev/null",
     "home is hidden": '! { read -r _ <"$UPSKILL_HOST_FILE"; } 2>/dev/null',
     "workspace can be written": "echo x > .upskill && rm .upskill",
     "no network": '! (exec 9<>"/dev/tcp/127.0.0.1/$UPSKILL_HOST_PORT") 2>/dev/null',
-    # Another process may have that number in here, but not that number and that moment of birth.
+    # Another process may have the same id in here, but not the same id and start time.
     "processes are hidden": (
         '! { kill -0 "$UPSKILL_HOST_PID" && read -r seen <"/proc/$UPSKILL_HOST_PID/stat" '
         '&& [[ $seen == *" $UPSKILL_HOST_BORN "* ]]; } 2>/dev/null'
     ),
     "environment is clean": '[ -z "$(compgen -e | grep -Fxf .upskill-names)" ]',
 }
-# What a sandbox sets for itself, so that it may have the name of a variable of the host.
+# Variables that a sandbox sets for itself, so their names may also be those of variables of the host.
 OWN_VARIABLES = {
     "PATH",
     "HOME",
@@ -251,8 +268,8 @@ OWN_VARIABLES = {
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:
-    """Open a sandbox of this kind and look from inside whether its walls stand; the properties that hold."""
-    import tempfile  # noqa: PLC0415 - only when nothing was remembered
+    """Open a sandbox of this kind and test from inside what it protects; the properties that hold."""
+    import tempfile  # noqa: PLC0415 - only if no earlier proof is stored
 
     home = Path.home()
     foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
@@ -264,13 +281,13 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     ):
         secret = Path(planted) / "secret"
         secret.write_text("secret\n", encoding="utf-8")
-        told = {
+        environment = {
             "UPSKILL_HOST_FILE": str(secret),
             "UPSKILL_HOST_PORT": str(listener.getsockname()[1]),
             "UPSKILL_HOST_PID": str(os.getpid()),
             "UPSKILL_HOST_BORN": _start_time(),
         }
-        setup = Setup(limits=limits, environment=told, files={".upskill-names": foreign})
+        setup = Setup(limits=limits, environment=environment, files={".upskill-names": foreign})
         async with await kind.open(setup) as sandbox:
             done = await sandbox.run(["bash", "-c", script])
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
@@ -287,14 +304,14 @@ def _listening() -> socket:
 
 
 def _start_time() -> str:
-    """When this process began, as /proc tells it; a space where there is no /proc, which matches anything."""
+    """When this process was started, according to /proc; without /proc a space, which matches anything."""
     with suppress(OSError):
         return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     return " "
 
 
 async def choose_sandbox(name: str | None = None) -> SandboxChoice:
-    """The kind of this name, or the first that proves itself here. What proved itself is remembered until reboot."""
+    """The kind of this name, or the first that passes its probe here. A passed probe is remembered until reboot."""
     if name is not None:
         return await _verify(name, SANDBOXES.load(name)())
     refused: dict[str, str] = {}
@@ -322,23 +339,23 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         version = await kind.version()
         if not kind.isolated:
             return SandboxChoice(name, version, 0.0, (), isolated=False)
-        memory = _proof_file(name, version)
-        remembered = memory.read_text(encoding="utf-8").splitlines() if memory and memory.is_file() else []
-        held = tuple(remembered) if remembered else await probe(kind)
+        proof = _proof_file(name, version)
+        proven = proof.read_text(encoding="utf-8").splitlines() if proof and proof.is_file() else []
+        held = tuple(proven) if proven else await probe(kind)
     except (UpskillError, OSError, ValueError) as error:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [one for one in PROPERTIES if one not in held and one not in kind.reduced]
     if missing:
-        raise UsageError(f"{name}: it opens, but does not hold: {', '.join(missing)}", kind.fix)
-    if memory and not remembered:
+        raise UsageError(f"{name}: it opens, but does not provide: {', '.join(missing)}", kind.fix)
+    if proof and not proven:
         with suppress(OSError):
-            memory.parent.mkdir(parents=True, exist_ok=True)
-            memory.write_text("\n".join(held), encoding="utf-8")
+            proof.parent.mkdir(parents=True, exist_ok=True)
+            proof.write_text("\n".join(held), encoding="utf-8")
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
 
 
 def _proof_file(name: str, version: str) -> Path | None:
-    """Where it is remembered that this kind proved itself, in this boot, as this user. A failure never is."""
+    """The file that says that this kind passed its probe in this boot, as this user. A failure is never stored."""
     boot = _boot_id()
     if not boot:
         return None
@@ -364,8 +381,8 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def printable(text: str) -> str:
-    """Text as a terminal can be shown it: what a student wrote must not move the cursor or speak to the terminal.
+    """Text that is safe to print: what a student wrote must not move the cursor or control the terminal.
 
-    Halves of characters go the same way, as the names of files may hold them and nothing else can.
+    Lone surrogates, which file names may contain, are escaped as well.
     """
     return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""What a command writes, kept up to a limit and handed on as it comes."""
+"""The output of a command, kept up to a limit and passed on as it comes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from upskill.sandboxes import OnOutput, Stream
 
 
 class Capture:
-    """Two streams under one limit. `full` once more has come than is kept."""
+    """Two streams under one limit. `full` as soon as more has come than is kept."""
 
-    def __init__(self, max_bytes: int, on_output: OnOutput | None) -> None:
+    def __init__(self, max_bytes: int, on_output: OnOutput | None = None) -> None:
         self.max_bytes = max_bytes
         self.remaining = max_bytes
         self.full = False
@@ -27,7 +27,7 @@ class Capture:
             self._on_output(stream, data)
 
     async def read_from(self, stream: Stream, reader: StreamReader) -> None:
-        """All that comes from a pipe, until it is closed."""
+        """Everything that comes from a pipe, until it is closed."""
         while data := await reader.read(65536):
             self.add(stream, data)
 

@@ -1,8 +1,8 @@
 """Runs one command without namespaces, and leaves nothing of it behind. A program of its own, started by path.
 
-`confine.py DESCRIPTOR` reads what to do as JSON from there. Its child becomes the command, behind the walls of Landlock
-and seccomp when asked for. It adopts whatever the command leaves behind and ends it when the command ends, when it is
-told to (SIGTERM), and when whoever started it dies. Nothing is imported from upskill: it starts without its packages.
+`confine.py DESCRIPTOR` reads its task as JSON from there. Its child becomes the command, under Landlock and seccomp if
+asked for. It adopts the processes that the command leaves behind and kills them when the command ends, on SIGTERM, and
+when its parent dies. It imports nothing from upskill, because it is started without its packages.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP = 1, 38, 36, 22
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 PATH_BENEATH, NET_PORT = 1, 2
-# Rights of Landlock, by the version of its interface that brought them.
+# Rights of Landlock; ALL_RIGHTS by the version of its interface.
 READ_FILES, READ = 0x4, 0x4 | 0x8 | 0x1  # read a file; read, list and execute
 FILE_RIGHTS = 0x1 | 0x2 | 0x4 | 0x4000 | 0x8000  # the only ones that a rule on a file may name
 ALL_RIGHTS = {3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 CONNECT, BIND = 0x2, 0x1
-SCOPES = 0x3  # abstract sockets and signals stay within
+SCOPES = 0x3  # no abstract sockets and no signals to the outside
 
 library = ctypes.CDLL(None, use_errno=True)
 
@@ -55,17 +55,21 @@ def checked(result: int) -> int:
 
 
 def landlock_version() -> int:
-    """Which interface this kernel has; 0 when none, or when it is switched off."""
+    """Which version of the interface this kernel has; 0 if none, or if it is switched off."""
     return max(0, library.syscall(CREATE_RULESET, None, 0, 1))
 
 
-def apply_landlock(walls: dict[str, Any]) -> None:
-    """Landlock: from here on only these paths, this port, and no process outside."""
+def apply_landlock(allowed: dict[str, Any]) -> None:
+    """From here on only these paths and this port, and no process outside."""
     version = landlock_version()
     rules = Ruleset(ALL_RIGHTS[min(version, 5)], (CONNECT | BIND) if version >= 4 else 0, SCOPES if version >= 6 else 0)
     size = ctypes.sizeof(Ruleset) if version >= 6 else 16 if version >= 4 else 8
     ruleset = checked(library.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0))
-    for right, paths in ((READ, walls["read"]), (READ_FILES | 0x2, walls["devices"]), (rules.files, walls["write"])):
+    for right, paths in (
+        (READ, allowed["read"]),
+        (READ_FILES | 0x2, allowed["devices"]),
+        (rules.files, allowed["write"]),
+    ):
         for path in paths:
             with suppress(FileNotFoundError):
                 held = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -73,8 +77,8 @@ def apply_landlock(walls: dict[str, Any]) -> None:
                 rule = PathRule(rights, held)
                 checked(library.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0))
                 os.close(held)
-    if walls["proxy_port"] and version >= 4:
-        port = PortRule(CONNECT, walls["proxy_port"])
+    if allowed["proxy_port"] and version >= 4:
+        port = PortRule(CONNECT, allowed["proxy_port"])
         checked(library.syscall(ADD_RULE, ruleset, NET_PORT, ctypes.byref(port), 0))
     checked(library.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
@@ -87,7 +91,7 @@ def apply_seccomp(program: bytes) -> None:
 
 
 def exec_command(task: dict[str, Any]) -> None:
-    """In the child: put everything off, and become the command."""
+    """In the child: give up every right, and become the command."""
     os.setsid()
     for name, value in task["limits"].items():
         limit: int = getattr(resource, name)
@@ -102,8 +106,8 @@ def exec_command(task: dict[str, Any]) -> None:
         os.setresuid(user, user, user)
     library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     checked(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    if task["walls"] is not None:
-        apply_landlock(task["walls"])
+    if task["landlock"] is not None:
+        apply_landlock(task["landlock"])
         apply_seccomp(bytes.fromhex(task["filter"]))
     os.umask(0o022)
     for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
@@ -125,7 +129,7 @@ def descendants() -> list[int]:
 
 
 def kill_all(user: int | None) -> None:
-    """Kill whatever is left, until nothing is. As a user of their own they are killed at once, so no fork gets away."""
+    """Kill until nothing is left. With a user of their own all are killed at once, so that no fork gets away."""
     while True:
         if user is not None:
             helper = os.fork()
@@ -151,13 +155,13 @@ def main() -> None:
     code = 126
     library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def told_to_end(*_: object) -> None:
+    def on_terminate(*_: object) -> None:
         kill_all(task["user"])
         os._exit(137)
 
-    signal.signal(signal.SIGTERM, told_to_end)
+    signal.signal(signal.SIGTERM, on_terminate)
     library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != task["parent"]:  # it died before we could ask to be told
+    if os.getppid() != task["parent"]:  # it died before we could ask for a signal
         os._exit(137)
     child = os.fork()
     if child == 0:
@@ -165,12 +169,12 @@ def main() -> None:
             exec_command(task)
         except BaseException as error:
             program = task["argv"][0]
-            # A folder on PATH that is closed to us says "permission denied" of what is not there either.
+            # A folder on the PATH that we may not read means "permission denied" even for a program that is not there.
             here = os.path.exists(program) if "/" in program else not isinstance(error, OSError)  # noqa: PTH110
             os.write(2, f"{program}: {error if here else 'command not found'}\n".encode())
             os._exit(126 if here else 127)
     while True:
-        process, status = os.waitpid(-1, 0)  # also what was adopted
+        process, status = os.waitpid(-1, 0)  # adopted processes, too
         if process == child:
             code = os.waitstatus_to_exitcode(status)
             break

@@ -1,7 +1,9 @@
-"""Container: a trial in a container of docker or podman, where an engine answers.
+"""Container: a trial in a container of docker or podman, if an engine answers.
 
-One container stays open for all commands of a trial, with each command as an `exec` in it. Its process 1 ends when the
-client that we hold ends, so the container goes when we do; to end it we remove the container, not only the client.
+Experimental: its tests speak to a stand-in for the engine, not to a real one.
+
+One container stays open for all commands of a trial, and each command is an `exec` in it. Its process 1 ends with the
+client that we started, so no container outlives us; to end it early, the container is removed and not only the client.
 """
 
 from __future__ import annotations
@@ -12,23 +14,20 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from socket import socket
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import CommandResult, Entry, Limits, MiB, OnOutput, Setup, check_variable_name, process_usage
+from upskill.sandboxes import Entry, MiB, Setup, process_usage
 from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.commands import to_argv, why_unrunnable
 from upskill.sandboxes.files import Folder
-from upskill.sandboxes.open_sandbox import OpenSandbox
+from upskill.sandboxes.open_sandbox import OpenSandbox, PreparedCommand
 
 ENGINES = ("docker", "podman")
 IMAGE = "python:3.12-slim"
 WORKSPACE, HOME = "/workspace", "/home/student"
-ENGINE_TIMEOUT = 30.0  # for an engine to do what it was asked
-# Process 1: lives as long as somebody holds the other end of its standard input. Being the first it is spared when all
-# others are killed, which a child of `--init` would not be, and bash collects what they leave behind.
+ENGINE_TIMEOUT = 30.0  # seconds for one request to the engine
+# Process 1 lives as long as somebody holds the other end of its standard input. `kill -1` spares it, which it would not
+# spare a child of `--init`, and bash reaps the processes that are left behind.
 PROCESS_1 = "echo ready; while read -r _; do :; done"
 READ = (
     '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; head -c "$2" "$1"'
@@ -41,6 +40,7 @@ class Container:
     name = "container"
     isolated = True
     reduced = ""
+    experimental = True
     fix = f"Start docker or podman as a user who may use it, and fetch the image once: `docker pull {IMAGE}`."
 
     async def version(self) -> str:
@@ -49,9 +49,9 @@ class Container:
 
     async def open(self, setup: Setup) -> ContainerSandbox:
         if setup.proxy_port is not None:
-            raise SandboxError("a container has no door yet", "Use bubblewrap.")
+            raise SandboxError("a container has no socket for a proxy yet", "Use bubblewrap.")
         engine, _ = await _engine()
-        sandbox = ContainerSandbox(engine, setup.validated())
+        sandbox = ContainerSandbox(engine, setup)
         try:
             await sandbox.start()
         except BaseException:
@@ -61,7 +61,7 @@ class Container:
 
 
 async def _engine() -> tuple[str, str]:
-    """The first engine that answers. Having the client on PATH says nothing about that."""
+    """The first engine that answers, with its version. A client on the PATH is no proof of that."""
     said = "neither docker nor podman is installed"
     for name in ENGINES:
         program = shutil.which(name)
@@ -81,7 +81,7 @@ async def _engine() -> tuple[str, str]:
 
 
 def run_arguments(name: str, setup: Setup) -> list[str]:
-    """Everything after `docker run`: what the container gets, and that is little."""
+    """Everything after `docker run`."""
     limits = setup.limits
     user = 1000
     line = [
@@ -106,15 +106,14 @@ class ContainerSandbox(OpenSandbox):
     kind = "container"
     workspace = WORKSPACE
     home = HOME
+    shell = ("sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh")
 
     def __init__(self, engine: str, setup: Setup) -> None:
-        self.proxy_socket: socket | None = None
+        super().__init__(setup)
         self._engine = engine
-        self._setup = setup
         self._name = f"upskill-{secrets.token_hex(8)}"
         self._client: asyncio.subprocess.Process | None = None
-        self._lock = asyncio.Lock()
-        # Only for reading paths: the files are in the container.
+        # Only to check paths: the files are in the container.
         self._places = {place: Folder(-1, place) for place in (WORKSPACE, HOME)}
 
     async def start(self) -> None:
@@ -139,74 +138,52 @@ class ContainerSandbox(OpenSandbox):
                 whole = f"{place}/{'/'.join(self._places[place].parts(path))}"
                 await self.write(whole, content, executable=path in self._setup.runnable)
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        limits: Limits | None = None,
-        *,
-        stdin: bytes = b"",
-        environment: Mapping[str, str] | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        limits = limits or self._setup.limits
-        argv = to_argv(command, ["sh", "-c", 'exec "$(command -v bash || echo sh)" -c "$1"', "sh"])
-        if wrong := why_unrunnable(argv):
-            return CommandResult(126, "", wrong)
-        variables = {**self._setup.environment, **(environment or {})}
-        for name in variables:
-            check_variable_name(name)
-        async with self._lock:
-            return await self._exec(argv, limits, stdin, variables, Capture(limits.output, on_output))
-
-    async def _exec(
-        self, argv: list[str], limits: Limits, stdin: bytes, variables: Mapping[str, str], capture: Capture
-    ) -> CommandResult:
+    async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if self._client is None or self._client.returncode is not None:
             raise SandboxError("the container has ended, so nothing can be run in it")
+        limits = command.limits
         # By name only: the client reads the values from its environment, where no list of processes shows them.
-        named = [word for name in variables for word in ("--env", name)]
+        named = [word for name in command.environment for word in ("--env", name)]
         began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
-            *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *argv),
+            *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *command.argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **variables},
+            env={**os.environ, **command.environment},
             start_new_session=True,
         )
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(stdin)
+        process.stdin.write(command.stdin)
         process.stdin.close()
-        talk = [
+        pipes = [
             asyncio.ensure_future(capture.read_from("output", process.stdout)),
             asyncio.ensure_future(capture.read_from("error", process.stderr)),
         ]
         ended = asyncio.ensure_future(process.wait())
-        why = ""
+        broken_limit = ""
         try:
-            while not ended.done() and not why:
+            while not ended.done() and not broken_limit:
                 left = limits.wall - (time.perf_counter() - began)
                 await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
                 if not ended.done() and time.perf_counter() - began >= limits.wall:
-                    why = f"ran longer than {limits.wall:g} s"
+                    broken_limit = f"ran longer than {limits.wall:g} s"
                 elif capture.full:
-                    why = f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
-            if why:
+                    broken_limit = f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
+            if broken_limit:
                 await self._end_all()
-            await asyncio.wait([ended, *talk], timeout=ENGINE_TIMEOUT)
+            await asyncio.wait([ended, *pipes], timeout=ENGINE_TIMEOUT)
         finally:
-            if not ended.done():  # the client alone would leave the command running
+            if not ended.done():  # killing the client alone would leave the command running
                 await self._remove()
                 with suppress(ProcessLookupError):
                     process.kill()
-            for task in talk:
+            for task in pipes:
                 task.cancel()
-            await asyncio.gather(ended, *talk, return_exceptions=True)
-        seconds = time.perf_counter() - began
-        code = 137 if why else process.returncode or 0
-        return CommandResult(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+            await asyncio.gather(ended, *pipes, return_exceptions=True)
+        return 137 if broken_limit else process.returncode or 0, broken_limit
 
     async def _end_all(self) -> None:
         code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT)

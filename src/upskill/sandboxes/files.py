@@ -1,8 +1,8 @@
-"""A workspace from outside: files that a student made, opened without following anything the student planted.
+"""A workspace from outside: the student's files, opened without falling for anything the student planted.
 
-Every part of a path is opened by itself, relative to the folder before it and never through a link, and `..` is
-refused; so whatever is renamed or swapped meanwhile, no step can lead out. Reading expects links, FIFOs, devices and
-sparse files where a file should be.
+Each part of a path is opened on its own, relative to the folder before it and never through a link, and `..` is
+refused. So whatever is renamed or swapped meanwhile, no step can lead out. Where a file should be there may be a link,
+a FIFO, a device or a sparse file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DEPTH = 64
 
 
 class Folder:
-    """A folder held open. `place` is what the student calls it; `owner` is the student's user, when we are root."""
+    """A folder held open. `place` is its path inside the sandbox; `owner` is the student's user id, if we are root."""
 
     def __init__(self, descriptor: int, place: str, owner: int | None = None) -> None:
         self.descriptor = descriptor
@@ -38,7 +38,7 @@ class Folder:
             self.descriptor = -1
 
     def parts(self, path: str) -> list[str]:
-        """A path as the names it consists of; refused when it could lead out."""
+        """The names that a path consists of; PermissionError if it could lead out."""
         shown = path.encode("utf-8", "replace").decode()
         if "\0" in path:
             raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", shown)
@@ -59,9 +59,9 @@ class Folder:
 
     @contextmanager
     def _as_owner(self) -> Generator[None]:
-        """As the student, as far as files go: a tmpfs of another user namespace takes no file of root's.
+        """Access files as the student: a tmpfs of another user namespace takes no files from root.
 
-        The kernel keeps this for each thread, so there must be no await inside.
+        This is a property of the thread, so there must be no await inside.
         """
         if self.owner is None:
             yield
@@ -79,7 +79,7 @@ class Folder:
             return self._read(path, max_bytes)
 
     def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        """A new file under a name of its own, moved into place: what stood there is replaced, never written into."""
+        """Written under a temporary name and moved into place: what was there is replaced, never written into."""
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         with self._as_owner():
             self._write(path, data, 0o755 if executable else 0o644)
@@ -157,7 +157,7 @@ class Folder:
                 if len(found) >= max_entries:
                     return
                 status = None
-                with suppress(FileNotFoundError):  # gone meanwhile
+                with suppress(FileNotFoundError):  # deleted meanwhile
                     status = entry.stat(follow_symlinks=False)
                 if status is None:
                     continue
@@ -165,7 +165,7 @@ class Folder:
                 found.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
                 if kind != "folder" or depth >= MAX_DEPTH:
                     continue
-                with suppress(OSError):  # swapped for something else, or closed to us
+                with suppress(OSError):  # swapped for something else, or not readable
                     inner = os.open(entry.name, FOLDER, dir_fd=folder)
                     try:
                         self._walk(inner, f"{prefix}{entry.name}/", found, max_entries, depth + 1)
@@ -179,7 +179,7 @@ class Folder:
         return names
 
     def _enter(self, names: list[str], *, make: bool = False) -> int:
-        """The last of these folders, each opened from the one before it."""
+        """A descriptor of the last of these folders, each opened from the one before it."""
         folder = os.open(".", FOLDER, dir_fd=self.descriptor)
         for name in names:
             try:
@@ -219,7 +219,7 @@ def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
 
 
 def folder_size(path: Path) -> int:
-    """Bytes on disk below a folder, a little more for every file; links are not followed."""
+    """Bytes on disk below a folder, plus a little for every file; links are not followed."""
     total = 0
     waiting = [str(path)]
     while waiting:
@@ -231,15 +231,15 @@ def folder_size(path: Path) -> int:
                         total += status.st_blocks * 512 + 1024
                         if stat.S_ISDIR(status.st_mode):
                             waiting.append(entry.path)
-        except OSError:  # gone meanwhile, or closed to us
+        except OSError:  # deleted meanwhile, or not readable
             continue
     return total
 
 
 async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
-    """Copy a folder of the host into the workspace, or to a path in there. What is not a plain file is left out.
+    """Copy a folder of the host into the workspace, or to a path in there.
 
-    Returns what was left out: links, which would lead elsewhere inside, and anything that cannot be copied.
+    Returns what was left out: links, which would lead elsewhere inside, and everything else that is no regular file.
     """
     left_out: list[str] = []
     for path in sorted(folder.rglob("*")):  # noqa: ASYNC240 - a case brings a few small files

@@ -1,7 +1,7 @@
-"""Landlock: walls that a process puts up around itself, where no namespaces can be had, as inside most containers.
+"""Landlock: a process gives up rights of its own, where there are no namespaces, as inside most containers.
 
-Reduced: there is one process table and one network for all. Landlock keeps files, the network and signals apart, and
-seccomp what it does not look at. Each command is run by `confine.py`, which also ends what it leaves behind.
+Reduced: process table and network are shared with the host. Landlock protects files, the network and signals, and
+seccomp what Landlock does not cover. Each command is run by `confine.py`, which also ends what it leaves behind.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from upskill.sandboxes.processes import ProcessSandbox
 from upskill.sandboxes.users import unused_user
 from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_confine
 
-OLDEST = 3  # Linux 6.2: the first that also keeps files from being cut short
+OLDEST = 3  # Linux 6.2: the first that also protects files from being truncated
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "pki/ca-trust", "nsswitch.conf")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# What says something of the machine as a whole. Nothing of /proc that belongs to a process.
+# Files of /proc about the machine as a whole; none about a process.
 PROC = ("meminfo", "cpuinfo", "stat", "version", "uptime", "loadavg", "filesystems", "sys")
 REDUCED = "no process, network and IPC namespaces, no /tmp of its own, no background processes between commands"
 
@@ -30,11 +30,12 @@ REDUCED = "no process, network and IPC namespaces, no /tmp of its own, no backgr
 class Landlock:
     name = "landlock"
     isolated = True
+    experimental = False
     fix = "It needs Linux 6.2 or newer with Landlock among its security modules (`lsm=landlock,...`)."
 
     def __init__(self) -> None:
         self.reduced = REDUCED
-        if sys.platform == "linux" and landlock_version() < 6:  # Linux 6.12 brought signals
+        if sys.platform == "linux" and landlock_version() < 6:  # Linux 6.12 added signals
             self.reduced += "; processes are hidden only from view, and signals reach those of the same user"
 
     async def version(self) -> str:
@@ -50,18 +51,18 @@ class Landlock:
         if setup.readonly_mounts and any(
             place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()
         ):
-            raise SandboxError("landlock can show files only where they are, not at another path")
+            raise SandboxError("landlock can mount files only at their own path")
         if setup.proxy_port is not None and landlock_version() < 4:
-            raise SandboxError("landlock has a door only on Linux 6.7 or newer")
+            raise SandboxError("landlock has a socket for a proxy only on Linux 6.7 or newer")
         user = unused_user()
         families = () if setup.proxy_port is None else (seccomp.INET,)
         program = seccomp.pack_filter(
-            # As a user of its own it can change no file of anyone else by its path either.
+            # A user of its own cannot change other people's files by their path anyway.
             seccomp.build_filter(families=families, streams_only=True, namespaces=False, by_path=user is not None)
         )
 
-        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
-            walls = {
+        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+            landlock = {
                 "read": [
                     *SYSTEM,
                     *(f"/etc/{name}" for name in ETC),
@@ -73,7 +74,7 @@ class Landlock:
                 "proxy_port": setup.proxy_port or 0,
             }
             return wrap_in_confine(
-                argv, environment, limits, root / "workspace", user=user, walls=walls, program=program
+                argv, environment, limits, root / "workspace", user=user, landlock=landlock, program=program
             )
 
-        return ProcessSandbox("landlock", setup, launch, user=user)
+        return ProcessSandbox("landlock", setup, wrap, user=user)

@@ -1,6 +1,6 @@
-"""No sandbox: commands run as you, in a folder of their own, and reach all that you reach. Never chosen, only typed.
+"""No sandbox: commands run as you, in a folder of their own, and reach everything you can. Never chosen, only typed.
 
-Limits, the clean environment and the end of every process hold all the same, as far as the command is not hostile.
+Limits, a clean environment and the end of every process still apply, as far as the command is not hostile.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ class NoSandbox:
     name = "none"
     isolated = False
     reduced = ""
+    experimental = False
     fix = ""
 
     async def version(self) -> str:
         return "no protection"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        return ProcessSandbox("none", setup, _launch)
+        return ProcessSandbox("none", setup, _wrap)
 
 
-def _launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+def _wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
     environment["PATH"] = os.environ.get("PATH", environment["PATH"])
     if sys.platform == "linux":
         return wrap_in_confine(argv, environment, limits, root / "workspace")

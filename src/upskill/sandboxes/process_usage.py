@@ -1,6 +1,6 @@
-"""What a tree of processes uses, seen from outside: how many, how much memory, how much processor time.
+"""What a tree of processes uses, seen from outside: number of processes, memory, processor time.
 
-Limits of the kernel are per process and per file; these are sums. On Linux from /proc; elsewhere from `ps`.
+The kernel's own limits are per process; these are sums over the tree, from /proc on Linux and from `ps` elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from upskill.sandboxes import Limits
 
-POLL_SECONDS = 0.05  # seconds between two looks
+POLL_SECONDS = 0.05
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 HAS_PROC = Path("/proc/self/stat").exists()
 
@@ -27,7 +27,7 @@ class ProcessUsage:
 
 
 def children(process: int) -> list[int]:
-    """The processes that have this one as parent."""
+    """The processes whose parent is this one."""
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
@@ -37,7 +37,7 @@ def children(process: int) -> list[int]:
 
 
 def process_tree(root: int) -> Iterator[int]:
-    """A process and all that come from it."""
+    """A process and all its descendants."""
     waiting, seen = [root], {root}
     while waiting:
         process = waiting.pop()
@@ -48,7 +48,7 @@ def process_tree(root: int) -> Iterator[int]:
 
 
 def usage_of(root: int) -> ProcessUsage:
-    """Of a process and all that come from it. `cpu` counts those that have ended, once their parent knows."""
+    """What a process and its descendants use. `cpu` includes ended processes once their parent has collected them."""
     if not HAS_PROC:
         return _usage_from_ps(root)
     processes = memory = ticks = 0
@@ -58,19 +58,19 @@ def usage_of(root: int) -> ProcessUsage:
             ticks += sum(map(int, fields[11:15]))
             processes += int(fields[17])  # threads, as RLIMIT_NPROC counts
             memory += _anonymous_memory(process)
-        except (OSError, IndexError, ValueError):  # gone meanwhile
+        except (OSError, IndexError, ValueError):  # ended meanwhile
             continue
     return ProcessUsage(processes, memory, ticks / CLOCK_TICKS)
 
 
 def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
-    """Which limit these processes are over, in words; empty when none."""
+    """The limit that these processes exceed, in words; empty if none."""
     use = usage_of(root)
     if use.memory > limits.memory and (not HAS_PROC or _proportional_memory(root) > limits.memory):
         return f"used more than {format_size(limits.memory)} of memory"
     if use.cpu - cpu_before > limits.cpu:
         return f"used more than {limits.cpu:g} s of processor time"
-    if use.processes > limits.processes + 8:  # the kernel holds them to it; this is for where it does not
+    if use.processes > limits.processes + 8:  # for kernels that do not enforce it themselves
         return f"had more than {limits.processes} processes"
     return ""
 
@@ -89,7 +89,7 @@ def _read(path: str) -> str:
 
 
 def _anonymous_memory(process: int) -> int:
-    """Memory that is the process's own or shared without a file. Shared pages count for everyone who has them."""
+    """Memory of a process that no file backs. Shared pages count for every process that has them."""
     total = 0
     for line in _read(f"/proc/{process}/status").splitlines():
         if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
@@ -98,7 +98,7 @@ def _anonymous_memory(process: int) -> int:
 
 
 def _proportional_memory(root: int) -> int:
-    """The same with shared pages shared out: exact, and slow, so only asked when the sum is over the limit."""
+    """The same with shared pages divided up: exact but slow, so only computed if the sum is too large."""
     total = 0
     for process in process_tree(root):
         with suppress(OSError, ValueError):

@@ -1,6 +1,6 @@
-"""A sandbox made of a folder on the host and a process for each command: what the kinds without namespaces share.
+"""A sandbox made of a folder on the host and one process per command: what the kinds without namespaces share.
 
-A kind gives it a way to launch: which program stands before the command. Nothing runs on between two commands.
+Each kind wraps the command in a program that confines it. No process lives on between two commands.
 """
 
 from __future__ import annotations
@@ -13,36 +13,33 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socket import socket
 from typing import Protocol
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import CommandResult, Limits, OnOutput, Setup, check_variable_name, process_usage
+from upskill.sandboxes import Limits, Setup, process_usage
 from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.commands import to_argv, why_unrunnable
 from upskill.sandboxes.files import Folder, folder_size
-from upskill.sandboxes.open_sandbox import FolderSandbox
+from upskill.sandboxes.open_sandbox import FolderSandbox, PreparedCommand
 from upskill.sandboxes.wrappers import WrappedCommand
 
 GRACE_SECONDS = 5.0
 
 
 class Wrap(Protocol):
-    """How a command is started. `root` holds the folders workspace, home and tmp."""
+    """Puts a command inside the program that confines it. `root` holds the folders workspace, home and tmp."""
 
     def __call__(self, argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand: ...
 
 
 class ProcessSandbox(FolderSandbox):
-    def __init__(self, kind: str, setup: Setup, launch: Wrap, *, user: int | None = None) -> None:
+    def __init__(self, kind: str, setup: Setup, wrap: Wrap, *, user: int | None = None) -> None:
+        super().__init__(setup)
         self.kind = kind
-        self.proxy_socket: socket | None = None
-        self._setup = setup.validated()
-        self._launch = launch
-        self._lock = asyncio.Lock()
+        self.shell = (shutil.which("bash") or "/bin/sh", "-c")
+        self._wrap = wrap
         self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
         for name in ("workspace", "home", "tmp"):
             (self._root / name).mkdir(mode=0o755)
@@ -51,14 +48,11 @@ class ProcessSandbox(FolderSandbox):
         self._root.chmod(0o755)
         self.workspace = str(self._root / "workspace")
         self.home = str(self._root / "home")
-        self._folders = {
-            place: Folder(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), place, user)
-            for place in (self.workspace, self.home)
-        }
         try:
-            for place, files in ((self.workspace, setup.files), (self.home, setup.home_files)):
-                for path, content in files.items():
-                    self._folders[place].write(path, content, executable=path in setup.runnable)
+            for place in (self.workspace, self.home):
+                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._folders[place] = Folder(descriptor, place, user)
+            self._write_setup_files()
             if setup.proxy_port is not None:
                 self.proxy_socket = socket()
                 self.proxy_socket.bind(("127.0.0.1", setup.proxy_port))
@@ -67,43 +61,28 @@ class ProcessSandbox(FolderSandbox):
             self._close()
             raise
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        limits: Limits | None = None,
-        *,
-        stdin: bytes = b"",
-        environment: Mapping[str, str] | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        limits = limits or self._setup.limits
-        argv = to_argv(command, [shutil.which("bash") or "/bin/sh", "-c"])
-        if wrong := why_unrunnable(argv):
-            return CommandResult(126, "", wrong)
-        async with self._lock:
-            if not self._folders:
-                raise SandboxError("the sandbox was stopped, so nothing can be run in it")
-            variables = {**self._variables(), **self._setup.environment, **(environment or {})}
-            for name in variables:
-                check_variable_name(name)
-            launched = self._launch(argv, variables, limits, self._root)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *launched.argv,
-                    stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=variables,
-                    cwd=self.workspace,
-                    start_new_session=True,
-                    pass_fds=launched.pass_fds,
-                )
-                return await self._attend(process, limits, stdin, Capture(limits.output, on_output))
-            except OSError as error:
-                raise SandboxError(f"{launched.argv[0]} could not be started: {error}") from error
-            finally:
-                for descriptor in (*launched.pass_fds, *launched.held_fds):
-                    os.close(descriptor)
+    async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
+        if not self._folders:
+            raise SandboxError("the sandbox was stopped, so nothing can be run in it")
+        variables = {**self._variables(), **command.environment}
+        wrapped = self._wrap(command.argv, variables, command.limits, self._root)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *wrapped.argv,
+                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                cwd=self.workspace,
+                start_new_session=True,
+                pass_fds=wrapped.pass_fds,
+            )
+            return await self._supervise(process, command, capture)
+        except OSError as error:
+            raise SandboxError(f"{wrapped.argv[0]} could not be started: {error}") from error
+        finally:
+            for descriptor in (*wrapped.pass_fds, *wrapped.held_fds):
+                os.close(descriptor)
 
     def _variables(self) -> dict[str, str]:
         return {
@@ -116,54 +95,52 @@ class ProcessSandbox(FolderSandbox):
             "TMPDIR": str(self._root / "tmp"),
         }
 
-    async def _attend(
-        self, process: asyncio.subprocess.Process, limits: Limits, stdin: bytes, capture: Capture
-    ) -> CommandResult:
-        """Feed it, hear it and watch it until it has ended."""
+    async def _supervise(
+        self, process: asyncio.subprocess.Process, command: PreparedCommand, capture: Capture
+    ) -> tuple[int, str]:
+        """Feed it, capture its output and hold it to the limits until it has ended."""
         assert process.stdout is not None
         assert process.stderr is not None
-        began = time.perf_counter()
-        talk = [
+        limits, began = command.limits, time.perf_counter()
+        pipes = [
             asyncio.ensure_future(capture.read_from("output", process.stdout)),
             asyncio.ensure_future(capture.read_from("error", process.stderr)),
-            asyncio.ensure_future(_feed(process, stdin)),
+            asyncio.ensure_future(_feed(process, command.stdin)),
         ]
         ended = asyncio.ensure_future(process.wait())
-        why, looks = "", 0
+        broken_limit, polls = "", 0
         try:
             while not ended.done():
                 left = limits.wall - (time.perf_counter() - began)
                 await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
                 if ended.done():
                     break
-                looks += 1
-                if not why:
-                    why = self._over(process.pid, limits, time.perf_counter() - began, capture, looks)
-                if why:
+                polls += 1
+                if not broken_limit:
+                    broken_limit = self._broken_limit(process.pid, limits, time.perf_counter() - began, capture, polls)
+                if broken_limit:
                     await self._end(process, ended)
-            await asyncio.wait(talk, timeout=GRACE_SECONDS)
+            await asyncio.wait(pipes, timeout=GRACE_SECONDS)
         finally:
             if not ended.done():
                 await self._end(process, ended)
-            for task in talk:
+            for task in pipes:
                 task.cancel()
-            await asyncio.gather(*talk, return_exceptions=True)
+            await asyncio.gather(*pipes, return_exceptions=True)
         code = process.returncode or 0
-        code = 137 if why else code if code >= 0 else 128 - code
-        seconds = time.perf_counter() - began
-        return CommandResult(code, capture.text("output"), capture.text("error"), why.startswith("ran"), why, seconds)
+        return 137 if broken_limit else code if code >= 0 else 128 - code, broken_limit
 
-    def _over(self, process: int, limits: Limits, seconds: float, capture: Capture, looks: int) -> str:
+    def _broken_limit(self, process: int, limits: Limits, seconds: float, capture: Capture, polls: int) -> str:
         if seconds >= limits.wall:
             return f"ran longer than {limits.wall:g} s"
         if capture.full:
             return f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
-        if looks % 5 == 0 and folder_size(self._root) > self._setup.limits.disk:
+        if polls % 5 == 0 and folder_size(self._root) > self._setup.limits.disk:
             return f"wrote more than {process_usage.format_size(self._setup.limits.disk)} in all"
         return process_usage.exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
-        """Ask whoever stands before the command to end it all; then do it ourselves."""
+        """Ask the program around the command to end everything, and then do it ourselves."""
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         await asyncio.wait([ended], timeout=GRACE_SECONDS if process_usage.HAS_PROC else 0.2)
@@ -176,17 +153,13 @@ class ProcessSandbox(FolderSandbox):
             await asyncio.wait([ended], timeout=GRACE_SECONDS)
 
     async def kill_processes(self) -> None:
-        """Nothing to do: what a command leaves behind is ended with it."""
+        """Nothing to do: whatever a command leaves behind is ended with it."""
 
     async def stop(self) -> None:
         self._close()
 
     def _close(self) -> None:
-        for folder in self._folders.values():
-            folder.close()
-        self._folders.clear()
-        if self.proxy_socket is not None:
-            self.proxy_socket.close()
+        self._close_folders()
         _remove(self._root)
 
 
@@ -200,9 +173,9 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 
 def _remove(root: Path) -> None:
-    """Remove a folder and all in it, however deep, and folders that the student closed to everyone.
+    """Remove a folder with everything in it, however deep, and whatever rights the student took away.
 
-    No process of theirs is left.
+    No process of the student's is left to interfere.
     """
     with suppress(FileNotFoundError):
         try:

@@ -1,6 +1,6 @@
 """Seatbelt: macOS's own sandbox, through `sandbox-exec` and a profile that denies what it does not name.
 
-Written to the documented profile language and not tried: no macOS machine ran its tests yet.
+Experimental: written to the documented profile language and never run on a Mac.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROFILE = """(version 1)
 (deny default)
 (allow process-fork)
 (allow process-exec (subpath "/bin") (subpath "/sbin") (subpath "/usr") (subpath "/System")
-  (subpath "/Library/Developer/CommandLineTools") (subpath "/opt/homebrew") (subpath "{root}"){executed})
+  (subpath "/Library/Developer/CommandLineTools") (subpath "/opt/homebrew") (subpath "{root}"){mounted})
 (allow signal (target same-sandbox))
 (allow process-info* (target same-sandbox))
 (allow sysctl-read)
@@ -29,16 +29,17 @@ PROFILE = """(version 1)
   (subpath "/Library/Developer/CommandLineTools") (subpath "/Library/Preferences/Logging") (subpath "/opt/homebrew")
   (subpath "/private/etc/ssl") (subpath "/private/var/db/timezone") (subpath "/private/var/db/dyld")
   (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom")
-  (literal "/dev/dtracehelper") (subpath "/dev/fd"){shown})
+  (literal "/dev/dtracehelper") (subpath "/dev/fd"){mounted})
 (allow file-write-data (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
 (allow file-read* file-write* (subpath "{root}"))
-{door}"""
+{network}"""
 
 
 class Seatbelt:
     name = "seatbelt"
     isolated = True
     reduced = "one process table for all, no background processes between commands, and not yet tried on a Mac"
+    experimental = True
     fix = "It comes with macOS."
 
     async def version(self) -> str:
@@ -50,19 +51,20 @@ class Seatbelt:
 
     async def open(self, setup: Setup) -> ProcessSandbox:
         if any(place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()):
-            raise SandboxError("seatbelt can show files only where they are, not at another path")
+            raise SandboxError("seatbelt can mount files only at their own path")
 
-        def launch(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
             return wrap_in_shell([PROGRAM, "-p", profile(root, setup), *argv], limits)
 
-        return ProcessSandbox("seatbelt", setup, launch)
+        return ProcessSandbox("seatbelt", setup, wrap)
 
 
 def profile(root: Path, setup: Setup) -> str:
-    shown = "".join(f" (subpath {_text(os.fspath(path))})" for path in setup.readonly_mounts.values())
-    door = "" if setup.proxy_port is None else f'(allow network-outbound (remote tcp "localhost:{setup.proxy_port}"))\n'
-    return PROFILE.format(root=_text(str(root))[1:-1], shown=shown, executed=shown, door=door)
+    mounted = "".join(f" (subpath {_quote(os.fspath(path))})" for path in setup.readonly_mounts.values())
+    port = setup.proxy_port
+    network = "" if port is None else f'(allow network-outbound (remote tcp "localhost:{port}"))\n'
+    return PROFILE.format(root=_quote(str(root))[1:-1], mounted=mounted, network=network)
 
 
-def _text(path: str) -> str:
+def _quote(path: str) -> str:
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,14 +1,14 @@
 """The system calls that a student does not get, as a seccomp filter: a small program that the kernel runs on each call.
 
 What programs need is allowed; what reaches into the kernel, into other processes or out of a namespace is not. The
-program is classic BPF: each instruction is eight bytes, jumps only go forward and count the instructions they skip. It
+program is classic BPF: each instruction has eight bytes, jumps only go forward and count the instructions they skip. It
 sees the number of the call, the architecture, and the arguments as pairs of 32-bit halves, low half first.
 
     wrong architecture (32-bit calls on a 64-bit kernel)     the process is killed
     a number newer than NEWEST, and the x32 calls            ENOSYS, as on an older kernel
     REFUSED                                                  EPERM
     ABSENT, for which programs have another way              ENOSYS
-    calls that depend on an argument (see `program`)         EPERM, or what that call says for "not here"
+    calls that depend on an argument (see `build_filter`)       EPERM, or what that call says for "not here"
     everything else                                          allowed
 """
 
@@ -28,7 +28,7 @@ ARCHITECTURES = {
     "aarch64": (0xC00000B7, 1),
     "arm64": (0xC00000B7, 1),
 }
-NEWEST = 462  # mseal; what has been added since is not known here, so it is not there
+NEWEST = 462  # mseal; later calls are unknown here, so they are absent
 
 # name -> number on x86-64, number on arm64
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -108,7 +108,7 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-# Where nothing but Landlock keeps files apart, which does not look at these: changing a file by its path alone.
+# Changing a file by its path alone, which Landlock does not cover.
 BY_PATH: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None),
     "fchmodat": (268, 53),
@@ -125,7 +125,7 @@ BY_PATH: dict[str, tuple[int | None, int | None]] = {
     "lremovexattr": (198, 15),
 }
 UTIMENSAT = (280, 88)
-# Where there is no namespace for them: memory, semaphores and messages shared by a number.
+# Memory, semaphores and messages shared by a number, where there is no namespace for them.
 SHARED_BY_NUMBER: dict[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),

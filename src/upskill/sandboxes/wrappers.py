@@ -1,4 +1,4 @@
-"""What stands before a command where there are no namespaces: `confine.py` on Linux, a few lines of shell elsewhere."""
+"""The program around a command where there are no namespaces: `confine.py` on Linux, a few lines of shell elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upskill.sandboxes import Limits
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommand:
-    """A whole line to start, descriptors that it is given, and descriptors that we hold until it ends."""
+    """A command line, the descriptors passed to it, and descriptors that we hold until it ends."""
 
     argv: list[str]
     pass_fds: tuple[int, ...] = ()
@@ -24,16 +24,16 @@ class WrappedCommand:
 
 CONFINE = Path(__file__).with_name("confine.py")
 
-# Nobody ever writes to descriptor {alive}: it ends when we do, and then the whole group is ended.
+# Nobody ever writes to descriptor {alive}: it is closed when we end, and then the whole group is killed.
 SHELL = """
 ulimit -c 0; ulimit -t {cpu}; ulimit -f {file_size}; ulimit -n {open_files}; ulimit -u {processes}
 trap 'kill -KILL 0' TERM
 (read -r _ <&{alive}; kill -KILL 0) </dev/null >/dev/null 2>&1 &
-minder=$!
+watcher=$!
 "$@" {alive}<&- <&0 &
 wait $!
 code=$?
-kill -KILL $minder
+kill -KILL $watcher
 exit $code
 """
 
@@ -45,26 +45,26 @@ def wrap_in_confine(
     folder: Path,
     *,
     user: int | None = None,
-    walls: dict[str, Any] | None = None,
+    landlock: dict[str, Any] | None = None,
     program: bytes = b"",
 ) -> WrappedCommand:
-    """Run it under `confine.py`, behind these walls when there are any."""
+    """Run it under `confine.py`, with these rules of Landlock and this seccomp program, if any."""
     task = {
         "argv": argv,
         "environment": environment,
         "folder": str(folder),
         "user": user,
         "parent": os.getpid(),
-        "walls": walls,
+        "landlock": landlock,
         "filter": program.hex(),
         "limits": {
             "RLIMIT_CORE": 0,
             "RLIMIT_CPU": int(limits.cpu) + 2,
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_NOFILE": limits.open_files,
-            # Counted for the user as a whole, so what already runs has to be allowed for.
+            # Counted for the user as a whole, so what already runs is added.
             "RLIMIT_NPROC": limits.processes + (0 if user is not None else _threads_of(os.getuid())),
-            # The data limit counts what a runtime only reserves, too; the memory in use is looked at from outside.
+            # Counts memory that is only reserved, too; the memory in use is checked from outside.
             **(
                 {}
                 if limits.address_space is None
@@ -72,7 +72,7 @@ def wrap_in_confine(
             ),
         },
     }
-    # A memfd, as a pipe would not hold a large environment without a reader.
+    # A memfd, because a pipe without a reader would not hold a large environment.
     descriptor = os.memfd_create("task")
     os.write(descriptor, json.dumps(task).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -80,14 +80,14 @@ def wrap_in_confine(
 
 
 def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
-    """Run it under a shell that sets limits and ends the group, where there is no /proc and no prctl."""
+    """Run it under a shell that sets limits and kills the group, where there is no /proc and no prctl."""
     theirs, ours = os.pipe()
     script = SHELL.format(
         alive=theirs,
         cpu=int(limits.cpu) + 2,
         file_size=max(1, limits.file_size // 1024),
         open_files=limits.open_files,
-        processes=limits.processes + 512,  # those of the user as a whole; a looser hold than elsewhere
+        processes=limits.processes + 512,  # of the user as a whole, so looser than elsewhere
     )
     return WrappedCommand(["/bin/bash", "-c", script, "limited", *argv], pass_fds=(theirs,), held_fds=(ours,))
 
