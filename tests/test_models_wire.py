@@ -22,7 +22,7 @@ from upskill.models import Address, Message, Model, ModelContext, Models, Reques
 from upskill.models.addresses import resolve
 from upskill.models.http import throttling, transport
 from upskill.models.http.throttling import AdaptiveLimiter, backoff, parse_retry_after
-from upskill.models.lenient import INVALID_ARGUMENTS
+from upskill.models.parsing import INVALID_ARGUMENTS
 
 KEY = "sk-planted-4711-secret"
 FORMATS = ("openai", "anthropic")

@@ -28,7 +28,7 @@ from upskill.agents.tools import WORK, Tools
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
 from upskill.models.addresses import resolve
-from upskill.models.lenient import INVALID_ARGUMENTS
+from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, Scripted
 from upskill.runs.estimate import Estimate, estimate
 from upskill.runs.events import Events

@@ -12,7 +12,7 @@ from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
-from upskill.models.lenient import mapping, secrets_of
+from upskill.models.parsing import collect_secrets, dict_or_empty
 from upskill.models.prices import Prices, find_price
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -51,7 +51,7 @@ class ClaudeCode(ProgramAgent):
         """The person's own login. Written to the files of Claude Code 2.1; never tried with a real account."""
         stored = read_json(self.spec.folder_in() / ".credentials.json")
         token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(
-            mapping(stored.get("claudeAiOauth")).get("accessToken") or ""
+            dict_or_empty(stored.get("claudeAiOauth")).get("accessToken") or ""
         )
         key = keys.get("ANTHROPIC_API_KEY", "")
         if not token and not key:
@@ -65,7 +65,7 @@ class ClaudeCode(ProgramAgent):
             {"Authorization": f"Bearer {token}"} if token else {"x-api-key": key},
             address.model,
             find_price("anthropic", address.name, address.model, given=prices),
-            secrets_of(token or key, keys),
+            collect_secrets(token or key, keys),
             OAUTH if token else "",
         )
 

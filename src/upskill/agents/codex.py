@@ -12,7 +12,7 @@ from upskill.agents.proxy import Upstream, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
-from upskill.models.lenient import mapping, secrets_of
+from upskill.models.parsing import collect_secrets, dict_or_empty
 from upskill.models.prices import Prices, find_price
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -68,7 +68,7 @@ class Codex(ProgramAgent):
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The person's own login. Written to the files and headers of Codex 0.166; never tried with a real account."""
         said = read_json(self.spec.folder_in() / "auth.json")
-        tokens = mapping(said.get("tokens"))
+        tokens = dict_or_empty(said.get("tokens"))
         key = os.environ.get("CODEX_API_KEY") or str(said.get("OPENAI_API_KEY") or "")
         token = str(tokens.get("access_token") or "")
         if not key and not token:
@@ -80,7 +80,7 @@ class Codex(ProgramAgent):
         if not key and (account := str(tokens.get("account_id") or "")):
             headers["chatgpt-account-id"] = account
         price = find_price("openai", address.name, address.model, given=prices)
-        secrets = secrets_of(key or token, keys)
+        secrets = collect_secrets(key or token, keys)
         return Upstream("responses", OPENAI if key else CHATGPT, headers, address.model, price, secrets)
 
     def settings(self, url: str) -> dict[str, str]:

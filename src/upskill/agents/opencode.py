@@ -16,7 +16,7 @@ from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.lenient import mapping
+from upskill.models.parsing import dict_or_empty
 from upskill.models.prices import Prices
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -63,9 +63,9 @@ class OpenCode(ProgramAgent):
                 f"{address.name!r} does not say which model opencode is to use", "Write opencode:PROVIDER/MODEL."
             )
         stored = read_json(self.spec.folder_in() / "auth.json")
-        key = str(mapping(stored.get(provider)).get("key") or "")
+        key = str(dict_or_empty(stored.get(provider)).get("key") or "")
         if not key:
-            known = sorted(name for name, said in stored.items() if mapping(said).get("key"))
+            known = sorted(name for name, said in stored.items() if dict_or_empty(said).get("key"))
             raise UsageError(
                 f"no API key of opencode for {provider!r} was found",
                 (f"There are some for: {', '.join(known)}. " if known else "")

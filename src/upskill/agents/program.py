@@ -22,7 +22,7 @@ from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
-from upskill.models.lenient import clean, mapping
+from upskill.models.parsing import dict_or_empty, safe_excerpt
 from upskill.models.prices import Prices
 from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable
 from upskill.skills.agent_specs import AgentSpec
@@ -158,7 +158,7 @@ class ProgramAgent(ABC):
             return AgentError(f"{self.spec.name} was ended: it {done.killed_why}")
         if done.code or not trace.steps:
             said = _complaint(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
-            words = clean(printable(said), proxy.upstream.secrets) or "it said nothing"
+            words = safe_excerpt(printable(said), proxy.upstream.secrets) or "it said nothing"
             return AgentError(
                 f"{self.spec.name} ended with code {done.code} and without an answer: {words}", _advice(kind)
             )
@@ -213,7 +213,7 @@ def _version(path: Path) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file; empty where there is none."""
     try:
-        return mapping(json.loads(path.read_text(encoding="utf-8")))
+        return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
 
@@ -228,10 +228,10 @@ def _complaint(trace: Trace) -> str:
     told = [step.text for step in trace.steps if step.kind == "system" and step.text.startswith("error: ")]
     said = told[-1].removeprefix("error: ") if told else ""
     try:
-        error = mapping(json.loads(said))
+        error = dict_or_empty(json.loads(said))
     except ValueError:
         return said
-    return str(mapping(error.get("data")).get("message") or error.get("message") or said)
+    return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or said)
 
 
 def _marker(task: Task) -> str:

@@ -21,10 +21,17 @@ from upskill.agents import Bounds
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
+from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
-from upskill.models.http.wire import HINTS
 from upskill.models.ledger import Ledger
-from upskill.models.lenient import clean, estimated_tokens, items, mapping, number, secrets_of
+from upskill.models.parsing import (
+    collect_secrets,
+    count_or_zero,
+    dict_or_empty,
+    estimate_tokens,
+    list_or_empty,
+    safe_excerpt,
+)
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
 from upskill.plain import compact, is_deep
 from upskill.traces import NO_USAGE, Usage
@@ -90,7 +97,7 @@ def upstream_of(address: Address, wire: Wire, keys: Mapping[str, str], prices: P
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{address.name!r}: the base URL {base_url!r} does not begin with http:// or https://")
     price = price_of(address, prices)
-    return Upstream(wire, base_url, headers, address.model, price, secrets_of(key, keys), key_name=name)
+    return Upstream(wire, base_url, headers, address.model, price, collect_secrets(key, keys), key_name=name)
 
 
 def messages_url(url: str) -> str:
@@ -144,7 +151,7 @@ class Proxy:
         if request.method != "POST" or path not in (ASKS[wire], *FREE[wire]):
             return self._refuse(request, "only the model is reached from here")
         try:
-            body = mapping(json.loads(await request.read()))
+            body = dict_or_empty(json.loads(await request.read()))
         except (ValueError, RecursionError):
             body = {}
         if not body or is_deep(body):
@@ -164,7 +171,7 @@ class Proxy:
         if said := self._over():
             return _error(400, said)
         if self.upstream.wire == "chat" and body.get("stream"):
-            body["stream_options"] = mapping(body.get("stream_options")) | {"include_usage": True}
+            body["stream_options"] = dict_or_empty(body.get("stream_options")) | {"include_usage": True}
         meter = _Meter(self.upstream, body)
         self._asking += 1
         try:
@@ -235,8 +242,8 @@ class Proxy:
         for secret in self.upstream.secrets:
             text = text.replace(secret, "***")
         if meter is not None:
-            said = clean(_complaint(text), self.upstream.secrets) or "no further word"
-            hint = HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
+            said = safe_excerpt(_complaint(text), self.upstream.secrets) or "no further word"
+            hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
             self.trouble = ModelError(
                 f"the server answered {answer.status}: {said}",
                 hint,
@@ -269,7 +276,7 @@ class Proxy:
         if meter is not None:
             meter.end()
             if meter.error:
-                said = clean(meter.error, self.upstream.secrets)
+                said = safe_excerpt(meter.error, self.upstream.secrets)
                 self.trouble = ModelError(f"the model's server broke off its answer: {said}", status=200)
             else:
                 self.trouble = None
@@ -279,7 +286,7 @@ class Proxy:
         return response
 
     def _words(self, error: Exception) -> str:
-        return clean(str(error) or type(error).__name__, self.upstream.secrets)
+        return safe_excerpt(str(error) or type(error).__name__, self.upstream.secrets)
 
 
 def _returned(answer: aiohttp.ClientResponse) -> dict[str, str]:
@@ -288,9 +295,9 @@ def _returned(answer: aiohttp.ClientResponse) -> dict[str, str]:
 
 def _reaching_out(body: Mapping[str, Any]) -> str:
     """Why a request would have the provider reach the network for a student; empty where it would not."""
-    tools = [mapping(tool) for tool in items(body.get("tools"))]
+    tools = [dict_or_empty(tool) for tool in list_or_empty(body.get("tools"))]
     kinds = [str(tool.get("type") or "").rpartition(":")[2] for tool in tools]  # some routers put their name before it
-    hosted = any("container" in str(mapping(tool.get("environment")).get("type")) for tool in tools)
+    hosted = any("container" in str(dict_or_empty(tool.get("environment")).get("type")) for tool in tools)
     if hosted or any(body.get(name) for name in PROVIDER_SIDE) or any(kind.startswith(PROVIDER_RUN) for kind in kinds):
         return "tools that the provider runs are not for a student"
     if any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name))):
@@ -300,8 +307,8 @@ def _reaching_out(body: Mapping[str, Any]) -> str:
 
 def _blocks(value: object) -> Iterator[dict[str, Any]]:
     """Messages, and the parts of their content and of results in it. What a tool was called with is data of its own."""
-    for item in items(value):
-        block = mapping(item)
+    for item in list_or_empty(value):
+        block = dict_or_empty(item)
         yield block
         for inner in ("content", "output"):
             yield from _blocks(block.get(inner))
@@ -309,10 +316,10 @@ def _blocks(value: object) -> Iterator[dict[str, Any]]:
 
 def _is_fetched(block: Mapping[str, Any]) -> bool:
     """Whether a part of a message is one that the provider gets from an address: a picture, a document."""
-    if mapping(block.get("source")).get("type") == "url":
+    if dict_or_empty(block.get("source")).get("type") == "url":
         return True
     named = (value for name, value in block.items() if name.endswith("_url"))
-    addresses = (mapping(value).get("url") or value for value in named)
+    addresses = (dict_or_empty(value).get("url") or value for value in named)
     return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
 
 
@@ -325,7 +332,7 @@ def _error(status: int, said: str) -> web.Response:
 
 def _complaint(text: str) -> str:
     try:
-        answer = mapping(json.loads(text))
+        answer = dict_or_empty(json.loads(text))
     except ValueError:
         return text
     return str(_error_of(answer) or answer.get("detail") or text)
@@ -333,10 +340,10 @@ def _complaint(text: str) -> str:
 
 def _error_of(data: Mapping[str, Any]) -> str:
     """What is wrong, by an error in any of the three APIs; empty where the data is none."""
-    error = data.get("error") or mapping(data.get("response")).get("error")
+    error = data.get("error") or dict_or_empty(data.get("response")).get("error")
     if isinstance(error, str):
         return error
-    return str(mapping(error).get("message") or mapping(error).get("code") or "")
+    return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
 
 
 class _Meter:
@@ -344,7 +351,7 @@ class _Meter:
 
     def __init__(self, upstream: Upstream, body: Mapping[str, Any]) -> None:
         self.upstream = upstream
-        self.asked = estimated_tokens(compact(body))
+        self.asked = estimate_tokens(compact(body))
         self.begun = False
         self.error = ""
         self._told: dict[str, Any] = {}
@@ -374,27 +381,30 @@ class _Meter:
 
     def _read(self, text: bytes) -> None:
         try:
-            data = mapping(json.loads(text))
+            data = dict_or_empty(json.loads(text))
         except (ValueError, RecursionError):
             return
-        for place in (mapping(data.get("message")), mapping(data.get("response")), data):
+        for place in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
             # The counts of a later event are of the whole answer; what it leaves out stays as it was.
-            self._told |= {name: value for name, value in mapping(place.get("usage")).items() if value}
+            self._told |= {name: value for name, value in dict_or_empty(place.get("usage")).items() if value}
         self.error = _error_of(data) or self.error
 
     def used(self) -> Usage:
         told, wire = self._told, self.upstream.wire
         if not told:  # a stream has about one token in an event
-            given = self._events or estimated_tokens(self._plain.decode("utf-8", "replace"))
+            given = self._events or estimate_tokens(self._plain.decode("utf-8", "replace"))
             return Usage(self.asked, given, cost_usd=self.upstream.price.of(self.asked, given))
         if wire == "messages":
-            cached, written = (number(told.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
-            taken, given = number(told.get("input_tokens")) + cached + written, number(told.get("output_tokens"))
+            cached, written = (count_or_zero(told.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
+            taken, given = (
+                count_or_zero(told.get("input_tokens")) + cached + written,
+                count_or_zero(told.get("output_tokens")),
+            )
             return Usage(taken, given, cached, 0, self.upstream.price.of(taken, given, cached, written))
         names = ("input", "output") if wire == "responses" else ("prompt", "completion")
-        taken, given = (number(told.get(f"{name}_tokens")) for name in names)
-        cached = number(mapping(told.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
-        reasoning = number(mapping(told.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
+        taken, given = (count_or_zero(told.get(f"{name}_tokens")) for name in names)
+        cached = count_or_zero(dict_or_empty(told.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
+        reasoning = count_or_zero(dict_or_empty(told.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
         cost = told.get("cost")  # of the routers that say it
         if not isinstance(cost, int | float):
             cost = self.upstream.price.of(taken, given, cached)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from upskill.agents.catalog import ACTIVATE
 from upskill.models import Address, Message, Reply, Tool, ToolCall
 from upskill.models.embedded.local_models import LOCAL_MODELS
-from upskill.models.lenient import INVALID_ARGUMENTS, mapping
+from upskill.models.parsing import INVALID_ARGUMENTS, dict_or_empty
 from upskill.plain import is_deep
 from upskill.traces import Step
 
@@ -127,10 +127,10 @@ class JsonToolCalling:
 
     def read(self, reply: Reply) -> Turn:
         try:
-            said = mapping(json.loads(reply.text))
+            said = dict_or_empty(json.loads(reply.text))
         except (ValueError, RecursionError):
             said = {}
-        call = mapping(said.get("call")) or said
+        call = dict_or_empty(said.get("call")) or said
         name = call.pop("tool", None)
         if not isinstance(name, str) or is_deep(call):
             return Turn("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)

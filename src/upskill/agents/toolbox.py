@@ -13,7 +13,7 @@ from typing import Any
 
 from upskill.agents.catalog import ACTIVATE, activate_tool, activation
 from upskill.models import Tool, ToolCall
-from upskill.models.lenient import INVALID_ARGUMENTS
+from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.sandboxes import CommandResult, Limits, Sandbox, printable
 from upskill.skills import Skill
 from upskill.traces import Status, Step

@@ -11,7 +11,7 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
 - `cache`: replies that were paid for once; `ledger`: what was spent, and ceilings; `prices`: what tokens cost
-- `prompt`: reads prompt texts; `lenient`: reads JSON that servers send
+- `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
 """
 
 from __future__ import annotations

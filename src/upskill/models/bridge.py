@@ -15,13 +15,13 @@ from typing import Any
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.throttling import PERMANENT, CircuitBreaker, PromptTooLong, limiter_for
-from upskill.models.lenient import arguments_of, clean, mapping, number, secrets_of
+from upskill.models.parsing import collect_secrets, count_or_zero, dict_or_empty, parse_arguments, safe_excerpt
 from upskill.models.prices import UNKNOWN, Price, find_price
 from upskill.traces import Usage
 
 INSTALL = 'pip install "upskill[providers]"'
 KEPT = "pydantic_ai"  # the key under which a reply keeps pydantic-ai's own form of a turn
-STOPS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
+STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -55,7 +55,7 @@ class BridgedModel:
         provider = address.model.partition(":")[0]
         self._limiter = limiter_for(f"{address.provider}:{provider}", context.connections)
         self._breaker = CircuitBreaker(address.name)
-        self._secrets = secrets_of("", context.keys)
+        self._secrets = collect_secrets("", context.keys)
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
@@ -93,9 +93,9 @@ class BridgedModel:
         except exceptions.ModelAPIError as error:
             status = getattr(error, "status_code", None)
             kind = PromptTooLong if "ContextWindow" in type(error).__name__ else ModelError
-            raise kind(clean(str(error), self._secrets), status=status) from error
+            raise kind(safe_excerpt(str(error), self._secrets), status=status) from error
         except (exceptions.AgentRunError, exceptions.UserError) as error:
-            raise ModelError(clean(str(error), self._secrets)) from error
+            raise ModelError(safe_excerpt(str(error), self._secrets)) from error
 
     def _settings(self, request: Request) -> dict[str, Any]:
         settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
@@ -117,10 +117,12 @@ class BridgedModel:
             elif part.part_kind == "thinking":
                 thoughts.append(part.content or "")
             elif part.part_kind == "tool-call":
-                calls.append(ToolCall(part.tool_call_id, part.tool_name, arguments_of(part.args)))
+                calls.append(ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args)))
         text, reason = "".join(texts), response.finish_reason or ""
         if reason in ("content_filter", "error"):
-            raise ModelError(f"the provider refused or broke off the answer: {clean(text, self._secrets) or reason}")
+            raise ModelError(
+                f"the provider refused or broke off the answer: {safe_excerpt(text, self._secrets) or reason}"
+            )
         if reason == "length" and not text.strip() and not calls:
             raise ModelError(
                 "the model used up its output tokens before it answered", "Allow more with --max-output-tokens."
@@ -128,7 +130,7 @@ class BridgedModel:
         return Reply(
             text,
             self._usage(response),
-            "tools" if calls else STOPS.get(reason, "other" if reason else "end"),
+            "tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
             tuple(calls),
             (_kept(response),) if calls else (),
             "".join(thoughts),
@@ -138,9 +140,9 @@ class BridgedModel:
 
     def _usage(self, response: Any) -> Usage:
         usage = response.usage
-        taken, given = number(usage.input_tokens), number(usage.output_tokens)
-        cached = number(usage.cache_read_tokens)
-        reasoning = number(mapping(usage.details).get("reasoning_tokens"))
+        taken, given = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
+        cached = count_or_zero(usage.cache_read_tokens)
+        reasoning = count_or_zero(dict_or_empty(usage.details).get("reasoning_tokens"))
         cost = self.price.of(taken, given, cached) if self.price else _cost(response)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
 

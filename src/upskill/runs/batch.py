@@ -17,9 +17,9 @@ from upskill.agents.chat import request_for
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
 from upskill.models import Address, Models, Reply, Request, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
-from upskill.models.http.batches import BATCHES, Batches, BatchStatus, Line, can_batch
+from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
+from upskill.models.http.model import HttpModel
 from upskill.models.http.throttling import OVERLOADED, PERMANENT
-from upskill.models.http.wire import WireModel
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_of
 from upskill.runs.estimate import worst_case_usage
@@ -36,7 +36,7 @@ CHECK_CONSOLE = "The provider may have accepted the batch; check its console bef
 
 def check_batchable(students: Iterable[Address]) -> None:
     """UsageError when one of them cannot be asked by batch."""
-    left_out = [address.name for address in students if not can_batch(address)]
+    left_out = [address.name for address in students if not supports_batches(address)]
     if left_out:
         raise UsageError(
             f"--batch: {', '.join(left_out)} {'has' if len(left_out) == 1 else 'have'} no batch API",
@@ -116,7 +116,7 @@ class BatchExecutor:
                 if one.address not in apis:
                     model = await open_model(one.address, self.models.context)
                     stack.push_async_callback(model.close)
-                    assert isinstance(model, WireModel)
+                    assert isinstance(model, HttpModel)
                     model.unsupported_params |= self._unsupported_params.get(one.address, frozenset())
                     apis[one.address] = BATCHES.load(one.address.provider)(model)
             wanted = dict(missing)
@@ -156,9 +156,9 @@ class BatchExecutor:
         Between the provider's yes and our storing its id there is a moment that no program can close. A provider that
         keeps our token with a batch can be asked; otherwise the person is told.
         """
-        if api.keeps_notes and (known := await api.find(batch.token)):
+        if api.has_notes and (known := await api.find(batch.token)):
             return self.store.confirm_batch(batch, known)
-        if not api.keeps_notes:
+        if not api.has_notes:
             self.message(
                 f"{batch.model}: a batch of {len(batch.keys)} requests was on its way at {batch.submitted} when upskill"
                 " was stopped, and the provider has no way to ask for it: they are sent again. Its console shows"
@@ -193,7 +193,8 @@ class BatchExecutor:
         unsupported_params = api.model.unsupported_params
         name = api.model.address.name
         written = (
-            (key, api.write(key, api.model.write(one.request, unsupported_params))) for key, one in wanted.items()
+            (key, api.encode_request(key, api.model.build_body(one.request, unsupported_params)))
+            for key, one in wanted.items()
         )
         for chunk in api.chunks(written):
             mine = {key: wanted[key] for key in chunk}
@@ -204,7 +205,7 @@ class BatchExecutor:
                 if _is_refusal(error):
                     self.store.settle_batch(batch)  # there is nothing to look for
                 else:
-                    error.hint = ASKED_ON_RESUME if api.keeps_notes else CHECK_CONSOLE
+                    error.hint = ASKED_ON_RESUME if api.has_notes else CHECK_CONSOLE
                 self._fail(mine, error)
                 continue
             batch = self.store.confirm_batch(batch, known)
@@ -237,7 +238,7 @@ class BatchExecutor:
             failed = f", {progress.failed} without an answer" if progress.failed else ""
             total = progress.total or len(waiting.batch.keys)
             self.message(
-                f"{waiting.batch.model}: batch {progress.id} is {progress.word}: {progress.answered} of {total}"
+                f"{waiting.batch.model}: batch {progress.id} is {progress.status}: {progress.answered} of {total}"
                 f" answered{failed}."
             )
 
@@ -275,8 +276,8 @@ class BatchExecutor:
         await self._store_replies(waiting, replies)
         for key in waiting.wanted:
             if key not in errors and key not in self._delivered:
-                words = progress.trouble or f"it ended ({progress.word}) without an answer to this request"
-                errors[key] = ModelError(f"batch {progress.id}: {words}", fatal=bool(progress.trouble))
+                words = progress.error or f"it ended ({progress.status}) without an answer to this request"
+                errors[key] = ModelError(f"batch {progress.id}: {words}", fatal=bool(progress.error))
         # Another plan may need the rest of it: only what is ours, or stored, is settled.
         stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
         self.store.settle_batch(waiting.batch, {*waiting.wanted, *stored})
@@ -303,10 +304,10 @@ class BatchExecutor:
         self._errors |= dict.fromkeys(wanted, ModelError(error.message, error.hint, status=error.status, fatal=True))
 
 
-def _read_reply(api: Batches, line: Line, request: Request) -> Reply:
+def _read_reply(api: Batches, line: BatchResult, request: Request) -> Reply:
     if line.response is None:
-        raise ModelError(api.model.words(line.words))
-    reply = api.model.answer(line.response, request)
+        raise ModelError(api.model.excerpt(line.error))
+    reply = api.model.parse_response(line.response, request)
     return replace(reply, usage=_at_half_price(reply.usage))
 
 

@@ -26,7 +26,7 @@ from upskill.errors import ModelError, UsageError, did_you_mean
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request
 from upskill.models.command.process import Invocation, ProcessResult, run_process
 from upskill.models.http.throttling import CircuitBreaker
-from upskill.models.lenient import clean
+from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import find_price
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -144,7 +144,7 @@ class CommandModel:
         said = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
         exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
-        words = clean(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
+        words = safe_excerpt(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
         about_login = bool(LOGIN_ERROR.search(words))
         hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
         explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {words}", hint)

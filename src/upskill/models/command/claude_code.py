@@ -8,7 +8,7 @@ from upskill.errors import ModelError
 from upskill.models import Reply
 from upskill.models.command import Command, CommandRequest
 from upskill.models.command.process import Invocation, json_events
-from upskill.models.lenient import items, mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
 
@@ -37,21 +37,23 @@ def read(output: str) -> Reply:
     text = str(result.get("result") or "")
     reason = str(result.get("stop_reason") or "")
     if result.get("is_error") or result.get("subtype") != "success":
-        words = text or ", ".join(map(str, items(result.get("errors")))) or str(result.get("subtype"))
+        words = text or ", ".join(map(str, list_or_empty(result.get("errors")))) or str(result.get("subtype"))
         raise ModelError(words)
     if reason == "refusal":
         raise ModelError(f"the provider refused: {text or reason}")
     if (structured := result.get("structured_output")) is not None:
         text = json.dumps(structured, ensure_ascii=False)
-    usage = mapping(result.get("usage"))
-    cached = number(usage.get("cache_read_input_tokens"))
-    taken = number(usage.get("input_tokens")) + cached + number(usage.get("cache_creation_input_tokens"))
+    usage = dict_or_empty(result.get("usage"))
+    cached = count_or_zero(usage.get("cache_read_input_tokens"))
+    taken = count_or_zero(usage.get("input_tokens")) + cached + count_or_zero(usage.get("cache_creation_input_tokens"))
     cost = result.get("total_cost_usd")
     return Reply(
         text,
-        Usage(taken, number(usage.get("output_tokens")), cached, 0, cost if isinstance(cost, int | float) else None),
+        Usage(
+            taken, count_or_zero(usage.get("output_tokens")), cached, 0, cost if isinstance(cost, int | float) else None
+        ),
         "length" if reason == "max_tokens" else "end",
-        model=next(iter(mapping(result.get("modelUsage"))), ""),
+        model=next(iter(dict_or_empty(result.get("modelUsage"))), ""),
     )
 
 

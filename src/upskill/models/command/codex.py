@@ -9,7 +9,7 @@ from upskill.errors import ModelError
 from upskill.models import Reply
 from upskill.models.command import Command, CommandRequest
 from upskill.models.command.process import Invocation, json_events
-from upskill.models.lenient import mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty
 from upskill.traces import Usage
 
 FEATURES_OFF = (
@@ -55,19 +55,19 @@ def read(output: str) -> Reply:
     text = failure = ""
     usage: Usage | None = None
     for event in json_events(output):
-        item = mapping(event.get("item"))
+        item = dict_or_empty(event.get("item"))
         if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text") or "")
         elif event.get("type") == "turn.completed":
-            told = mapping(event.get("usage"))
+            told = dict_or_empty(event.get("usage"))
             usage = Usage(
-                number(told.get("input_tokens")),
-                number(told.get("output_tokens")),
-                number(told.get("cached_input_tokens")),
-                number(told.get("reasoning_output_tokens")),
+                count_or_zero(told.get("input_tokens")),
+                count_or_zero(told.get("output_tokens")),
+                count_or_zero(told.get("cached_input_tokens")),
+                count_or_zero(told.get("reasoning_output_tokens")),
             )
         elif event.get("type") == "turn.failed":
-            failure = str(mapping(event.get("error")).get("message") or "the turn failed")
+            failure = str(dict_or_empty(event.get("error")).get("message") or "the turn failed")
         elif event.get("type") == "error":
             failure = str(event.get("message") or failure)
     if usage is None:  # the turn did not end, whatever was said in it
@@ -78,8 +78,8 @@ def read(output: str) -> Reply:
 def _inner_message(text: str) -> str:
     """The message in a provider's error that a command hands on as it came."""
     with suppress(ValueError):
-        error = mapping(json.loads(text))
-        return str(mapping(error.get("error")).get("message") or error.get("message") or text)
+        error = dict_or_empty(json.loads(text))
+        return str(dict_or_empty(error.get("error")).get("message") or error.get("message") or text)
     return text
 
 

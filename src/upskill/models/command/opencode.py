@@ -10,7 +10,7 @@ from upskill.errors import ModelError
 from upskill.models import Reply, Stop
 from upskill.models.command import Command, CommandRequest
 from upskill.models.command.process import Invocation, json_events
-from upskill.models.lenient import mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty
 from upskill.traces import Usage
 
 
@@ -48,25 +48,25 @@ def read(output: str) -> Reply:
     usage = Usage(cost_usd=0.0)
     stop: Stop | None = None
     for event in json_events(output):
-        part = mapping(event.get("part"))
+        part = dict_or_empty(event.get("part"))
         if event.get("type") == "text":
             texts.append(str(part.get("text") or ""))
         elif event.get("type") == "step_finish":
             stop = "length" if part.get("reason") == "length" else "end"
-            tokens = mapping(part.get("tokens"))
-            cache = mapping(tokens.get("cache"))
-            cached, thought = number(cache.get("read")), number(tokens.get("reasoning"))
+            tokens = dict_or_empty(part.get("tokens"))
+            cache = dict_or_empty(tokens.get("cache"))
+            cached, thought = count_or_zero(cache.get("read")), count_or_zero(tokens.get("reasoning"))
             cost = part.get("cost")
             usage += Usage(  # the command counts cached and reasoning tokens beside the others
-                number(tokens.get("input")) + cached + number(cache.get("write")),
-                number(tokens.get("output")) + thought,
+                count_or_zero(tokens.get("input")) + cached + count_or_zero(cache.get("write")),
+                count_or_zero(tokens.get("output")) + thought,
                 cached,
                 thought,
                 cost if isinstance(cost, int | float) else 0.0,
             )
         elif event.get("type") == "error":
-            error = mapping(event.get("error"))
-            raise ModelError(str(mapping(error.get("data")).get("message") or error.get("name") or ""))
+            error = dict_or_empty(event.get("error"))
+            raise ModelError(str(dict_or_empty(error.get("data")).get("message") or error.get("name") or ""))
     if stop is None:
         raise ModelError("")
     # It says 0 both for what is free and for what it has no price of.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError
-from upskill.models.lenient import mapping
+from upskill.models.parsing import dict_or_empty
 
 LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
 
@@ -96,4 +96,4 @@ def json_events(output: str) -> Iterator[dict[str, Any]]:
     for line in output.splitlines():
         if line.lstrip().startswith("{"):
             with suppress(ValueError):
-                yield mapping(json.loads(line))
+                yield dict_or_empty(json.loads(line))

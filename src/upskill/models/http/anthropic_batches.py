@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
-from upskill.models.http.batches import Batches, BatchStatus, Line
+from upskill.models.http.batches import Batches, BatchResult, BatchStatus
+from upskill.models.http.model import encode
 from upskill.models.http.transport import Response
-from upskill.models.http.wire import encode
-from upskill.models.lenient import mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty
 
 WORDS = {
     "canceled": "the batch was canceled before this request was answered",
@@ -31,41 +31,41 @@ STATUS = {
 }
 
 
-class MessageBatches(Batches):
-    most_requests = 100_000
-    most_bytes = 256_000_000
+class AnthropicBatches(Batches):
+    max_requests = 100_000
+    max_bytes = 256_000_000
 
-    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+    def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
         return encode({"custom_id": key, "params": body})
 
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
         del note  # there is no place for one
         body = b'{"requests":[' + b",".join(requests) + b"]}"
-        return _progress(await self.ask(f"{self.model.url}/batches", body, once=True), self.model.url).id
+        return _progress(await self.request_json(f"{self.model.url}/batches", body, once=True), self.model.url).id
 
     async def poll(self, batch: str) -> BatchStatus:
-        return _progress(await self.ask(f"{self.model.url}/batches/{batch}"), self.model.url)
+        return _progress(await self.request_json(f"{self.model.url}/batches/{batch}"), self.model.url)
 
     async def cancel(self, batch: str) -> BatchStatus:
-        return _progress(await self.ask(f"{self.model.url}/batches/{batch}/cancel", b""), self.model.url)
+        return _progress(await self.request_json(f"{self.model.url}/batches/{batch}/cancel", b""), self.model.url)
 
-    def unwrap(self, line: Mapping[str, Any]) -> Line:
-        key, result = str(line.get("custom_id") or ""), mapping(line.get("result"))
+    def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
+        key, result = str(line.get("custom_id") or ""), dict_or_empty(line.get("result"))
         kind = str(result.get("type") or "")
         if kind == "succeeded":
-            return Line(key, Response(200, {}, json.dumps(result.get("message")).encode()))
+            return BatchResult(key, Response(200, {}, json.dumps(result.get("message")).encode()))
         if kind == "errored":
-            error = mapping(result.get("error"))
-            inner = mapping(error.get("error")) or error
-            return Line(key, Response(STATUS.get(str(inner.get("type")), 500), {}, json.dumps(error).encode()))
-        return Line(key, None, WORDS.get(kind, f"the result is of an unknown kind: {kind}"))
+            error = dict_or_empty(result.get("error"))
+            inner = dict_or_empty(error.get("error")) or error
+            return BatchResult(key, Response(STATUS.get(str(inner.get("type")), 500), {}, json.dumps(error).encode()))
+        return BatchResult(key, None, WORDS.get(kind, f"the result is of an unknown kind: {kind}"))
 
 
 def _progress(said: Mapping[str, Any], url: str) -> BatchStatus:
     batch = said.get("id")
     if not isinstance(batch, str) or not batch:
         raise ModelError("the batch API answered 200 without the id of a batch", status=200)
-    counts = {word: number(count) for word, count in mapping(said.get("request_counts")).items()}
+    counts = {word: count_or_zero(count) for word, count in dict_or_empty(said.get("request_counts")).items()}
     ended = said.get("processing_status") == "ended"
     answered = counts.get("succeeded", 0)
     failed = sum(counts.get(word, 0) for word in ("errored", "canceled", "expired"))
@@ -76,7 +76,7 @@ def _progress(said: Mapping[str, Any], url: str) -> BatchStatus:
         answered + failed + counts.get("processing", 0),
         answered,
         failed,
-        results=(_results_url(batch, str(said.get("results_url") or ""), url),) if ended else (),
+        result_urls=(_results_url(batch, str(said.get("results_url") or ""), url),) if ended else (),
     )
 
 

@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 
 from upskill.errors import ModelError
 from upskill.models import Address
+from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response
-from upskill.models.http.wire import WireModel, encode
-from upskill.models.lenient import mapping
+from upskill.models.parsing import dict_or_empty
 from upskill.registry import Registry
 
 BATCHES = Registry(
     "batch API",
     "upskill.batches",
     {
-        "openai": "upskill.models.http.openai_batches:FileBatches",
-        "anthropic": "upskill.models.http.anthropic_batches:MessageBatches",
+        "openai": "upskill.models.http.openai_batches:OpenAIBatches",
+        "anthropic": "upskill.models.http.anthropic_batches:AnthropicBatches",
     },
 )
 
@@ -36,36 +36,36 @@ class BatchStatus:
     """How far a batch has come, with the provider's own word for it."""
 
     id: str
-    word: str
+    status: str
     ended: bool
     total: int
     answered: int = 0
     failed: int = 0
-    trouble: str = ""  # why none of it was done
-    results: tuple[str, ...] = ()  # where they are, once it has ended
+    error: str = ""  # why none of it was done
+    result_urls: tuple[str, ...] = ()  # where they are, once it has ended
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchResult:
     """What came of one request: a response as a live call would have had it, or the words why there is none."""
 
     key: str
     response: Response | None
-    words: str = ""
+    error: str = ""
 
 
 class Batches(ABC):
     """The batch API beside one model. Every method raises ModelError with the provider's words."""
 
-    most_requests: ClassVar[int]
-    most_bytes: ClassVar[int]
-    keeps_notes: ClassVar[bool] = False  # a batch can be found again by what was noted on it
+    max_requests: ClassVar[int]
+    max_bytes: ClassVar[int]
+    has_notes: ClassVar[bool] = False  # a batch can be found again by what was noted on it
 
-    def __init__(self, model: WireModel) -> None:
+    def __init__(self, model: HttpModel) -> None:
         self.model = model
 
     @abstractmethod
-    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+    def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
         """One request of a batch: the body of a live call under the name that its result will have."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Batches(ABC):
     async def cancel(self, batch: str) -> BatchStatus: ...
 
     @abstractmethod
-    def unwrap(self, line: Mapping[str, Any]) -> Line:
+    def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
         """One line of results."""
 
     async def find(self, note: str) -> str | None:
@@ -87,21 +87,21 @@ class Batches(ABC):
         del note
         return None
 
-    async def results(self, progress: BatchStatus) -> AsyncGenerator[Line]:
+    async def results(self, progress: BatchStatus) -> AsyncGenerator[BatchResult]:
         """What came of each request, in no order; by way of a file, because there may be a day's worth of it."""
-        for url in progress.results:
+        for url in progress.result_urls:
             with TemporaryFile() as file:
-                await self.model.call(url, into=file)
+                await self.model.send(url, into=file)
                 for text in file:
                     if text.strip():
-                        yield self.unwrap(_read(text))
+                        yield self.parse_result(_read(text))
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
         """The requests in parts that the provider takes as one batch."""
         chunk: dict[str, bytes] = {}
         size = 0
         for key, request in requests:
-            if chunk and (len(chunk) >= self.most_requests or size + len(request) > self.most_bytes):
+            if chunk and (len(chunk) >= self.max_requests or size + len(request) > self.max_bytes):
                 yield chunk
                 chunk, size = {}, 0
             chunk[key] = request
@@ -109,22 +109,24 @@ class Batches(ABC):
         if chunk:
             yield chunk
 
-    async def ask(self, url: str, content: Mapping[str, Any] | bytes | None = None, *, once: bool = False) -> Any:
+    async def request_json(
+        self, url: str, content: Mapping[str, Any] | bytes | None = None, *, once: bool = False
+    ) -> Any:
         """The JSON object at this URL: a GET, or a POST of this content."""
         body = content if content is None or isinstance(content, bytes) else encode(content)
-        return said_in((await self.model.call(url, body, once=once)).body)
+        return parse_object((await self.model.send(url, body, once=once)).body)
 
 
-def can_batch(address: Address) -> bool:
+def supports_batches(address: Address) -> bool:
     """Whether a model is behind a batch API: its provider's own, or a server that someone has pointed us to."""
     if address.provider == "openai":
         return address.endpoint in ("", "openai", "generic") or bool(address.base_url)
     return address.provider in BATCHES
 
 
-def said_in(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes) -> dict[str, Any]:
     try:
-        said = mapping(json.loads(body))
+        said = dict_or_empty(json.loads(body))
     except ValueError:
         said = {}
     if not said:
@@ -134,6 +136,6 @@ def said_in(body: bytes) -> dict[str, Any]:
 
 def _read(text: bytes) -> dict[str, Any]:
     try:
-        return mapping(json.loads(text))
+        return dict_or_empty(json.loads(text))
     except ValueError:
         raise ModelError("the results of the batch are not JSON lines", status=200) from None

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from upskill.errors import ModelError
-from upskill.models.http.batches import Batches, BatchStatus, Line, said_in
+from upskill.models.http.batches import Batches, BatchResult, BatchStatus, parse_object
+from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response, encode_form
-from upskill.models.http.wire import WireModel, encode
-from upskill.models.lenient import items, mapping, number
+from upskill.models.parsing import count_or_zero, dict_or_empty, list_or_empty
 
 ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
 PATH = "/v1/chat/completions"  # as it is called inside a batch, whatever the base URL
@@ -18,22 +18,22 @@ NOTE = "upskill"  # the metadata that a batch is found again by
 PAGES = 10  # of a hundred batches each; what we look for is among the newest
 
 
-class FileBatches(Batches):
-    most_requests = 50_000
-    most_bytes = 200_000_000
-    keeps_notes = True
+class OpenAIBatches(Batches):
+    max_requests = 50_000
+    max_bytes = 200_000_000
+    has_notes = True
 
-    def __init__(self, model: WireModel) -> None:
+    def __init__(self, model: HttpModel) -> None:
         super().__init__(model)
         self.base = model.url.removesuffix("/chat/completions")
 
-    def write(self, key: str, body: Mapping[str, Any]) -> bytes:
+    def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
         return encode({"custom_id": key, "method": "POST", "url": PATH, "body": body})
 
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
         content_type, body = await encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
-        uploaded = said_in((await self.model.call(f"{self.base}/files", body, content_type=content_type)).body)
-        made = await self.ask(
+        uploaded = parse_object((await self.model.send(f"{self.base}/files", body, content_type=content_type)).body)
+        made = await self.request_json(
             f"{self.base}/batches",
             {
                 "input_file_id": uploaded.get("id"),
@@ -46,45 +46,47 @@ class FileBatches(Batches):
         return _id(made)
 
     async def poll(self, batch: str) -> BatchStatus:
-        return self._progress(await self.ask(f"{self.base}/batches/{batch}"))
+        return self._progress(await self.request_json(f"{self.base}/batches/{batch}"))
 
     async def cancel(self, batch: str) -> BatchStatus:
-        return self._progress(await self.ask(f"{self.base}/batches/{batch}/cancel", b""))
+        return self._progress(await self.request_json(f"{self.base}/batches/{batch}/cancel", b""))
 
     async def find(self, note: str) -> str | None:
         after = ""
         for _ in range(PAGES):
-            page = await self.ask(f"{self.base}/batches?limit=100{after}")
-            listed = [mapping(item) for item in items(page.get("data"))]
+            page = await self.request_json(f"{self.base}/batches?limit=100{after}")
+            listed = [dict_or_empty(item) for item in list_or_empty(page.get("data"))]
             for batch in listed:
-                if mapping(batch.get("metadata")).get(NOTE) == note:
+                if dict_or_empty(batch.get("metadata")).get(NOTE) == note:
                     return _id(batch)
             if not listed or not page.get("has_more"):
                 break
             after = f"&after={_id(listed[-1])}"
         return None
 
-    def unwrap(self, line: Mapping[str, Any]) -> Line:
+    def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
         key = str(line.get("custom_id") or "")
-        response, error = mapping(line.get("response")), mapping(line.get("error"))
+        response, error = dict_or_empty(line.get("response")), dict_or_empty(line.get("error"))
         if response:
             body = json.dumps(response.get("body")).encode()
-            return Line(key, Response(number(response.get("status_code")) or 200, {}, body))
-        return Line(key, None, _words(error) or "no further word")
+            return BatchResult(key, Response(count_or_zero(response.get("status_code")) or 200, {}, body))
+        return BatchResult(key, None, _words(error) or "no further word")
 
     def _progress(self, said: Mapping[str, Any]) -> BatchStatus:
-        counts = mapping(said.get("request_counts"))
+        counts = dict_or_empty(said.get("request_counts"))
         word = str(said.get("status") or "unknown")
         files = [said.get("output_file_id"), said.get("error_file_id")]
-        troubles = [_words(mapping(error)) for error in items(mapping(said.get("errors")).get("data"))]
+        troubles = [
+            _words(dict_or_empty(error)) for error in list_or_empty(dict_or_empty(said.get("errors")).get("data"))
+        ]
         return BatchStatus(
             _id(said),
             word,
             word in ENDED,
-            number(counts.get("total")),
-            number(counts.get("completed")),
-            number(counts.get("failed")),
-            self.model.words("; ".join(dict.fromkeys(troubles))) if word == "failed" else "",
+            count_or_zero(counts.get("total")),
+            count_or_zero(counts.get("completed")),
+            count_or_zero(counts.get("failed")),
+            self.model.excerpt("; ".join(dict.fromkeys(troubles))) if word == "failed" else "",
             tuple(f"{self.base}/files/{file}/content" for file in files if file),
         )
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
-from upskill.errors import ModelError
+from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.http.throttling import (
     MAX_RETRY_AFTER,
@@ -40,31 +40,31 @@ from upskill.models.http.transport import (
     acquire_transport,
 )
 from upskill.models.ledger import admit_another
-from upskill.models.lenient import clean, mapping, secrets_of
+from upskill.models.parsing import collect_secrets, dict_or_empty, safe_excerpt
 from upskill.plain import compact
 from upskill.traces import Usage
 
-OVERFLOW = re.compile(
+CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
     r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
     re.IGNORECASE,
 )
-SPENT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
-UNSUPPORTED = re.compile(
+OUT_OF_CREDIT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
+UNSUPPORTED_PARAM = re.compile(
     r"unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
     r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
     re.IGNORECASE,
 )
-SLOWEST = 250_000  # bytes a second that an upload may take its time for
-LONGEST_DOWNLOAD = 3600.0  # seconds
-HINTS = {
+MIN_UPLOAD_RATE = 250_000  # bytes a second that an upload may take its time for
+DOWNLOAD_TIMEOUT = 3600.0  # seconds
+STATUS_HINTS = {
     401: "The key was not accepted: check {key}.",
     403: "The key may not use this model: check {key} and what its account may use.",
     404: "Check the model's name, and the base URL if one was given.",
 }
 
 
-class WireModel(ABC):
+class HttpModel(ABC):
     """A model behind an HTTP API. A format inherits this and fills in `write`, `read`, `learn` and `headers`."""
 
     key_variable = ""  # named in hints
@@ -84,49 +84,49 @@ class WireModel(ABC):
         self.unsupported_params: frozenset[str] = (
             frozenset()
         )  # what this server does not take, learned from its complaints
-        self._own = acquire_transport() if transport is None else None
-        self.transport: Transport = transport or cast("AiohttpTransport", self._own)
+        self._owned_transport = acquire_transport() if transport is None else None
+        self.transport: Transport = transport or cast("AiohttpTransport", self._owned_transport)
         self._limiter = limiter_for(_origin(url), context.connections)
         self._breaker = CircuitBreaker(address.name)
-        self._headers = self.headers(key)
-        self._secrets = secrets_of(key, context.keys)
-        self._told: set[str] = set()
+        self._headers = self.build_headers(key)
+        self._secrets = collect_secrets(key, context.keys)
+        self._told_lines: set[str] = set()
 
     @abstractmethod
-    def headers(self, key: str) -> dict[str, str]: ...
+    def build_headers(self, key: str) -> dict[str, str]: ...
 
     @abstractmethod
-    def write(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
+    def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         """The body of the call, without what the server is known not to take."""
 
     @abstractmethod
-    def read(self, answer: dict[str, Any], request: Request) -> Reply:
+    def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         """The reply in the body of a 200; ModelError when it is none that could be judged."""
 
     @abstractmethod
-    def learn(self, complaint: str, body: Mapping[str, Any]) -> str:
+    def rejected_param(self, complaint: str, body: Mapping[str, Any]) -> str:
         """The lesson in a server's complaint about this body, or nothing."""
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
         started = time.monotonic()
         try:
-            reply, attempts = await self._ask(request)
+            reply, attempts = await self._reply_with_retries(request)
         except PromptTooLong:
             raise
         except ModelError as error:
-            if error.status in PERMANENT or (error.status == 429 and not _heals(error.status, error.message)):
+            if error.status in PERMANENT or (error.status == 429 and not _is_retryable(error.status, error.message)):
                 self._breaker.record_failure(error)
             raise
         self._breaker.record_success()
         return replace(reply, seconds=time.monotonic() - started, attempts=attempts)
 
     async def close(self) -> None:
-        own, self._own = self._own, None
+        own, self._owned_transport = self._owned_transport, None
         if own is not None:
             await own.release()
 
-    async def call(
+    async def send(
         self,
         url: str,
         body: bytes | None = None,
@@ -141,8 +141,8 @@ class WireModel(ABC):
         the server has certainly not begun with it.
         """
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
-        patience = self.context.timeout + len(body or b"") / SLOWEST
-        timeouts = Timeouts(self.timeouts.connect, patience, LONGEST_DOWNLOAD if into is not None else patience)
+        patience = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
+        timeouts = Timeouts(self.timeouts.connect, patience, DOWNLOAD_TIMEOUT if into is not None else patience)
         tries = 0
         while True:
             tries += 1
@@ -154,38 +154,38 @@ class WireModel(ABC):
                     response = await self.transport.post(url, headers, body, timeouts)
             except TransportError as error:
                 if once and error.kind != "connect":
-                    raise ModelError(self.words(error.message)) from error
-                wait = self._wait_after_cut(error, tries)
+                    raise ModelError(self.excerpt(error.message)) from error
+                wait = self._delay_after_error(error, tries)
             else:
                 if response.status == 200:
                     self._limiter.record_success()
                     return response
                 if once and response.status not in OVERLOADED:
-                    raise self._refusal(response.status, _complaint(response.body))
-                wait = self._wait_after(response, tries, started)
+                    raise self._status_error(response.status, _error_text(response.body))
+                wait = self._delay_after_response(response, tries, started)
             finally:
                 self._limiter.release()
             await asyncio.sleep(wait)
 
-    def answer(self, response: Response, request: Request) -> Reply:
+    def parse_response(self, response: Response, request: Request) -> Reply:
         """The reply in an answer that came another way than by `reply`: out of a batch."""
         if response.status != 200:
-            raise self._refusal(response.status, _complaint(response.body))
-        return self.read(self._decode(response, request), request)
+            raise self._status_error(response.status, _error_text(response.body))
+        return self.parse_reply(self._decode(response, request), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
         """Learn from a complaint about a request written under these lessons; True when asking again may help."""
-        learned = self._complaint_about(response, self.write(request, unsupported_params))
+        learned = self._unsupported_param(response, self.build_body(request, unsupported_params))
         if not learned or learned in unsupported_params:
             return False
         self.unsupported_params |= {learned}
         return True
 
-    async def _ask(self, request: Request) -> tuple[Reply, int]:
+    async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
         """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
         attempts = tries = 0
         unsupported_params = self.unsupported_params
-        body = self.write(request, unsupported_params)
+        body = self.build_body(request, unsupported_params)
         data = encode(body)
         while True:
             attempts += 1
@@ -194,40 +194,40 @@ class WireModel(ABC):
             try:
                 response = await self.transport.post(self.url, self._headers, data, self.timeouts)
             except TransportError as error:
-                wait = self._wait_after_cut(error, tries)
+                wait = self._delay_after_error(error, tries)
             else:
                 if response.status == 200:
                     self._limiter.record_success()
-                    return self._read_paid(self._decode(response, request), request), attempts
-                learned = self._complaint_about(response, body) if response.status in (400, 422) else ""
+                    return self._parse_paid_reply(self._decode(response, request), request), attempts
+                learned = self._unsupported_param(response, body) if response.status in (400, 422) else ""
                 if learned and learned not in unsupported_params:
                     unsupported_params = self.unsupported_params = self.unsupported_params | {learned}
-                    body = self.write(request, unsupported_params)
+                    body = self.build_body(request, unsupported_params)
                     data = encode(body)
                     tries -= 1
                     wait = 0.0
                 else:
-                    wait = self._wait_after(response, tries, started)
+                    wait = self._delay_after_response(response, tries, started)
             finally:
                 self._limiter.release()
             if wait:
                 await asyncio.sleep(wait)
             admit_another()
 
-    def _read_paid(self, answer: dict[str, Any], request: Request) -> Reply:
+    def _parse_paid_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         """The reply in an answer; an answer that cannot be judged was paid for too, and its error says how much."""
         try:
-            return self.read(answer, request)
+            return self.parse_reply(answer, request)
         except ModelError as error:
             if answer.get("usage"):
-                error.usage = self.used(answer, request)
+                error.usage = self.parse_usage(answer, request)
             raise
 
     @abstractmethod
-    def used(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+    def parse_usage(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
         """What an answer used, by its own account."""
 
-    def _wait_after_cut(self, cut: TransportError, tries: int) -> float:
+    def _delay_after_error(self, cut: TransportError, tries: int) -> float:
         """Seconds until the next try, or the ModelError that there will be none."""
         host = urlsplit(self.url).hostname or ""
         at_home = host in ("localhost", "::1") or host.startswith("127.")
@@ -238,46 +238,46 @@ class WireModel(ABC):
             allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
         if tries > allowed:
             hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "connect" else ""
-            raise ModelError(self.words(cut.message), hint) from cut
+            raise ModelError(self.excerpt(cut.message), hint) from cut
         return backoff(tries + 1)
 
-    def _wait_after(self, response: Response, tries: int, started: float) -> float:
+    def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
         """Seconds until the next try after a status that is no answer, or the ModelError that there will be none."""
         status = response.status
-        complaint = _complaint(response.body)
+        complaint = _error_text(response.body)
         wait = parse_retry_after(response.headers)
         busy = status in OVERLOADED
         if busy:
             self._limiter.record_overload(started, wait if wait is not None and wait <= MAX_RETRY_AFTER else None)
         # An overloaded server gets twice the retries: the limiter has to find the right number of calls first.
         allowed = self.context.retries * (2 if busy else 1)
-        heals = _heals(status, complaint) and response.headers.get("x-should-retry") != "false"
+        heals = _is_retryable(status, complaint) and response.headers.get("x-should-retry") != "false"
         if not heals or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
-            error = self._refusal(status, complaint)
+            error = self._status_error(status, complaint)
             if wait is not None and wait > MAX_RETRY_AFTER:
                 error.hint = f"The server asks to come back in {wait:.0f} s; run the same command again then."
             raise error
         return max(wait or 0.0, 0.001) if wait is not None else backoff(tries + 1)
 
-    def _refusal(self, status: int, complaint: str) -> ModelError:
-        words = self.words(complaint) or "no further word"
+    def _status_error(self, status: int, complaint: str) -> ModelError:
+        words = self.excerpt(complaint) or "no further word"
         message = f"the server answered {status}: {words}"
-        if OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
+        if CONTEXT_OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
             return PromptTooLong(
                 message, "The prompt is too long for this model: shorten the case or the skill.", status=status
             )
-        hint = HINTS.get(status, "").format(key=self.key_variable or "the key")
-        if SPENT.search(complaint):
+        hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
+        if OUT_OF_CREDIT.search(complaint):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status)
 
-    def _complaint_about(self, response: Response, body: Mapping[str, Any]) -> str:
-        complaint = _complaint(response.body, whole=True)
-        if not UNSUPPORTED.search(complaint):
+    def _unsupported_param(self, response: Response, body: Mapping[str, Any]) -> str:
+        complaint = _error_text(response.body, whole=True)
+        if not UNSUPPORTED_PARAM.search(complaint):
             return ""
-        lesson = self.learn(complaint, body)
-        if lesson and lesson not in self._told:
-            self._told.add(lesson)
+        lesson = self.rejected_param(complaint, body)
+        if lesson and lesson not in self._told_lines:
+            self._told_lines.add(lesson)
             self.context.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
         return lesson
 
@@ -288,19 +288,19 @@ class WireModel(ABC):
         try:
             answer: Any = json.loads(response.body)
         except ValueError:
-            words = self.words(_complaint(response.body))
+            words = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
             hint = "Is the base URL the API's own?" if kind == "an HTML page" else ""
             raise ModelError(f"the server answered 200 with {kind}: {words}", hint, status=200) from None
-        answer = mapping(answer)
+        answer = dict_or_empty(answer)
         if answer.get("error") or answer.get("type") == "error":
-            complaint = _complaint(response.body)
-            error = self._refusal(200, complaint)
-            error.message = f"the server answered 200 with an error: {self.words(complaint)}"
+            complaint = _error_text(response.body)
+            error = self._status_error(200, complaint)
+            error.message = f"the server answered 200 with an error: {self.excerpt(complaint)}"
             raise error
         return answer
 
-    def cut_short(self, reason: str) -> ModelError:
+    def output_limit_error(self, reason: str) -> ModelError:
         """For an answer that ran into its limit before its first word."""
         return ModelError(
             f"the model used up its output tokens before it answered (stopped by {reason!r})",
@@ -308,20 +308,38 @@ class WireModel(ABC):
         )
 
     def tell_once(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._told_lines:
+            self._told_lines.add(line)
             self.context.tell(line)
 
-    def words(self, text: str) -> str:
-        return clean(text, self._secrets)
+    def excerpt(self, text: str) -> str:
+        return safe_excerpt(text, self._secrets)
+
+
+def missing_key(provider: str, variable: str) -> UsageError:
+    return UsageError(
+        f"no API key for {provider}: {variable} is not set",
+        f"Set it with `export {variable}=...`, or write {variable}=... into .env; "
+        "without any key, the model `local` works.",
+    )
+
+
+def check_base_url(address: Address, url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{address.name!r}: the base URL {url!r} does not begin with http:// or https://")
+    return url
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
     return compact(body).encode("utf-8", "replace")
 
 
-def _heals(status: int, complaint: str) -> bool:
-    return status in RETRYABLE and not (status == 429 and SPENT.search(complaint)) and not OVERFLOW.search(complaint)
+def _is_retryable(status: int, complaint: str) -> bool:
+    return (
+        status in RETRYABLE
+        and not (status == 429 and OUT_OF_CREDIT.search(complaint))
+        and not CONTEXT_OVERFLOW.search(complaint)
+    )
 
 
 def _origin(url: str) -> str:
@@ -330,7 +348,7 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _complaint(body: bytes, *, whole: bool = False) -> str:
+def _error_text(body: bytes, *, whole: bool = False) -> str:
     """What a server says is wrong, in its own words, from any of the shapes that are in use."""
     text = body.decode("utf-8", "replace").strip()
     if text[:1] == "<":
@@ -345,10 +363,10 @@ def _complaint(body: bytes, *, whole: bool = False) -> str:
         return json.dumps(answer, ensure_ascii=False)
     if isinstance(answer, list):  # Gemini wraps its errors in a list
         answer = next(iter(cast("list[Any]", answer)), "")
-    fields = mapping(cast("object", answer))
+    fields = dict_or_empty(cast("object", answer))
     said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
     if isinstance(said, dict):
-        inner = mapping(cast("object", said))
+        inner = dict_or_empty(cast("object", said))
         code = inner.get("code") or inner.get("type")
         words: Any = inner.get("message") or inner
         if not isinstance(words, str):

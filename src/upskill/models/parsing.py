@@ -8,34 +8,34 @@ from typing import Any, cast
 
 from upskill.plain import is_deep
 
-LONGEST_WORDS = 300  # characters of a provider's own words in a message
+MAX_EXCERPT = 300  # characters of a provider's own words in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
 
-def mapping(value: object) -> dict[str, Any]:
+def dict_or_empty(value: object) -> dict[str, Any]:
     """The value where it is a JSON object, otherwise an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def items(value: object) -> list[Any]:
+def list_or_empty(value: object) -> list[Any]:
     """The value where it is a JSON array, otherwise an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def number(value: object) -> int:
+def count_or_zero(value: object) -> int:
     """The value where it is a count, otherwise none."""
     return int(value) if isinstance(value, int | float) and value > 0 else 0
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
+def safe_excerpt(text: str, secrets: Iterable[str]) -> str:
     """A provider's own words for a message: short, on one line, without a key."""
     for secret in secrets:
         text = text.replace(secret, "***")
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_WORDS else text[: LONGEST_WORDS - 1] + "…"
+    return text if len(text) <= MAX_EXCERPT else text[: MAX_EXCERPT - 1] + "…"
 
 
-def arguments_of(text: object) -> Mapping[str, Any]:
+def parse_arguments(text: object) -> Mapping[str, Any]:
     """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
     parsed: Any = text
     try:
@@ -48,11 +48,11 @@ def arguments_of(text: object) -> Mapping[str, Any]:
     return {INVALID_ARGUMENTS: text if isinstance(text, str) else ""}
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-def secrets_of(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
+def collect_secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
     """Everything that may not show up in a message: the key in use, and the others we were given."""
     others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
     return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))
