@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upskill.errors import UsageError
-from upskill.runs.plan import Plan, Result
+from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores import Run
+from upskill.traces import NO_USAGE
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -133,6 +135,74 @@ class TrialProgress:
         return " · ".join(parts)
 
     def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+class RunProgress:
+    """The progress of runs, one after another, on standard error: nothing in a pipe, nothing when quiet.
+
+    Its methods are events: `Events(started=progress.started, result=progress.result)`.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.is_drawn = not quiet and sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._drawn_at = 0.0
+
+    def started(self, plan: Plan, _: Run, missing: list[Trial]) -> None:
+        self.stop()
+        self._done = len(plan) - len(missing)
+        self._passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}  # and how many were scored
+        self._errored = 0
+        self._usage = NO_USAGE
+        if not self.is_drawn:
+            return
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console(err=True),
+            transient=True,
+        )
+        self._progress.start()
+        self._task = self._progress.add_task("", total=len(plan), completed=self._done)
+
+    def result(self, result: Result) -> None:
+        counts = self._passed[result.trial.arm]
+        if result.passed is None:
+            self._errored += 1
+        else:
+            counts[0] += result.passed
+            counts[1] += 1
+        self._usage += result.usage
+        self._done += 1
+        now = time.monotonic()
+        if self._progress is not None and self._task is not None and now - self._drawn_at > 0.1:
+            self._drawn_at = now
+            self._progress.update(self._task, completed=self._done, description=self.summary)
+
+    @property
+    def summary(self) -> str:
+        parts = [f"{arm} {passed}/{scored}" for arm, (passed, scored) in self._passed.items()]
+        if self._errored:
+            parts.append(f"{self._errored} errored")
+        cost = self._usage.cost_usd
+        parts += [f"{self._usage.total_tokens:,} tokens", "cost unknown" if cost is None else f"${cost:.4f}"]
+        return " · ".join(parts)
+
+    def stop(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -11,7 +11,7 @@ import click
 from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
-from upskill.cli.console import TrialProgress, check_writable, note, show, show_json, write_file
+from upskill.cli.console import RunProgress, check_writable, note, show, show_json, write_file
 from upskill.cli.options import REAL_AGENTS, CommandOptions, choose_students, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
@@ -298,7 +298,7 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
 
 
 def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions) -> Evaluation:
-    progress = TrialProgress(plan, quiet=options.silent)
+    progress = RunProgress(quiet=options.silent)
 
     def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
@@ -308,20 +308,20 @@ def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, ru
                 note(f"Warning: {said}")
         if not options.replay:
             _confirm_cost(plan, missing, models, options)
-        progress.begin(len(plan) - len(missing))
+        progress.started(plan, run, missing)
 
-    events = Events(started=started, result=progress, message=options.tell)
+    events = Events(started=started, result=progress.result, message=options.tell)
     try:
         evaluation = asyncio.run(evaluate(plan, store=store, models=models, options=run_options, events=events))
     except KeyboardInterrupt:
-        progress.end()
+        progress.stop()
         if store.location is not None:
             note("Interrupted. Every finished trial is stored; the same command goes on from there.")
         if options.batch:
             note("A batch that was submitted goes on at the provider; the same command picks it up.")
         raise
     finally:
-        progress.end()
+        progress.stop()
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
