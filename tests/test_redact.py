@@ -182,9 +182,9 @@ def test_every_part_of_a_trace_is_redacted() -> None:
     assert "/home/ada" not in canonical(redaction.trace)
     assert redaction.trace.steps[3].arguments["n"] == 3
     assert redaction.counts["github-token"] == 12
-    assert redaction.said == "redacted 12 github-token, 2 home-path"
+    assert redaction.summary == "redacted 12 github-token, 2 home-path"
     assert redact_trace(redaction.trace).trace == redaction.trace
-    assert redact_trace(Trace((Step("user", "hello"),))).said == "nothing to redact"
+    assert redact_trace(Trace((Step("user", "hello"),))).summary == "nothing to redact"
 
 
 def test_a_field_with_a_telling_name_is_redacted_whatever_it_holds() -> None:

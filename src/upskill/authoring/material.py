@@ -140,7 +140,9 @@ def gather(
                 parts += 1
                 pieces.append(Piece(f"d{parts}", "document", text, Path(str(source)).name))
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
-    pieces = [replace(piece, text=redactor.known(piece.text)) for piece in pieces] if redactor.values else pieces
+    pieces = (
+        [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces] if redactor.values else pieces
+    )
     task = redactor.text(task.strip())
     counts.update(redactor.counts)
     return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out))

@@ -38,7 +38,7 @@ from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.traces.redact import counts_in_words
+from upskill.traces.redact import describe_counts
 
 EXTRACT = "extract"
 _STAND_IN = Skill.new("task", "A task.", "A task.")  # for a plan that is only made to see whether it can be
@@ -92,7 +92,7 @@ def _material(wish: GenerateOptions, *more: Trace) -> Material:
             )
         material = replace(material, task=" ".join(goal.split())[:2000])
     if material.redacted:
-        wish.tell(f"Before anything was sent or kept: {counts_in_words(material.redacted)}.")
+        wish.tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
     for left_out in material.left_out:
         wish.tell(f"Left out: {left_out}.")
     return material

@@ -29,7 +29,7 @@ from upskill.errors import UsageError
 from upskill.models import Address, Models
 from upskill.plain import counted
 from upskill.traces import NO_USAGE, Step, Trace, Usage
-from upskill.traces.redact import counts_in_words
+from upskill.traces.redact import describe_counts
 
 LINE = 110  # characters
 
@@ -164,7 +164,7 @@ class _Teaching:
         where = f"recorded in {found.path}" if found.path else "not kept: --no-log-runs"
         wish.tell(f"{counted(len(found.trace.calls), 'tool call')}, of which {failures} failed, {where}.")
         if found.redacted:
-            wish.tell(f"Before it was kept: {counts_in_words(found.redacted)}.")
+            wish.tell(f"Before it was kept: {describe_counts(found.redacted)}.")
         return found
 
     def _judge(self, wish: GenerateOptions, found: Recording) -> None:

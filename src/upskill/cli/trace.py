@@ -93,7 +93,7 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
         show(*_timeline(redaction, lines=None if full else 6))
     for said in redaction.trace.warnings:
         note(f"Warning: {said}")
-    note(redaction.said[0].upper() + redaction.said[1:] + ".")
+    note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
 
 
 def plain(redaction: Redaction) -> dict[str, Any]:
