@@ -110,7 +110,7 @@ class Provenance:
     def with_cost(self, making: SearchCost) -> Provenance:
         """With what a search cost, on top of the searches before it."""
         before = tuple(one for one in self.costs if one.search != making.search)
-        return replace(self, making=(*before, making))
+        return replace(self, costs=(*before, making))
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
