@@ -1,20 +1,17 @@
-"""The store on real SQLite files: what is acknowledged stays, once, whoever else writes and whatever breaks."""
+"""The contract of every kind of store: what is acknowledged stays, once, whoever else writes. Kinds: see PLACES."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -23,14 +20,34 @@ from conftest import greetings
 from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.plan import Judgement
-from upskill.runs.stores import Run
-from upskill.runs.stores.sqlite import FILE
-from upskill.runs.stores.tables import MIGRATIONS
+from upskill.runs.stores import STORES, Run, find_store
+from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
+SAILOR = Skill.new("sailor", "Sails.", "Hoist the main sail.")
 PLAN = Plan(SKILL, Suite.parse(greetings(3)), (Address("one", "scripted", "one"),))
+LONG = replace(PLAN, runs=3400)
 TRIALS = list(PLAN.trials())
+
+# Where to open a new store of each kind, given an empty folder. None: it is gone when it is closed.
+PLACES: dict[str, Callable[[Path], str | None]] = {
+    "sqlite": str,
+    "sqlite in memory": lambda _: None,
+}
+LASTING = [name for name in PLACES if "memory" not in name]
+
+
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with open_store(PLACES[request.param](tmp_path / "runs")) as store:
+        yield store
+
+
+@pytest.fixture(params=LASTING)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store can be opened several times."""
+    return str(PLACES[request.param](tmp_path / "runs"))
 
 
 def result_of(trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, answer: str = "ahoy") -> Result:
@@ -55,463 +72,7 @@ def begin(store: Store, plan: Plan = PLAN, *, fresh: bool = False) -> Run:
     return store.start_run(plan, "0", fresh=fresh)[0]
 
 
-# Results.
-
-
-async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_closed(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store, open_store(tmp_path) as other:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0]))
-        assert other.scored_keys(run) == {PLAN.key(TRIALS[0])}
-
-
-async def test_a_result_comes_back_whole_after_reopening(tmp_path: Path) -> None:
-    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        await add_all(store, run, results)
-    with open_store(tmp_path) as store:
-        found = {result.trial: result for result in store.results(run)}
-        assert found == {result.trial: result for result in results}
-        assert {(row.case, row.arm): row for row in store.outcomes(run)} == {
-            (result.trial.case, result.trial.arm): result.outcome for result in results
-        }
-
-
-async def test_a_store_in_memory_keeps_results_until_it_is_closed() -> None:
-    with open_store(None) as store:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0]))
-        assert [result.trial for result in store.results(run)] == [TRIALS[0]]
-        with store.claim(run):
-            pass
-
-
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("later", [True, False, None])
-async def test_a_scored_result_never_changes(tmp_path: Path, first: bool, later: bool | None) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0], first, answer="first"))
-        await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
-        (found,) = store.results(run)
-        assert found == result_of(TRIALS[0], first, answer="first")
-
-
-@pytest.mark.parametrize("later", [True, False, None])
-async def test_an_errored_result_gives_way_to_a_later_one(tmp_path: Path, later: bool | None) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0], None, answer="first"))
-        assert store.scored_keys(run) == set()
-        await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
-        (found,) = store.results(run)
-        assert found == result_of(TRIALS[0], later, answer="later")
-
-
-async def test_results_can_be_asked_for_by_case_and_model(tmp_path: Path) -> None:
-    two = replace(PLAN, models=(*PLAN.models, Address("two", "scripted", "two")))
-    with open_store(tmp_path) as store:
-        run = begin(store, two)
-        await add_all(store, run, [result_of(trial, plan=two) for trial in two.trials()])
-        found = [result.trial for result in store.results(run, "greet-2", "two")]
-        assert found == [Trial("two", "greet-2", "baseline", 0), Trial("two", "greet-2", "skill", 0)]
-        assert len(list(store.results(run))) == len(two)
-
-
-async def test_errors_are_counted_by_model_and_message_most_frequent_first(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        for trial, error in zip(TRIALS, ["b", "a", "b", "c", "b", "a"], strict=True):
-            await store.add_result(run, replace(result_of(trial, None), error=error))
-        assert store.errors(run) == [("one", "b", 3), ("one", "a", 2), ("one", "c", 1)]
-        assert store.errors(run, limit=1) == [("one", "b", 3)]
-
-
-async def test_what_a_run_spent_is_told_by_role(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        await add_all(store, run, [result_of(trial) for trial in TRIALS[:2]])
-        assert store.spent(run) == {"student": (30, 0.5), "judge": (16, 1.0)}
-        await store.add_result(run, replace(result_of(TRIALS[2]), usage=Usage(1, 1)))
-        assert store.spent(run) == {"student": (32, None), "judge": (24, 1.5)}
-
-
-async def test_text_that_is_no_unicode_is_kept_and_comes_back(tmp_path: Path) -> None:
-    odd = "half a pair: \ud83d, a zero \0, a smile 😀"
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0], answer=odd))
-        await store.add_result(run, replace(result_of(TRIALS[1], None), error=odd))
-        await store.add_reply("key", "one", f'"{odd}"')
-        first, second = store.results(run)
-        assert first.trace is not None
-        assert first.trace.answer == odd
-        assert second.error == odd.replace("\ud83d", "\\ud83d")
-        assert store.reply("key") == f'"{odd}"'.replace("\ud83d", "\\ud83d")
-
-
-async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        for key in map(str, range(50)):
-            await store.add_reply(key, "one", "{}", wait=False)
-        await asyncio.gather(*(store.forget_reply(key) for key in map(str, range(49))))
-        assert [key for key in map(str, range(50)) if store.reply(key)] == ["49"]
-
-
-async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        with pytest.raises(StoreError, match="cannot be saved: OverflowError"):
-            await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
-        await store.add_result(run, result_of(TRIALS[0]))
-        assert len(store.scored_keys(run)) == 1
-
-
-async def test_two_thousand_results_at_once_are_all_kept(tmp_path: Path) -> None:
-    large = replace(PLAN, runs=334)
-    trials = list(large.trials())[:2000]
-    with open_store(tmp_path) as store:
-        run = begin(store, large)
-        await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
-        with open_store(tmp_path) as other:
-            assert other.scored_keys(run) == {large.key(trial) for trial in trials}
-            assert other.run(run.id).passed == 2000
-
-
-async def test_two_stores_write_to_one_file_at_once(tmp_path: Path) -> None:
-    large = replace(PLAN, runs=50)
-    trials = list(large.trials())
-    with open_store(tmp_path) as one, open_store(tmp_path) as two:
-        run, found = one.start_run(large, "0")
-        same, found_again = two.start_run(large, "0")
-        assert (run.id, found, found_again) == (same.id, False, True)
-
-        async def write(store: Store, passed: bool) -> None:
-            for start in range(0, len(trials), 20):
-                await add_all(store, run, [result_of(t, passed, plan=large) for t in trials[start : start + 20]])
-
-        await asyncio.gather(write(one, True), write(two, False))
-        assert len(one.scored_keys(run)) == len(trials)
-        now = one.run(run.id)
-        assert now.passed + now.failed == len(trials)
-
-
-async def test_a_result_is_written_even_if_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        waiting = asyncio.create_task(store.add_result(run, result_of(TRIALS[0])))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    with open_store(tmp_path) as store:
-        assert store.scored_keys(run) == {PLAN.key(TRIALS[0])}
-
-
-# Runs.
-
-
-def test_a_run_is_named_by_its_skill_and_its_plan(tmp_path: Path) -> None:
-    with open_store(tmp_path / "a") as one, open_store(tmp_path / "b") as two:
-        assert begin(one).id == begin(two).id == f"greeter-{PLAN.fingerprint[:8]}"
-
-
-def test_the_same_plan_is_the_same_run_until_someone_wants_a_fresh_one(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        assert store.find_run(PLAN) is None
-        first, found = store.start_run(PLAN, "0")
-        assert not found
-        again, found = store.start_run(PLAN, "0")
-        assert (again, found) == (first, True)
-        second, found = store.start_run(PLAN, "0", fresh=True)
-        assert (second.id, found) == (f"{first.id}-2", False)
-        assert begin(store, fresh=True).id == f"{first.id}-3"
-        latest, found = store.start_run(PLAN, "0")
-        assert (latest.id, found) == (f"{first.id}-3", True)
-        assert store.find_run(PLAN) == latest
-
-
-def test_a_fresh_run_never_takes_the_name_of_another(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        first, second = begin(store), begin(store, fresh=True)
-        store.delete_run(first)
-        third = begin(store, fresh=True)
-        assert third.id not in (first.id, second.id)
-        assert [run.id for run in store.runs()] == [second.id, third.id]
-
-
-async def test_deleting_a_run_deletes_its_results_and_no_others(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        first, second = begin(store), begin(store, fresh=True)
-        await store.add_result(first, result_of(TRIALS[0]))
-        await store.add_result(second, result_of(TRIALS[0]))
-        store.delete_run(first)
-        assert list(store.results(first)) == []
-        assert len(list(store.results(second))) == 1
-
-
-async def test_a_run_counts_what_it_has(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        assert (run.trials, run.passed, run.failed, run.errored, run.finished) == (6, 0, 0, 0, False)
-        for trial, passed in zip(TRIALS, [True, True, False, None, True, False], strict=True):
-            await store.add_result(run, result_of(trial, passed))
-        run = store.run(run.id)
-        assert (run.passed, run.failed, run.errored, run.finished) == (3, 2, 1, False)
-        await store.add_result(run, result_of(TRIALS[3]))
-        run = store.run(run.id)
-        assert (run.passed, run.failed, run.errored, run.finished) == (4, 2, 0, True)
-        assert run.models == ["one"]
-        assert run.plan == PLAN.plain()
-
-
-def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(tmp_path: Path) -> None:
-    other = replace(PLAN, skill=Skill.new("sailor", "Sails.", "Hoist the main sail."))
-    with open_store(tmp_path) as store:
-        greeter, sailor = begin(store), begin(store, other)
-        assert store.run(greeter.id) == store.run("gre") == greeter
-        assert store.run("last") == store.run("sailor-") == sailor
-        second = begin(store, fresh=True)
-        assert store.run(greeter.id) == greeter  # whole, although another starts the same
-        assert store.run("last") == second
-        with pytest.raises(UsageError, match="2 runs start with 'gre'"):
-            store.run("gre")
-        with pytest.raises(UsageError, match="no run is called 'greter'") as caught:
-            store.run("greter")
-        assert caught.value.hint
-
-
-def test_there_is_no_last_run_in_an_empty_store(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store, pytest.raises(UsageError, match="no run is called 'last'"):
-        store.run("last")
-
-
-# Claims.
-
-
-def test_a_second_process_is_turned_away_from_a_run_that_is_being_carried_out(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        with store.claim(run):
-            said = _claim_elsewhere(tmp_path)
-            assert said == f"another process is already working on the run {run.id}"
-        assert _claim_elsewhere(tmp_path) == "claimed"
-
-
-def _claim_elsewhere(folder: Path) -> str:
-    program = """
-        import sys
-        from upskill import UsageError, open_store
-        with open_store(sys.argv[1]) as store:
-            try:
-                with store.claim(store.run("last")):
-                    print("claimed")
-            except UsageError as error:
-                print(error)
-    """
-    argv = [sys.executable, "-c", textwrap.dedent(program), str(folder)]
-    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-
-
-def test_a_claim_ends_with_an_error_too_and_leaves_no_file_behind(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        with pytest.raises(ZeroDivisionError), store.claim(run):
-            raise ZeroDivisionError
-        with store.claim(run):
-            pass
-        assert {path.name for path in tmp_path.iterdir()} <= {FILE, f"{FILE}-wal", f"{FILE}-shm"}
-
-
-def test_other_runs_can_be_carried_out_at_the_same_time(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store, store.claim(begin(store)), store.claim(begin(store, fresh=True)):
-        pass
-
-
-def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        run = begin(store)
-        inside: list[int] = []
-        most: list[int] = []
-
-        def claim(number: int) -> None:
-            for _ in range(300):
-                try:
-                    with store.claim(run):
-                        inside.append(number)
-                        time.sleep(0.0002)
-                        most.append(len(inside))
-                        inside.remove(number)
-                except UsageError:
-                    continue
-
-        _together(claim, 4)
-        assert most
-        assert set(most) == {1}
-
-
-# Files that are new, old, newer, damaged, or cannot be written.
-
-
-def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
-    (tmp_path / FILE).touch()
-    with open_store(tmp_path) as store:
-        begin(store)
-    with _file(tmp_path) as db:
-        assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
-        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-
-
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_an_older_database_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
-    with _file(tmp_path) as db:
-        for migration in MIGRATIONS[:version]:
-            migration(db)
-        db.execute(f"PRAGMA user_version = {version}")
-    with open_store(tmp_path) as store:
-        begin(store)
-    with _file(tmp_path) as db:
-        assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
-
-
-def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    with _file(tmp_path) as db:
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UsageError, match="was written by a newer upskill") as caught:
-        open_store(tmp_path)
-    assert "Upgrade" in caught.value.hint
-    with _file(tmp_path) as db:
-        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    assert len(before) == (tmp_path / FILE).stat().st_size
-
-
-def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half_way(db: sqlite3.Connection) -> None:
-        MIGRATIONS[0](db)
-        raise sqlite3.OperationalError("the power went out")
-
-    monkeypatch.setattr("upskill.runs.stores.tables.MIGRATIONS", (half_way,))
-    with pytest.raises(UsageError, match="the power went out"):
-        open_store(tmp_path)
-    monkeypatch.undo()
-    with open_store(tmp_path) as store:
-        begin(store)
-
-
-def test_many_may_open_a_new_store_at_once_and_start_the_same_run(tmp_path: Path) -> None:
-    for attempt in range(5):
-        runs: list[tuple[str, bool]] = []
-
-        def open_and_begin(_: int, folder: Path = tmp_path / str(attempt), runs: list[tuple[str, bool]] = runs) -> None:
-            with open_store(folder) as store:
-                run, found = store.start_run(PLAN, "0")
-                runs.append((run.id, found))
-
-        _together(open_and_begin, 6)
-        assert len({run for run, _ in runs}) == 1
-        assert sorted(found for _, found in runs) == [False] + [True] * 5
-
-
-@pytest.mark.parametrize(
-    "data", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4000], ids=["text", "header"]
-)
-def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / FILE).write_bytes(data)
-    with pytest.raises(UsageError, match=re.escape(f"{tmp_path / FILE}: cannot be used as a store: ")) as caught:
-        open_store(tmp_path)
-    assert "--runs-dir" in caught.value.hint
-    assert (tmp_path / FILE).read_bytes() == data
-
-
-async def test_a_file_that_is_damaged_inside_is_a_clear_error(tmp_path: Path) -> None:
-    large = replace(PLAN, runs=30)
-    with open_store(tmp_path) as store:
-        run = begin(store, large)
-        await add_all(store, run, [result_of(trial, plan=large, answer="ahoy " * 200) for trial in large.trials()])
-    with (tmp_path / FILE).open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(3 * 4096)
-        file.write(b"\xa5" * (size - 6 * 4096))
-    with open_store(tmp_path) as store:
-        with pytest.raises(StoreError, match="malformed") as caught:
-            list(store.results(run))
-        assert "move it elsewhere" in caught.value.hint
-
-
-def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("", encoding="utf-8")
-    with pytest.raises(UsageError, match="cannot be used as a store"):
-        open_store(tmp_path / "runs")
-
-
-def test_a_folder_that_cannot_be_written_is_a_clear_error() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o555)
-        with _as_somebody():
-            for place in (Path(folder), Path(folder) / "runs"):
-                with pytest.raises(UsageError, match="cannot be used as a store"):
-                    open_store(place)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are a thing of Unix")
-def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path) -> None:
-    program = """
-        import asyncio, resource, sys
-        sys.path.insert(0, sys.argv[2])
-        from dataclasses import replace
-        from test_store import PLAN, begin, result_of
-        from upskill import open_store
-        from upskill.errors import StoreError
-
-        async def fill(store, plan, run):
-            for trial in plan.trials():
-                await store.add_result(run, result_of(trial, plan=plan, answer="ahoy " * 1000))
-                print(plan.key(trial), flush=True)
-
-        plan = replace(PLAN, runs=100)
-        with open_store(sys.argv[1]) as store:
-            run = begin(store, plan)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-            try:
-                asyncio.run(fill(store, plan, run))
-            except StoreError as error:
-                print("StoreError", error, "|", error.hint)
-    """
-    argv = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), str(Path(__file__).parent)]
-    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=True)
-    *kept, said = done.stdout.splitlines()
-    assert said.startswith(f"StoreError {tmp_path / FILE}: results cannot be saved: ")
-    assert said.endswith("| Free some disk space, then run the same command again: it resumes from what was saved.")
-    assert len(kept) > 10
-    with open_store(tmp_path) as store:
-        assert store.scored_keys(store.run("last")) >= set(kept)
-
-
-@contextmanager
-def _file(folder: Path) -> Generator[sqlite3.Connection]:
-    db = sqlite3.connect(folder / FILE)
-    try:
-        yield db
-        db.commit()
-    finally:
-        db.close()
-
-
-@contextmanager
-def _as_somebody() -> Generator[None]:
-    """Without the rights of root, to whom no file is read-only."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-def _together(work: Callable[[int], None], count: int) -> None:
+def together(work: Callable[[int], None], count: int) -> None:
     """Do this in so many threads at once; whatever goes wrong in one goes wrong here."""
     failures: list[BaseException] = []
     start = threading.Barrier(count)
@@ -530,3 +91,441 @@ def _together(work: Callable[[int], None], count: int) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+# Results.
+
+
+async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_closed(place: str) -> None:
+    with open_store(place) as store, open_store(place) as other:
+        run = begin(store)
+        await store.add_result(run, result_of(TRIALS[0]))
+        assert other.scored_keys(run) == {PLAN.key(TRIALS[0])}
+
+
+async def test_a_result_comes_back_whole_after_reopening(place: str) -> None:
+    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
+    with open_store(place) as store:
+        run = begin(store)
+        await add_all(store, run, results)
+    with open_store(place) as store:
+        found = {result.trial: result for result in store.results(run)}
+        assert found == {result.trial: result for result in results}
+        assert {(row.case, row.arm): row for row in store.outcomes(run)} == {
+            (result.trial.case, result.trial.arm): result.outcome for result in results
+        }
+
+
+async def test_results_and_outcomes_are_the_same_as_what_was_added(store: Store) -> None:
+    run = begin(store)
+    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
+    results.append(replace(result_of(TRIALS[3], None), traceback="Traceback: a bug"))
+    results.append(replace(result_of(TRIALS[4]), activated=True, leak="it read the skill"))
+    results.append(replace(result_of(TRIALS[5]), activated=False, trace=None, judgements=()))
+    await add_all(store, run, results)
+    assert {result.key: result for result in store.results(run)} == {result.key: result for result in results}
+    assert {(row.case, row.arm): row for row in store.outcomes(run)} == {
+        (result.trial.case, result.trial.arm): result.outcome for result in results
+    }
+    with store.claim(run):
+        pass
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("later", [True, False, None])
+async def test_a_scored_result_never_changes(store: Store, first: bool, later: bool | None) -> None:
+    run = begin(store)
+    await store.add_result(run, result_of(TRIALS[0], first, answer="first"))
+    await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
+    (found,) = store.results(run)
+    assert found == result_of(TRIALS[0], first, answer="first")
+
+
+@pytest.mark.parametrize("later", [True, False, None])
+async def test_an_errored_result_gives_way_to_a_later_one(store: Store, later: bool | None) -> None:
+    run = begin(store)
+    await store.add_result(run, result_of(TRIALS[0], None, answer="first"))
+    assert store.scored_keys(run) == set()
+    await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
+    (found,) = store.results(run)
+    assert found == result_of(TRIALS[0], later, answer="later")
+
+
+async def test_results_can_be_asked_for_by_case_and_model(store: Store) -> None:
+    two = replace(PLAN, models=(*PLAN.models, Address("two", "scripted", "two")))
+    run = begin(store, two)
+    await add_all(store, run, [result_of(trial, plan=two) for trial in two.trials()])
+    found = [result.trial for result in store.results(run, "greet-2", "two")]
+    assert found == [Trial("two", "greet-2", "baseline", 0), Trial("two", "greet-2", "skill", 0)]
+    assert len(list(store.results(run))) == len(two)
+
+
+async def test_errors_are_counted_by_model_and_message_most_frequent_first(store: Store) -> None:
+    run = begin(store)
+    for trial, error in zip(TRIALS, ["b", "a", "b", "c", "b", "a"], strict=True):
+        await store.add_result(run, replace(result_of(trial, None), error=error))
+    assert store.errors(run) == [("one", "b", 3), ("one", "a", 2), ("one", "c", 1)]
+    assert store.errors(run, limit=1) == [("one", "b", 3)]
+
+
+async def test_what_a_run_spent_is_told_by_role(store: Store) -> None:
+    run = begin(store)
+    await add_all(store, run, [result_of(trial) for trial in TRIALS[:2]])
+    assert store.spent(run) == {"student": (30, 0.5), "judge": (16, 1.0)}
+    await store.add_result(run, replace(result_of(TRIALS[2]), usage=Usage(1, 1)))
+    assert store.spent(run) == {"student": (32, None), "judge": (24, 1.5)}
+
+
+async def test_a_trial_in_several_runs_was_paid_for_once(store: Store) -> None:
+    first, second = begin(store), begin(store, fresh=True)
+    await add_all(store, first, [result_of(trial) for trial in TRIALS[:2]])
+    await add_all(store, second, [result_of(trial) for trial in TRIALS[1:3]])
+    assert store.spent(first, second) == {"student": (45, 0.75), "judge": (24, 1.5)}
+    assert store.spent() == {}
+
+
+async def test_leaks_and_bugs_are_told_with_what_shows_them(store: Store) -> None:
+    run = begin(store)
+    await store.add_result(run, result_of(TRIALS[0]))
+    await store.add_result(run, replace(result_of(TRIALS[1]), leak="it read the skill"))
+    await store.add_result(run, replace(result_of(TRIALS[2], None), error="KeyError: 'x'", traceback="line 1\nline 2"))
+    assert store.leaks(run) == [(TRIALS[1], "it read the skill")]
+    assert list(store.bugs(run)) == [(TRIALS[2], "KeyError: 'x'", "line 1\nline 2")]
+    await store.add_result(run, result_of(TRIALS[2]))
+    assert list(store.bugs(run)) == []  # it was run again
+
+
+async def test_text_that_is_no_unicode_is_kept_and_comes_back(store: Store) -> None:
+    odd = "half a pair: \ud83d, a zero \0, a smile 😀"
+    run = begin(store)
+    await store.add_result(run, result_of(TRIALS[0], answer=odd))
+    await store.add_result(run, replace(result_of(TRIALS[1], None), error=odd))
+    await store.add_reply("key", "one", f'"{odd}"')
+    first, second = store.results(run)
+    assert first.trace is not None
+    assert first.trace.answer == odd
+    assert second.error == odd.replace("\ud83d", "\\ud83d")
+    assert store.reply("key") == f'"{odd}"'.replace("\ud83d", "\\ud83d")
+
+
+async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(store: Store) -> None:
+    for key in map(str, range(50)):
+        await store.add_reply(key, "one", "{}", wait=False)
+    await asyncio.gather(*(store.forget_reply(key) for key in map(str, range(49))))
+    assert [key for key in map(str, range(50)) if store.reply(key)] == ["49"]
+
+
+async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(store: Store) -> None:
+    run = begin(store)
+    with pytest.raises(StoreError, match="cannot be saved"):
+        await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
+    await store.add_result(run, result_of(TRIALS[0]))
+    assert len(store.scored_keys(run)) == 1
+
+
+async def test_two_thousand_results_at_once_are_all_kept(place: str) -> None:
+    large = replace(PLAN, runs=334)
+    trials = list(large.trials())[:2000]
+    with open_store(place) as store:
+        run = begin(store, large)
+        await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
+        with open_store(place) as other:
+            assert other.scored_keys(run) == {large.key(trial) for trial in trials}
+            assert other.run(run.id).passed == 2000
+
+
+async def test_two_processes_may_write_to_one_store_at_once(place: str) -> None:
+    large = replace(PLAN, runs=50)
+    trials = list(large.trials())
+    with open_store(place) as one, open_store(place) as two:
+        run, found = one.start_run(large, "0")
+        same, found_again = two.start_run(large, "0")
+        assert (run.id, found, found_again) == (same.id, False, True)
+
+        async def write(store: Store, passed: bool) -> None:
+            for start in range(0, len(trials), 20):
+                await add_all(store, run, [result_of(t, passed, plan=large) for t in trials[start : start + 20]])
+
+        await asyncio.gather(write(one, True), write(two, False))
+        assert len(one.scored_keys(run)) == len(trials)
+        now = one.run(run.id)
+        assert now.passed + now.failed == len(trials)
+
+
+async def test_a_result_is_written_even_if_nobody_waits_for_it_any_more(place: str) -> None:
+    with open_store(place) as store:
+        run = begin(store)
+        waiting = asyncio.create_task(store.add_result(run, result_of(TRIALS[0])))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    with open_store(place) as store:
+        assert store.scored_keys(run) == {PLAN.key(TRIALS[0])}
+
+
+# Long runs.
+
+
+async def fill(store: Store, count: int) -> Run:
+    """A run with so many results, each of 2 KB."""
+    run = begin(store, LONG)
+    trials = islice(LONG.trials(), count)
+    while some := [result_of(trial, plan=LONG, answer="ahoy " * 400) for trial in islice(trials, 1000)]:
+        await add_all(store, run, some)
+    return run
+
+
+async def test_a_long_run_is_read_row_by_row(store: Store) -> None:
+    run = await fill(store, 20_000)
+    for read, limit in ((store.results, 2_000_000), (store.outcomes, 200_000)):  # all would be 70 MB and 5 MB
+        tracemalloc.start()
+        assert sum(1 for _ in read(run)) == 20_000
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < limit
+
+
+async def test_results_can_be_written_and_read_while_others_are_iterated(store: Store) -> None:
+    run = await fill(store, 2000)
+    results, outcomes, runs = store.results(run), store.outcomes(run), store.runs()
+    assert (next(results).passed, next(outcomes).passed, next(runs)) == (True, True, store.run(run.id))
+    for trial in islice(LONG.trials(), 2000, 2100):
+        await store.add_result(run, result_of(trial, plan=LONG))
+        next(results)
+    assert store.run(run.id).passed == len(store.scored_keys(run)) == 2100
+    store.delete_run(begin(store))
+    # Whether what was added meanwhile is among them is left open.
+    assert 2000 <= 101 + sum(1 for _ in results) <= 2100
+    assert 2000 <= 1 + sum(1 for _ in outcomes) <= 2100
+    assert list(runs) == []
+
+
+# Runs.
+
+
+def test_a_run_is_named_by_its_skill_and_its_plan(store: Store) -> None:
+    assert begin(store).id == f"greeter-{PLAN.fingerprint[:8]}"
+
+
+def test_the_same_plan_is_the_same_run_until_someone_wants_a_fresh_one(store: Store) -> None:
+    assert store.find_run(PLAN) is None
+    first, found = store.start_run(PLAN, "0")
+    assert not found
+    again, found = store.start_run(PLAN, "0")
+    assert (again, found) == (first, True)
+    second, found = store.start_run(PLAN, "0", fresh=True)
+    assert (second.id, found) == (f"{first.id}-2", False)
+    assert begin(store, fresh=True).id == f"{first.id}-3"
+    latest, found = store.start_run(PLAN, "0")
+    assert (latest.id, found) == (f"{first.id}-3", True)
+    assert store.find_run(PLAN) == latest
+
+
+def test_a_fresh_run_never_takes_the_name_of_another(store: Store) -> None:
+    first, second = begin(store), begin(store, fresh=True)
+    store.delete_run(first)
+    third = begin(store, fresh=True)
+    assert third.id not in (first.id, second.id)
+    assert [run.id for run in store.runs()] == [second.id, third.id]
+
+
+async def test_deleting_a_run_deletes_its_results_and_no_others(store: Store) -> None:
+    first, second = begin(store), begin(store, fresh=True)
+    await store.add_result(first, result_of(TRIALS[0]))
+    await store.add_result(second, result_of(TRIALS[0]))
+    store.delete_run(first)
+    assert list(store.results(first)) == []
+    assert len(list(store.results(second))) == 1
+
+
+async def test_a_run_counts_what_it_has(store: Store) -> None:
+    run = begin(store)
+    assert (run.trials, run.passed, run.failed, run.errored, run.finished) == (6, 0, 0, 0, False)
+    for trial, passed in zip(TRIALS, [True, True, False, None, True, False], strict=True):
+        await store.add_result(run, result_of(trial, passed))
+    run = store.run(run.id)
+    assert (run.passed, run.failed, run.errored, run.finished) == (3, 2, 1, False)
+    await store.add_result(run, result_of(TRIALS[3]))
+    run = store.run(run.id)
+    assert (run.passed, run.failed, run.errored, run.finished) == (4, 2, 0, True)
+    assert run.models == ["one"]
+    assert run.plan == PLAN.plain()
+
+
+def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> None:
+    greeter, sailor = begin(store), begin(store, replace(PLAN, skill=SAILOR))
+    assert store.run(greeter.id) == store.run("gre") == greeter
+    assert store.run("last") == store.run("sailor-") == sailor
+    second = begin(store, fresh=True)
+    assert store.run(greeter.id) == greeter  # whole, although another starts the same
+    assert store.run("last") == second
+    with pytest.raises(UsageError, match="2 runs start with 'gre'"):
+        store.run("gre")
+    with pytest.raises(UsageError, match="no run is called 'greter'") as caught:
+        store.run("greter")
+    assert caught.value.hint
+
+
+def test_there_is_no_last_run_in_an_empty_store(store: Store) -> None:
+    with pytest.raises(UsageError, match="no run is called 'last'"):
+        store.run("last")
+
+
+async def test_runs_are_listed_by_skill_and_in_either_order(store: Store) -> None:
+    first, sailor, second = begin(store), begin(store, replace(PLAN, skill=SAILOR)), begin(store, fresh=True)
+    await store.add_result(second, result_of(TRIALS[0]))
+    assert list(store.runs()) == [first, sailor, replace(second, passed=1)]
+    assert [run.id for run in store.runs(newest_first=True)] == [second.id, sailor.id, first.id]
+    assert [run.id for run in store.runs("greeter", newest_first=True)] == [second.id, first.id]
+    assert list(store.runs("nobody")) == []
+    assert store.count_runs() == 3
+
+
+def test_settings_of_an_analysis_are_stored_with_the_plan(store: Store) -> None:
+    run = store.annotate(begin(store), margin=0.1, scope=None)
+    assert store.run(run.id).plan == PLAN.plain() | {"margin": 0.1, "scope": None}
+    assert store.annotate(run, margin=0.2).plan["margin"] == 0.2
+    assert store.find_run(PLAN) == store.run(run.id)  # still the same trials
+
+
+# Claims.
+
+
+def test_a_second_process_is_turned_away_from_a_run_that_is_being_worked_on(place: str) -> None:
+    with open_store(place) as store:
+        run = begin(store)
+        with store.claim(run):
+            said = _claim_elsewhere(place)
+            assert said == f"another process is already working on the run {run.id}"
+        assert _claim_elsewhere(place) == "claimed"
+
+
+def _claim_elsewhere(place: str) -> str:
+    program = """
+        import sys
+        from upskill import UsageError, open_store
+        with open_store(sys.argv[1]) as store:
+            try:
+                with store.claim(store.run("last")):
+                    print("claimed")
+            except UsageError as error:
+                print(error)
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(program), place]
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+
+
+def test_a_claim_ends_with_an_error_too(store: Store) -> None:
+    run = begin(store)
+    with pytest.raises(ZeroDivisionError), store.claim(run):
+        raise ZeroDivisionError
+    with store.claim(run):
+        pass
+
+
+def test_other_runs_can_be_worked_on_at_the_same_time(place: str) -> None:
+    with open_store(place) as store, store.claim(begin(store)), store.claim(begin(store, fresh=True)):
+        pass
+
+
+def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(place: str) -> None:
+    with open_store(place) as store:
+        run = begin(store)
+        inside: list[int] = []
+        most: list[int] = []
+
+        def claim(number: int) -> None:
+            for _ in range(300):
+                try:
+                    with store.claim(run):
+                        inside.append(number)
+                        time.sleep(0.0002)
+                        most.append(len(inside))
+                        inside.remove(number)
+                except UsageError:
+                    continue
+
+        together(claim, 4)
+        assert most
+        assert set(most) == {1}
+
+
+# Replies, batches and candidates.
+
+
+async def test_a_reply_is_found_by_its_key_until_it_is_forgotten(store: Store) -> None:
+    assert store.reply("key") is None
+    await store.add_reply("key", "one", "first")
+    await store.add_reply("key", "one", "second")
+    await store.add_reply("other", "one", "third")
+    assert (store.reply("key"), store.reply("other")) == ("second", "third")
+    await store.forget_reply("key")
+    assert (store.reply("key"), store.reply("other")) == (None, "third")
+
+
+async def test_requests_are_listed_with_their_role_where_they_were_given(store: Store) -> None:
+    await store.add_reply("a", "one", "no request")
+    await store.add_reply("b", "one", "yes", "teacher", "may I?")
+    assert list(store.requests()) == [("teacher", "may I?", "yes")]
+
+
+def test_a_batch_is_pending_until_all_of_its_requests_are_settled(store: Store) -> None:
+    batch = store.begin_batch("run", "one", "https://here", ["a", "b", "c"])
+    other = store.begin_batch("run", "one", "https://there", ["a"])
+    assert store.pending_batches("https://here") == [batch]
+    batch = store.confirm_batch(batch, "batch-1")
+    assert batch.id == "batch-1"
+    store.settle_batch(batch, ["a"])
+    assert store.pending_batches("https://here") == [replace(batch, keys=("b", "c"))]
+    store.settle_batch(batch, ["b", "c"])
+    assert store.pending_batches("https://here") == []
+    store.settle_batch(other)
+    assert store.pending_batches("https://there") == []
+
+
+def test_a_candidate_is_stored_once_in_a_search_with_the_latest_decision(store: Store) -> None:
+    changed = Skill.new("greeter", "Greets.", "Say ahoy twice.").with_file("data.bin", b"\xff\x00")
+    first = store.add_candidate("search", SKILL, None, None, "", {})
+    second = store.add_candidate("search", changed, first.number, False, "no better \ud83d", {"lift": 0.1})
+    assert (second.parent, second.accepted, second.verdict) == (first.number, False, {"lift": 0.1})
+    assert second.note == "no better \\ud83d"
+    assert files_from_json(second.files) == list(changed.files)
+    decided = store.add_candidate("search", SKILL, None, True, "kept", {"lift": 0.2})
+    assert decided == replace(first, accepted=True, note="kept", verdict={"lift": 0.2})
+    elsewhere = store.add_candidate("another", SKILL, None, None, "", {})
+    assert list(store.candidates("greeter")) == [decided, second, elsewhere]
+    assert list(store.candidates("nobody")) == []
+
+
+# Opening.
+
+
+def test_every_kind_of_store_is_held_to_this_contract() -> None:
+    assert {name.split()[0] for name in PLACES} == set(STORES.table)
+
+
+def test_looking_for_a_store_never_creates_one(place: str) -> None:
+    assert find_store(place) is None
+    assert find_store(place) is None
+    with open_store(place) as store:
+        run = begin(store)
+    found = find_store(place)
+    assert found is not None
+    with found:
+        assert found.location
+        assert found.run("last") == run
+
+
+def test_a_store_in_memory_is_nowhere_and_shared_with_nobody() -> None:
+    with open_store(None) as one, open_store(None) as two:
+        begin(one)
+        assert one.location is None
+        assert two.count_runs() == 0
+
+
+def test_a_url_of_an_unknown_kind_is_refused_and_the_known_ones_listed() -> None:
+    for place in ("oracle://user:secret@host/runs", "ORACLE://host"):
+        with pytest.raises(UsageError, match="'oracle' is not a kind of store") as caught:
+            open_store(place)
+        assert "sqlite" in caught.value.hint
+        assert "secret" not in f"{caught.value}{caught.value.hint}"

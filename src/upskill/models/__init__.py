@@ -170,13 +170,18 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 
 
 class ReplyStore(Protocol):
-    """Where replies are kept by the hash of their request: the store."""
+    """Stored replies, by the hash of their request. A store of runs is one."""
 
     def reply(self, key: str) -> str | None: ...
 
     async def add_reply(
         self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
-    ) -> None: ...
+    ) -> None:
+        """Durable when it returns; with `wait=False`, at the latest with the next thing that somebody waits for.
+
+        The request is given for everyone but students, whose trials say what they were asked.
+        """
+        ...
 
     async def forget_reply(self, key: str) -> None: ...
 

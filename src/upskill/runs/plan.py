@@ -226,6 +226,11 @@ class Result:
     traceback: str = ""  # of a bug in upskill that ended it
 
     @property
+    def bug(self) -> bool:
+        """A bug in upskill ended it, not the provider or the student."""
+        return bool(self.traceback)
+
+    @property
     def tool_errors(self) -> int:
         return sum(step.status == "error" for step in self.trace.calls) if self.trace else 0
 
@@ -249,6 +254,7 @@ class Result:
             len(self.trace.calls) if self.trace else 0,
             self.tool_errors,
             bool(self.leak),
+            self.bug,
         )
 
 

@@ -26,3 +26,4 @@ class Outcome:
     calls: int = 0  # of tools
     tool_errors: int = 0
     leaked: bool = False  # it saw a skill that was kept from it
+    bug: bool = False  # it errored because of a bug in upskill

@@ -103,6 +103,10 @@ class RunStore(Protocol):
         """The trials that saw a skill that was kept from them, and what shows it."""
         ...
 
+    def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
+        """The trials that a bug in upskill ended, each with its error and its traceback."""
+        ...
+
 
 class BatchStore(Protocol):
     """Batches that were submitted to a provider and are not yet collected."""
@@ -190,5 +194,6 @@ def _opener(place: str | Path | None) -> StoreOpener:
     kind = url[1].lower() if url else "sqlite"
     if kind not in STORES:
         kinds = ", ".join(f"{name}://" for name in STORES.names())
-        raise UsageError(f"{kind}://: no store is of this kind", f"Give a folder, or a URL that starts with {kinds}.")
+        # Without the rest of the URL, which may hold a password.
+        raise UsageError(f"{kind!r} is not a kind of store", f"Give a folder, or a URL that starts with {kinds}.")
     return STORES.load(kind)

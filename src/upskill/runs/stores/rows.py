@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, cast
 
-from upskill.plain import compact, fields_of
+from upskill.plain import compact
 from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
 from upskill.traces import Step, Trace, Usage
@@ -91,12 +92,13 @@ class ResultRow:
     judge_cost_usd: float | None
     finished: str
     error: str
-    detail: str  # usage, judgements and the trace, as JSON
+    detail: str  # usage, judgements, the trace and a bug's traceback, as JSON
     activated: bool | None
     turns: int
     calls: int
     tool_errors: int
     leak: str
+    bug: bool
 
     @classmethod
     def from_result(cls, run: int, result: Result) -> ResultRow:
@@ -126,6 +128,7 @@ class ResultRow:
             calls=len(trace.calls) if trace else 0,
             tool_errors=result.tool_errors,
             leak=escape_surrogates(result.leak),
+            bug=result.bug,
         )
 
     def to_result(self) -> Result:
@@ -148,6 +151,7 @@ class ResultRow:
             self.seconds,
             activated=optional_bool(self.activated),
             leak=self.leak,
+            traceback=detail.get("traceback", ""),
         )
 
 
@@ -160,6 +164,8 @@ def _detail(result: Result) -> dict[str, Any]:
         "judging": result.judging,
         "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
     }
+    if result.traceback:
+        detail["traceback"] = result.traceback
     if result.trace is not None:
         detail["trace"] = {
             "stop": result.trace.stop,
@@ -171,8 +177,14 @@ def _detail(result: Result) -> dict[str, Any]:
     return detail
 
 
+_STEP_FIELDS = tuple(field.name for field in fields(Step))
+_step_values = attrgetter(*_STEP_FIELDS)
+
+
 def _step_fields(step: Step) -> dict[str, Any]:
-    return {key: value for key, value in fields_of(step).items() if value not in ("", {}, None, "unknown")}
+    """What is known of a step; empty fields would be most of what is stored."""
+    values = zip(_STEP_FIELDS, _step_values(step), strict=True)
+    return {name: value for name, value in values if (value or value == 0) and value != "unknown"}
 
 
 def files_to_json(files: Iterable[SkillFile]) -> str:

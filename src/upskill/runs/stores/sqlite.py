@@ -13,6 +13,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -143,7 +144,7 @@ class SqliteStore:
             known = [row[0] for row in self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
             what = f"{len(rows)} runs start with {name!r}" if rows else f"no run is called {name!r}"
             hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
-            raise UsageError(f"{self.path}: {what}", hint)
+            raise UsageError(f"{self.location or 'the store in memory'}: {what}", hint)
         return _run(self._rows(_runs_query("number = ?"), rows[0][0])[0])
 
     def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
@@ -176,23 +177,26 @@ class SqliteStore:
         await self._writer.write(_ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
 
     def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
-        rows = self._stream(
-            f"SELECT {_COLUMNS} FROM results"  # noqa: S608
-            " WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
+        # Keys are sorted first, from an index, and rows fetched as they are needed: SQLite would sort whole traces.
+        keys = self._stream(
+            "SELECT key FROM results WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
             " ORDER BY case_id, model, seed, arm",
             *(run.number, case, case, model, model),
         )
-        return (ResultRow(*row).to_result() for row in rows)
+        while some := [row[0] for row in islice(keys, _ROWS_AT_ONCE)]:
+            query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key IN ({','.join('?' * len(some))})"  # noqa: S608
+            found = {row.key: row for row in (ResultRow(*row) for row in self._rows(query, run.number, *some))}
+            yield from (found[key].to_result() for key in some if key in found)
 
     def outcomes(self, run: Run) -> Iterator[Outcome]:
         # All columns are in the index `results_for_reports`, so that no trace is read.
         rows = self._stream(
             "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
-            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> ''"
+            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug"
             " FROM results WHERE run = ?",
             run.number,
         )
-        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked in rows:
+        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked, bug in rows:
             yield Outcome(
                 *(model, case, arm, seed, optional_bool(passed)),
                 *numbers,
@@ -201,6 +205,7 @@ class SqliteStore:
                 calls=calls,
                 tool_errors=tool_errors,
                 leaked=bool(leaked),
+                bug=bool(bug),
             )
 
     def scored_keys(self, run: Run) -> set[str]:
@@ -236,6 +241,14 @@ class SqliteStore:
             run.number,
         )
         return [(Trial(*trial), leak) for *trial, leak in rows]
+
+    def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
+        rows = self._stream(
+            "SELECT model, case_id, arm, seed, error, detail FROM results WHERE run = ? AND bug"
+            " ORDER BY model, case_id, seed, arm",
+            run.number,
+        )
+        return ((Trial(*trial), error, json.loads(detail)["traceback"]) for *trial, error, detail in rows)
 
     # Replies.
 

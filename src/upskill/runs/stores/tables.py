@@ -141,6 +141,19 @@ def _plain_names(db: sqlite3.Connection) -> None:
         db.execute("UPDATE runs SET plan = ? WHERE number = ?", (compact(plan), number))
 
 
+def _bugs(db: sqlite3.Connection) -> None:
+    # Errors that are bugs in upskill, to be counted apart; the traceback is in `detail`.
+    db.execute("ALTER TABLE results ADD COLUMN bug INTEGER NOT NULL DEFAULT 0")
+    db.execute("DROP INDEX results_for_reports")
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks, activated, turns, calls, tool_errors, leak, bug)
+        """
+    )
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -149,6 +162,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _candidates,
     _actions,
     _plain_names,
+    _bugs,
 )
 
 
