@@ -25,7 +25,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores import Candidate, Run, Store
+from upskill.runs.stores import Candidate, Run, RunStore, Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.verdicts import statistics
@@ -312,7 +312,7 @@ def _evaluation_error(evaluation: Evaluation) -> UpskillError:
 # What a reviser is told.
 
 
-def failures_in_run(store: Store, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
+def failures_in_run(store: RunStore, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
     """The failures with the skill in a run, one for each case, with what the checks looked for masked."""
     found: dict[str, Failure] = {}
     for result in store.results(run):
@@ -324,7 +324,7 @@ def failures_in_run(store: Store, run: Run, cases: Mapping[str, Case], model: st
     return list(found.values())
 
 
-def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
+def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
     """What earlier runs of this very skill know: failures of this student on cases that are not held out.
 
     A case that is held out in the suite at hand is left out too, under whatever id it was run.

@@ -13,7 +13,7 @@ from upskill.cli.console import show, show_json
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.reports.terminal import percent
-from upskill.runs.stores import Candidate, Store
+from upskill.runs.stores import Candidate, CandidateStore
 from upskill.settings import Settings
 from upskill.skills import Skill
 
@@ -43,7 +43,7 @@ def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
     show(table)
 
 
-def candidates_of(store: Store, skill: str) -> list[Candidate]:
+def candidates_of(store: CandidateStore, skill: str) -> list[Candidate]:
     """The candidates for a skill that a person named by its folder or by its name."""
     name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
     found = list(store.candidates(name))

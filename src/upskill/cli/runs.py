@@ -14,7 +14,7 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option, open_existing_store
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.runs.stores import Run, Store
+from upskill.runs.stores import Run, RunStore
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(
         show(*_bars(rows, metric))
 
 
-def _verdicts(store: Store, run: Run) -> list[Verdict]:
+def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
     from upskill.runs.evaluation import verdicts_of_run  # noqa: PLC0415
 
     return verdicts_of_run(run, list(store.outcomes(run)))

@@ -28,7 +28,7 @@ from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.estimate import estimate_writing
-from upskill.runs.stores import Store, open_store
+from upskill.runs.stores import ReplyStore, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -86,10 +86,10 @@ def command(
         common = CommonOptions(max_cost=max_cost, yes=yes, as_json=as_json, quiet=quiet, settings=settings)
         context = model_context(settings, quiet=common.silent, offline=offline)
 
-        async def write(store: Store) -> Suite:
+        async def write(replies: ReplyStore) -> Suite:
             address = resolve(name, keys=find_keys())
             # A fresh set is wanted, not the stored one again.
-            async with Models(context, replies=store, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
+            async with Models(context, replies=replies, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
                 writer = await models.get(address, "test writer")
                 taken = found.tokens + min(material.tokens, material_budget(address))
                 confirm_cost(common, estimate_writing(address, context.prices, material=taken, items=add or cases))

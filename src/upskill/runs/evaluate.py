@@ -17,7 +17,7 @@ from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores import Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -49,7 +49,7 @@ class RunOptions:
 async def evaluate(
     plan: Plan,
     *,
-    store: Store | None = None,
+    store: RunStore | None = None,
     models: Models | None = None,
     options: RunOptions | None = None,
     events: Events | None = None,
@@ -65,7 +65,7 @@ async def evaluate(
 class _Run:
     """One call of `evaluate`."""
 
-    def __init__(self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events) -> None:
+    def __init__(self, plan: Plan, store: RunStore, models: Models, options: RunOptions, events: Events) -> None:
         self.plan = plan
         self.store = store
         self.models = models
@@ -194,7 +194,7 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
 
 
 @contextmanager
-def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
+def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
     """A run that is refused before its first call is not kept."""
     try:
         yield
@@ -229,7 +229,7 @@ def _twins(suite: Suite) -> list[str]:
 def evaluate_now(
     plan: Plan,
     *,
-    store: Store | None = None,
+    store: RunStore | None = None,
     models: Models | None = None,
     options: RunOptions | None = None,
     events: Events | None = None,
@@ -252,7 +252,7 @@ async def evaluate_skill(
     config: Preferences | None = None,
     *,
     runs: int = 1,
-    store: Store | None = None,
+    store: RunStore | None = None,
     models: Models | None = None,
 ) -> Evaluation:
     """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
