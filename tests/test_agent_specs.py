@@ -16,7 +16,7 @@ from upskill.models.command import Command
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.install import TARGETS
 from upskill.traces import FORMATS
-from upskill.traces.reading import Format
+from upskill.traces.formats import Format
 from upskill.traces.sessions import SESSION_AGENTS
 
 SPECS = list(AGENT_SPECS.values())

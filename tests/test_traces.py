@@ -611,10 +611,10 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xfe not json\n[1]\n\n" + text.encode() + b'{"type": "assist')
     trace = read_trace(broken)
     assert trace.malformed == 3
-    assert trace.warnings[0] == "line 1 is not a JSON object; it was passed over"
+    assert trace.warnings[0] == "line 1 is not a JSON object; it was skipped"
     assert len(trace.calls) == 6
     broken.write_text(text + "no\n" * 50, encoding="utf-8")
-    assert read_trace(broken).warnings[-1] == "50 lines in all could not be read and were passed over"
+    assert read_trace(broken).warnings[-1] == "50 lines in all could not be read and were skipped"
     assert len(read_trace(broken).warnings) == 5
 
 

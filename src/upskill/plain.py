@@ -26,6 +26,16 @@ def as_list(value: object) -> list[Any] | None:
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
+def dict_or_empty(value: object) -> dict[str, Any]:
+    """The value if it is a JSON object, otherwise an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_or_empty(value: object) -> list[Any]:
+    """The value if it is a JSON array, otherwise an empty one."""
+    return as_list(value) or []
+
+
 def is_deep(value: object) -> bool:
     """Whether lists and objects lie so deep in each other that not all that handles them would come back."""
     level = [value]

@@ -12,8 +12,9 @@ from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
-from upskill.models.parsing import collect_secrets, dict_or_empty
+from upskill.models.parsing import collect_secrets
 from upskill.models.prices import Prices, find_price
+from upskill.plain import dict_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 OAUTH = "oauth-2025-04-20"  # the beta that lets a login of a subscription in

@@ -16,8 +16,8 @@ from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.parsing import dict_or_empty
 from upskill.models.prices import Prices
+from upskill.plain import dict_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 # The clients that are part of opencode: one for each API.

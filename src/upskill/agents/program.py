@@ -22,12 +22,13 @@ from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
-from upskill.models.parsing import dict_or_empty, safe_excerpt
+from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
+from upskill.plain import dict_or_empty
 from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable
 from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
-from upskill.traces.reading import Format
+from upskill.traces.formats import Format
 
 DUMMY = "upskill-has-the-key"  # programs refuse to start without a key; this one opens nothing
 NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # of Linux, of macOS, of both its processors

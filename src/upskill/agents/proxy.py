@@ -24,16 +24,9 @@ from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.ledger import Ledger
-from upskill.models.parsing import (
-    collect_secrets,
-    count_or_zero,
-    dict_or_empty,
-    estimate_tokens,
-    list_or_empty,
-    safe_excerpt,
-)
+from upskill.models.parsing import collect_secrets, count_or_zero, estimate_tokens, safe_excerpt
 from upskill.models.prices import Price, Prices, UnknownPrice, price_of
-from upskill.plain import compact, is_deep
+from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import NO_USAGE, Usage
 
 Wire = Literal["messages", "responses", "chat"]

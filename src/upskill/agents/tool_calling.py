@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from upskill.agents.catalog import ACTIVATE
 from upskill.models import Address, Message, Reply, Tool, ToolCall
 from upskill.models.embedded.local_models import LOCAL_MODELS
-from upskill.models.parsing import INVALID_ARGUMENTS, dict_or_empty
-from upskill.plain import is_deep
+from upskill.models.parsing import INVALID_ARGUMENTS
+from upskill.plain import dict_or_empty, is_deep
 from upskill.traces import Step
 
 WITHOUT_CALLS = ("local", "command", "handoff")  # providers whose models are asked for text alone

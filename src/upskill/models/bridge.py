@@ -15,8 +15,9 @@ from typing import Any
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.throttling import PERMANENT, CircuitBreaker, PromptTooLong, limiter_for
-from upskill.models.parsing import collect_secrets, count_or_zero, dict_or_empty, parse_arguments, safe_excerpt
+from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt
 from upskill.models.prices import UNKNOWN, Price, find_price
+from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
 INSTALL = 'pip install "upskill[providers]"'

@@ -12,16 +12,6 @@ MAX_EXCERPT = 300  # characters of a provider's own words in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
 
-def dict_or_empty(value: object) -> dict[str, Any]:
-    """The value where it is a JSON object, otherwise an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def list_or_empty(value: object) -> list[Any]:
-    """The value where it is a JSON array, otherwise an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def count_or_zero(value: object) -> int:
     """The value where it is a count, otherwise none."""
     return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -1,8 +1,17 @@
-"""A Trace is what an agent did with one task: every turn and tool call with its output, and what it used up.
+"""A Trace is what an agent did with one task: every turn (`Step`) and tool call with its output, and its `Usage`.
 
-It is what an agent returns, what checks look at, what the store keeps, and what a skill can be made from. The traces
-that other programs wrote are read by `read_trace`, which knows a file by its content. Kinds of files: `claude-code`,
-`codex`, `opencode`, `cursor`, `gemini`, `atif`, `messages` (OpenAI and Anthropic), `markdown`.
+Agents return it, checks look at it, the store keeps it, and skills are made from it. `read_trace` reads the traces of
+other programs and recognises a file by its content.
+
+Formats, one module each: `claude_code`, `codex`, `opencode`, `cursor` and `gemini` (named in `AGENT_SPECS`), `atif`
+(Agent Trajectory Interchange Format, which we also write), `messages` (OpenAI and Anthropic), `markdown` (pasted text).
+
+    formats         Format: how a kind of file is recognised and read
+    trace_builder   TraceBuilder: builds a Trace while lines go by
+    values          values out of files in which anything may be missing
+    sessions        the sessions that agents keep on this machine: `claude-code:last`
+    redact          takes secrets and home folders out of a trace
+    secret_rules    the rules by which secrets are found
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ from upskill.registry import Registry
 from upskill.skills.agent_specs import AGENT_SPECS
 
 if TYPE_CHECKING:
-    from upskill.traces.reading import Format, Sample
+    from upskill.traces.formats import Format, Sample
 
 # The first format that recognises a file reads it, so the least specific come last. What Cursor and Gemini CLI write
 # also looks like Claude Code's, which is why the rows of agents are asked from the last to the first.
@@ -38,7 +47,7 @@ Status = Literal["ok", "error", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call used. Cached tokens are part of the input tokens, reasoning tokens part of the output tokens."""
+    """Tokens and cost. Cached tokens are part of the input tokens, reasoning tokens part of the output tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -66,7 +75,7 @@ NO_USAGE = Usage(cost_usd=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened: something said, thought, or one tool call together with what came back."""
+    """One thing that happened: a message, a thought, or a tool call together with its result."""
 
     kind: StepKind
     text: str = ""
@@ -75,31 +84,31 @@ class Step:
     output: str = ""
     status: Status = "unknown"
     seconds: float | None = None
-    at: str = ""  # when, as the file says it
+    at: str = ""  # when, as written in the file
     agent: str = ""  # the sub-agent that did it; empty for the agent itself
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Steps are counted from 1 where they are cited. What follows `model` is known of traces that were read."""
+    """Steps are cited by number, from 1. The fields after `model` are those of traces that were read from files."""
 
     steps: tuple[Step, ...]
     usage: Usage = NO_USAGE
-    stop: str = ""  # why the model stopped, in the provider's word
+    stop: str = ""  # why the model stopped, in the provider's words
     model: str = ""  # the name the provider answered under
-    goal: str = ""  # what the person asked for first
+    goal: str = ""  # the first request of the user
     agent: str = ""  # the program, or the format of the file
-    source: str = ""  # where it was read
-    cwd: str = ""  # the folder that the agent worked in
+    source: str = ""  # the file it was read from
+    cwd: str = ""  # the folder the agent worked in
     session: str = ""
     started: str = ""
     malformed: int = 0  # lines that could not be read
     warnings: tuple[str, ...] = ()
-    turns: int = 0  # how often the model was asked, where that is known
+    turns: int = 0  # how often the model was asked, if known
 
     @property
     def answer(self) -> str:
-        """The last thing the assistant said."""
+        """The last message of the assistant."""
         return next((step.text for step in reversed(self.steps) if step.kind == "assistant"), "")
 
     @property
@@ -108,27 +117,27 @@ class Trace:
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
-    """Read a trace in any known format; UsageError when the file is none."""
-    from upskill.traces.reading import Sample  # noqa: PLC0415 - leans on this page
+    """Read a trace in any known format; UsageError if the file is in none of them."""
+    from upskill.traces.formats import Sample  # noqa: PLC0415 - imports this page
 
-    sample = Sample.of(Path(path))
-    chosen: Format = FORMATS.load(format or _detect(sample))
+    sample = Sample.open(Path(path))
+    chosen: Format = FORMATS.load(format or _detect_format(sample))
     return chosen.read(sample.path)
 
 
 def detect_format(path: str | Path) -> str:
     """The name of the format that a file is in."""
-    from upskill.traces.reading import Sample  # noqa: PLC0415
+    from upskill.traces.formats import Sample  # noqa: PLC0415
 
-    return _detect(Sample.of(Path(path)))
+    return _detect_format(Sample.open(Path(path)))
 
 
-def _detect(sample: Sample) -> str:
+def _detect_format(sample: Sample) -> str:
     for name in dict.fromkeys([*FORMATS.table, *FORMATS.names()]):
         known: Format = FORMATS.load(name)
         if known.detects(sample):
             return name
-    why = f": {sample.broken}" if sample.broken else ""
+    why = f": {sample.parse_error}" if sample.parse_error else ""
     raise UsageError(
         f"{sample.path}: is not a trace in any known format{why}",
         f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",

@@ -1,7 +1,7 @@
 """ATIF: the Agent Trajectory Interchange Format, version 1, as Harbor writes it to `trajectory.json`.
 
-It is also the form in which a trace of our own is kept as a file. What the format has no place for (whether a call
-failed, how long it took) stands under `extra`, where it allows anything.
+It is also how we write a trace of our own to a file. What the format has no field for (whether a call failed, how long
+it took) is under `extra`, where anything is allowed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_mapping
+from upskill.plain import as_mapping, dict_or_empty
 from upskill.traces import Status, Step, Trace, Usage
-from upskill.traces.reading import (
-    Format,
-    Recording,
-    Sample,
-    amount,
-    count,
-    exit_status,
-    items,
-    load_document,
-    mapping,
-    text_of,
-    word,
-)
+from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_float, get_list, get_str
 from upskill.version import __version__
 
 STATUS: dict[str, Status] = {"ok": "ok", "error": "error", "unknown": "unknown"}
@@ -35,83 +25,83 @@ def detects(sample: Sample) -> bool:
     document = as_mapping(sample.document)
     if document is None or not isinstance(document.get("steps"), list):
         return False
-    return word(document.get("schema_version")).upper().startswith("ATIF") or "agent" in document
+    return get_str(document, "schema_version").upper().startswith("ATIF") or "agent" in document
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "atif")
-    told = mapping(load_document(path))
-    about = mapping(told.get("agent"))
-    recording.agent = word(about.get("name")) or "atif"
-    recording.model = word(about.get("model_name"))
-    recording.session = word(told.get("session_id"))
-    extra = mapping(told.get("extra"))
-    recording.stop, recording.cwd = word(extra.get("stop")), word(extra.get("cwd"))
-    for item in items(told.get("steps")):
+    builder = TraceBuilder(path, "atif")
+    document = dict_or_empty(load_document(path))
+    agent_info = get_dict(document, "agent")
+    builder.agent = get_str(agent_info, "name") or "atif"
+    builder.model = get_str(agent_info, "model_name")
+    builder.session = get_str(document, "session_id")
+    extra = get_dict(document, "extra")
+    builder.stop, builder.cwd = get_str(extra, "stop"), get_str(extra, "cwd")
+    for item in get_list(document, "steps"):
         if (step := as_mapping(item)) is None:
-            recording.refuse(f"step {len(recording.steps) + 1} is not an object")
+            builder.skip(f"step {len(builder.steps) + 1} is not an object")
         else:
-            _read_step(recording, step)
-    recording.usage = _total(mapping(told.get("final_metrics")), recording.usage)
-    return replace(recording.trace(), turns=count(extra.get("turns")))
+            _read_step(builder, step)
+    builder.usage = _total(get_dict(document, "final_metrics"), builder.usage)
+    return replace(builder.build(), turns=get_count(extra, "turns"))
 
 
-def _read_step(recording: Recording, step: dict[str, Any]) -> None:
-    at, source = word(step.get("timestamp")), word(step.get("source"))
-    extra = mapping(step.get("extra"))
-    agent = word(extra.get("agent"))
-    recording.say("thinking", text_of(step.get("reasoning_content")), at=at, agent=agent)
-    recording.content(source, step.get("message"), at=at, agent=agent)
-    recording.model = word(step.get("model_name")) or recording.model
+def _read_step(builder: TraceBuilder, step: dict[str, Any]) -> None:
+    at, source = get_str(step, "timestamp"), get_str(step, "source")
+    extra = get_dict(step, "extra")
+    agent = get_str(extra, "agent")
+    builder.add_text("thinking", content_text(step.get("reasoning_content")), at=at, agent=agent)
+    builder.add_content(source, step.get("message"), at=at, agent=agent)
+    builder.model = get_str(step, "model_name") or builder.model
     ids: list[str] = []
-    for item in items(step.get("tool_calls")):
-        call = mapping(item)
-        ids.append(word(call.get("tool_call_id")))
-        recording.call(ids[-1], word(call.get("function_name")), call.get("arguments"), at=at, agent=agent)
-    for item in items(mapping(step.get("observation")).get("results")):
-        result = mapping(item)
-        id = word(result.get("source_call_id"))  # noqa: A001
-        if not id and ids:
-            id = ids[0]  # noqa: A001 - an observation that names no call is that of the step's own
-        output = text_of(result.get("content"))
-        known = STATUS.get(word(extra.get("status"))) or exit_status(output)
-        recording.result(id, output, known, seconds=amount(extra.get("seconds")), agent=agent)
-    used = mapping(step.get("metrics"))
-    cost = amount(used.get("cost_usd"))
-    fresh = Usage(
-        count(used.get("prompt_tokens")),
-        count(used.get("completion_tokens")),
-        count(used.get("cached_tokens")),
+    for item in get_list(step, "tool_calls"):
+        call = dict_or_empty(item)
+        ids.append(get_str(call, "tool_call_id"))
+        builder.add_call(ids[-1], get_str(call, "function_name"), call.get("arguments"), at=at, agent=agent)
+    for item in get_list(get_dict(step, "observation"), "results"):
+        result = dict_or_empty(item)
+        call_id = get_str(result, "source_call_id")
+        if not call_id and ids:
+            call_id = ids[0]  # an observation without a call is that of the step's first
+        output = content_text(result.get("content"))
+        status = STATUS.get(get_str(extra, "status")) or exit_status(output)
+        builder.add_result(call_id, output, status, seconds=get_float(extra, "seconds"), agent=agent)
+    used = get_dict(step, "metrics")
+    cost = get_float(used, "cost_usd")
+    step_usage = Usage(
+        get_count(used, "prompt_tokens"),
+        get_count(used, "completion_tokens"),
+        get_count(used, "cached_tokens"),
         0,
         cost,
     )
-    if not recording.usage.total_tokens:
-        recording.usage = fresh
-    elif fresh.total_tokens:
-        recording.usage = recording.usage + fresh
+    if not builder.usage.total_tokens:
+        builder.usage = step_usage
+    elif step_usage.total_tokens:
+        builder.usage = builder.usage + step_usage
 
 
-def _total(final: dict[str, Any], counted: Usage) -> Usage:
-    cost = amount(final.get("total_cost_usd"))
-    reasoning = count(mapping(final.get("extra")).get("reasoning_tokens"))
+def _total(final: dict[str, Any], summed: Usage) -> Usage:
+    cost = get_float(final, "total_cost_usd")
+    reasoning = get_count(get_dict(final, "extra"), "reasoning_tokens")
     return Usage(
-        count(final.get("total_prompt_tokens")) or counted.input_tokens,
-        count(final.get("total_completion_tokens")) or counted.output_tokens,
-        count(final.get("total_cached_tokens")) or counted.cached_tokens,
+        get_count(final, "total_prompt_tokens") or summed.input_tokens,
+        get_count(final, "total_completion_tokens") or summed.output_tokens,
+        get_count(final, "total_cached_tokens") or summed.cached_tokens,
         reasoning,
-        counted.cost_usd if cost is None else cost,
+        summed.cost_usd if cost is None else cost,
     )
 
 
 def write(trace: Trace) -> str:
-    """The trace as a file that `read` makes the same trace of, but for what was said in no words."""
+    """The text of a file from which `read` gets the same trace, apart from steps without any text."""
     extra: dict[str, Any] = {"stop": trace.stop, "cwd": trace.cwd, "turns": trace.turns}
     usage = trace.usage
-    told = {
+    document = {
         "schema_version": "ATIF-v1.4",
         "session_id": trace.session,
         "agent": {"name": trace.agent or "upskill", "version": __version__, "model_name": trace.model},
-        "steps": [_plain(number, step) for number, step in enumerate(trace.steps, start=1)],
+        "steps": [_step_to_dict(number, step) for number, step in enumerate(trace.steps, start=1)],
         "final_metrics": {
             "total_prompt_tokens": usage.input_tokens,
             "total_completion_tokens": usage.output_tokens,
@@ -122,29 +112,29 @@ def write(trace: Trace) -> str:
         },
         "extra": {name: value for name, value in extra.items() if value},
     }
-    return json.dumps(told, indent=1)  # in ASCII: half of a surrogate pair, which models do say, stays as it is
+    return json.dumps(document, indent=1)  # in ASCII: models do write lone surrogates, and they survive this way
 
 
-def _plain(number: int, step: Step) -> dict[str, Any]:
+def _step_to_dict(number: int, step: Step) -> dict[str, Any]:
     source = {"user": "user", "system": "system"}.get(step.kind, "agent")
-    told: dict[str, Any] = {"step_id": number, "source": source, "message": ""}
+    document: dict[str, Any] = {"step_id": number, "source": source, "message": ""}
     if step.at:
-        told["timestamp"] = step.at
+        document["timestamp"] = step.at
     extra: dict[str, Any] = {"agent": step.agent} if step.agent else {}
     if step.kind == "thinking":
-        told["reasoning_content"] = step.text
+        document["reasoning_content"] = step.text
     elif step.kind == "tool":
-        id = f"call_{number}"  # noqa: A001
-        told["tool_calls"] = [
-            {"tool_call_id": id, "function_name": step.tool, "arguments": dict(step.arguments)},
+        call_id = f"call_{number}"
+        document["tool_calls"] = [
+            {"tool_call_id": call_id, "function_name": step.tool, "arguments": dict(step.arguments)},
         ]
-        told["observation"] = {"results": [{"source_call_id": id, "content": step.output}]}
+        document["observation"] = {"results": [{"source_call_id": call_id, "content": step.output}]}
         extra["status"] = step.status
         if step.seconds is not None:
             extra["seconds"] = step.seconds
     else:
-        told["message"] = step.text
-    return told | ({"extra": extra} if extra else {})
+        document["message"] = step.text
+    return document | ({"extra": extra} if extra else {})
 
 
 FORMAT = Format("ATIF trajectory", read, detects)

@@ -6,12 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_mapping
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Trace, Usage
-from upskill.traces.reading import Format, Recording, Sample, amount, count, items, mapping, text_of, word
+from upskill.traces.formats import Format, Sample
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_float, get_str
 
-# Written by the program into the person's turn.
-NOT_SAID = ("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages below")
+# What the program itself writes into the user's turns.
+PROGRAM_PREFIXES = (
+    "<local-command-",
+    "<command-name>",
+    "<command-message>",
+    "<system-reminder>",
+    "Caveat: The messages below",
+)
 
 
 def detects(sample: Sample) -> bool:
@@ -24,59 +32,57 @@ def detects(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    recording = _read_file(path)
+    builder = _read_file(path)
     for file in sorted((path.with_suffix("") / "subagents").glob("*.jsonl")):
-        recording.splice(_started_by(file), _read_file(file, file.stem))
-    return recording.trace()
+        builder.add_subagent(_started_by(file), _read_file(file, file.stem))
+    return builder.build()
 
 
 def _started_by(file: Path) -> str:
     """The id of the call that started a sub-agent."""
     try:
-        said = as_mapping(json.loads(file.with_suffix(".meta.json").read_bytes()))
+        usage = as_mapping(json.loads(file.with_suffix(".meta.json").read_bytes()))
     except (OSError, ValueError):
         return ""
-    return word((said or {}).get("toolUseId"))
+    return get_str((usage or {}), "toolUseId")
 
 
-def _read_file(path: Path, agent: str = "") -> Recording:
-    recording = Recording(path, "claude-code")
+def _read_file(path: Path, agent: str = "") -> TraceBuilder:
+    builder = TraceBuilder(path, "claude-code")
     seen: set[str] = set()
     used: dict[str, Usage] = {}
-    for row in recording.rows():
-        # A session that is taken up again may repeat lines.
-        if (id := word(row.get("uuid"))) and id in seen:  # noqa: A001
+    for row in builder.read_lines():
+        # A resumed session may repeat lines.
+        if (uuid := get_str(row, "uuid")) and uuid in seen:
             continue
-        seen.add(id)
-        recording.session = recording.session or word(row.get("sessionId")) or word(row.get("session_id"))
-        recording.cwd = recording.cwd or word(row.get("cwd"))
-        at = word(row.get("timestamp"))
-        whose = agent or _agent_of(row)
-        kind, message = row.get("type"), mapping(row.get("message"))
+        seen.add(uuid)
+        builder.session = builder.session or get_str(row, "sessionId") or get_str(row, "session_id")
+        builder.cwd = builder.cwd or get_str(row, "cwd")
+        at = get_str(row, "timestamp")
+        subagent = agent or _agent_of(row)
+        kind, message = row.get("type"), get_dict(row, "message")
         if kind == "user":
-            _read_user(recording, row, message, at, whose)
+            _read_user(builder, row, message, at, subagent)
         elif kind == "assistant":
-            recording.content("assistant", message.get("content"), at=at, agent=whose)
-            recording.model = word(message.get("model")) or recording.model
-            recording.stop = word(message.get("stop_reason")) or recording.stop
+            builder.add_content("assistant", message.get("content"), at=at, agent=subagent)
+            builder.model = get_str(message, "model") or builder.model
+            builder.stop = get_str(message, "stop_reason") or builder.stop
             # Each block of a message is a line of its own, with the usage of the whole message.
-            used[word(message.get("id")) or f"line {len(seen)}"] = _usage(mapping(message.get("usage")), row)
+            used[get_str(message, "id") or f"line {len(seen)}"] = _usage(get_dict(message, "usage"), row)
         elif kind == "attachment":
-            attachment = mapping(row.get("attachment"))
-            if attachment.get("type") == "queued_command":  # said while the agent was at work
-                recording.say("user", text_of(attachment.get("prompt")), at=at, agent=whose)
+            attachment = get_dict(row, "attachment")
+            if attachment.get("type") == "queued_command":  # typed while the agent was working
+                builder.add_text("user", content_text(attachment.get("prompt")), at=at, agent=subagent)
         elif kind == "system":
-            recording.say("system", word(row.get("content")), at=at, agent=whose)
-            recording.model = recording.model or word(row.get("model"))
+            builder.add_text("system", get_str(row, "content"), at=at, agent=subagent)
+            builder.model = builder.model or get_str(row, "model")
         elif kind == "result":
-            recording.stop = word(row.get("stop_reason")) or word(row.get("subtype")) or recording.stop
+            builder.stop = get_str(row, "stop_reason") or get_str(row, "subtype") or builder.stop
             used = {"": _total(row)}
     for usage in used.values():
-        cost = recording.usage.cost_usd if recording.usage.total_tokens else 0.0
-        recording.usage = (
-            Usage(*_counts(recording.usage), cost_usd=cost) + usage if usage.total_tokens else recording.usage
-        )
-    return recording
+        cost = builder.usage.cost_usd if builder.usage.total_tokens else 0.0
+        builder.usage = Usage(*_counts(builder.usage), cost_usd=cost) + usage if usage.total_tokens else builder.usage
+    return builder
 
 
 def _counts(usage: Usage) -> tuple[int, int, int, int]:
@@ -85,40 +91,40 @@ def _counts(usage: Usage) -> tuple[int, int, int, int]:
 
 def _agent_of(row: dict[str, Any]) -> str:
     if row.get("isSidechain") is True or row.get("parent_tool_use_id"):
-        return word(row.get("agentId")) or word(row.get("parent_tool_use_id")) or "sidechain"
+        return get_str(row, "agentId") or get_str(row, "parent_tool_use_id") or "sidechain"
     return ""
 
 
-def _read_user(recording: Recording, row: dict[str, Any], message: dict[str, Any], at: str, agent: str) -> None:
+def _read_user(builder: TraceBuilder, row: dict[str, Any], message: dict[str, Any], at: str, agent: str) -> None:
     content = message.get("content")
-    ours = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
-    if isinstance(content, str) and content.lstrip().startswith(NOT_SAID):
-        ours = True
-    recording.content("user", content, at=at, agent=agent, system=ours)
-    # The model may have been shown less of the output than there was.
-    result = mapping(row.get("toolUseResult") or row.get("tool_use_result"))
+    by_program = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
+    if isinstance(content, str) and content.lstrip().startswith(PROGRAM_PREFIXES):
+        by_program = True
+    builder.add_content("user", content, at=at, agent=agent, system=by_program)
+    # The model may have seen only a part of the output.
+    result = dict_or_empty(row.get("toolUseResult") or row.get("tool_use_result"))
     if isinstance(result.get("stdout"), str):
-        full = "\n".join(filter(None, [result["stdout"], word(result.get("stderr"))]))
-        for block in items(content):
-            recording.amend(word(mapping(block).get("tool_use_id")), output=full)
+        full = "\n".join(filter(None, [result["stdout"], get_str(result, "stderr")]))
+        for block in list_or_empty(content):
+            builder.extend_call(get_str(dict_or_empty(block), "tool_use_id"), output=full)
 
 
-def _usage(said: dict[str, Any], row: dict[str, Any]) -> Usage:
-    cached = count(said.get("cache_read_input_tokens"))
-    fresh = count(said.get("input_tokens")) + count(said.get("cache_creation_input_tokens"))
-    return Usage(fresh + cached, count(said.get("output_tokens")), cached, 0, amount(row.get("costUSD")))
+def _usage(usage: dict[str, Any], row: dict[str, Any]) -> Usage:
+    cached = get_count(usage, "cache_read_input_tokens")
+    uncached = get_count(usage, "input_tokens") + get_count(usage, "cache_creation_input_tokens")
+    return Usage(uncached + cached, get_count(usage, "output_tokens"), cached, 0, get_float(row, "costUSD"))
 
 
 def _total(row: dict[str, Any]) -> Usage:
-    """What the last line of a stream says of all that was used, sub-agents among it."""
-    cost = amount(row.get("total_cost_usd"))
-    models = [mapping(said) for said in mapping(row.get("modelUsage")).values()]
+    """The usage of the whole session, sub-agents included, from the last line of a stream."""
+    cost = get_float(row, "total_cost_usd")
+    models = [dict_or_empty(usage) for usage in get_dict(row, "modelUsage").values()]
     if not models:
-        usage = _usage(mapping(row.get("usage")), {})
+        usage = _usage(get_dict(row, "usage"), {})
         return Usage(*_counts(usage), cost_usd=cost)
-    cached = sum(count(said.get("cacheReadInputTokens")) for said in models)
-    fresh = sum(count(said.get("inputTokens")) + count(said.get("cacheCreationInputTokens")) for said in models)
-    return Usage(fresh + cached, sum(count(said.get("outputTokens")) for said in models), cached, 0, cost)
+    cached = sum(get_count(usage, "cacheReadInputTokens") for usage in models)
+    uncached = sum(get_count(usage, "inputTokens") + get_count(usage, "cacheCreationInputTokens") for usage in models)
+    return Usage(uncached + cached, sum(get_count(usage, "outputTokens") for usage in models), cached, 0, cost)
 
 
 FORMAT = Format("Claude Code session", read, detects)

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, dict_or_empty
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.reading import Format, Recording, Sample, count, from_epoch, mapping, text_of, word
+from upskill.traces.formats import Format, Sample
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_str, iso_time
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)
 _TOOL = "ToolCall"
@@ -16,37 +18,37 @@ _TOOL = "ToolCall"
 
 def detects(sample: Sample) -> bool:
     return any(
-        ("role" in row and "content" in mapping(row.get("message")) and "type" not in row)
+        ("role" in row and "content" in get_dict(row, "message") and "type" not in row)
         or (row.get("type") == "tool_call" and isinstance(row.get("tool_call"), dict))
         for row in sample.rows
     )
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "cursor")
-    recording.session = path.stem
-    for row in recording.rows():
-        at = word(row.get("timestamp")) or from_epoch(row.get("timestamp_ms"))
-        kind, message = word(row.get("type")), mapping(row.get("message"))
-        role = word(row.get("role")) or word(message.get("role"))
+    builder = TraceBuilder(path, "cursor")
+    builder.session = path.stem
+    for row in builder.read_lines():
+        at = get_str(row, "timestamp") or iso_time(row.get("timestamp_ms"))
+        kind, message = get_str(row, "type"), get_dict(row, "message")
+        role = get_str(row, "role") or get_str(message, "role")
         if kind == "tool_call":
-            _read_call(recording, row, at)
+            _read_call(builder, row, at)
         elif kind == "thinking":
-            recording.say("thinking", word(row.get("text")), at=at)
+            builder.add_text("thinking", get_str(row, "text"), at=at)
         elif kind == "result":
-            recording.stop = word(row.get("subtype"))
-            used = mapping(row.get("usage"))
-            cached = count(used.get("cacheReadTokens"))
-            fresh = count(used.get("inputTokens")) + count(used.get("cacheWriteTokens"))
-            recording.usage = Usage(fresh + cached, count(used.get("outputTokens")), cached)
+            builder.stop = get_str(row, "subtype")
+            used = get_dict(row, "usage")
+            cached = get_count(used, "cacheReadTokens")
+            fresh = get_count(used, "inputTokens") + get_count(used, "cacheWriteTokens")
+            builder.usage = Usage(fresh + cached, get_count(used, "outputTokens"), cached)
         elif kind == "system":
-            recording.model = word(row.get("model"))
-            recording.cwd = word(row.get("cwd"))
-            recording.session = word(row.get("session_id")) or recording.session
+            builder.model = get_str(row, "model")
+            builder.cwd = get_str(row, "cwd")
+            builder.session = get_str(row, "session_id") or builder.session
         elif role:
             content = message.get("content", row.get("content"))
-            recording.content(role, _asked(content) if role == "user" else content, at=at, status="unknown")
-    return recording.trace()
+            builder.add_content(role, _asked(content) if role == "user" else content, at=at, status="unknown")
+    return builder.build()
 
 
 def _asked(content: object) -> object:
@@ -66,46 +68,43 @@ def _asked(content: object) -> object:
     return asked
 
 
-def _read_call(recording: Recording, row: dict[str, Any], at: str) -> None:
-    told = mapping(row.get("tool_call"))
-    id = word(row.get("call_id")) or word(told.get("toolCallId"))  # noqa: A001
-    name = next((key for key in told if key.endswith(_TOOL)), "function" if "function" in told else "")
-    call = mapping(told.get(name))
+def _read_call(builder: TraceBuilder, row: dict[str, Any], at: str) -> None:
+    tool_call = get_dict(row, "tool_call")
+    call_id = get_str(row, "call_id") or get_str(tool_call, "toolCallId")
+    name = next((key for key in tool_call if key.endswith(_TOOL)), "function" if "function" in tool_call else "")
+    call = get_dict(tool_call, name)
     tool = name.removesuffix(_TOOL)
     if name == "function":
-        tool = word(call.get("name"))
-    if not recording.known(id) or not id:
-        if row.get("subtype") == "completed" or row.get("subtype") == "started":
-            recording.call(id, tool, call.get("args", call.get("arguments")), at=at)
-        else:
+        tool = get_str(call, "name")
+    if not builder.has_call(call_id) or not call_id:
+        if row.get("subtype") not in ("started", "completed"):
             return
+        builder.add_call(call_id, tool, call.get("args", call.get("arguments")), at=at)
     if row.get("subtype") != "completed":
         return
     result = call.get("result")
-    outcome = mapping(result)
+    outcomes = dict_or_empty(result)
     status: Status = "unknown"
-    for word_for, means in (("success", "ok"), ("error", "error"), ("failure", "error"), ("rejected", "error")):
-        if word_for in outcome:
-            status = "ok" if means == "ok" else "error"
-            result = outcome[word_for]
+    for name in ("success", "error", "failure", "rejected"):
+        if name in outcomes:
+            status = "ok" if name == "success" else "error"
+            result = outcomes[name]
             break
-    ended = mapping(result)
-    if isinstance(ended.get("exitCode"), int):
-        status = "ok" if ended["exitCode"] == 0 else "error"
-    recording.result(id, _output(result), status, at=at)
+    exit_code = dict_or_empty(result).get("exitCode")
+    if isinstance(exit_code, int):
+        status = "ok" if exit_code == 0 else "error"
+    builder.add_result(call_id, _output(result), status, at=at)
 
 
 def _output(result: object) -> str:
-    said = as_mapping(result)
-    if said is None:
-        return text_of(result)
-    streams = [word(said.get(name)) for name in ("stdout", "stderr", "interleavedOutput") if word(said.get(name))]
+    fields = dict_or_empty(result)
+    streams = [get_str(fields, name) for name in ("stdout", "stderr", "interleavedOutput") if get_str(fields, name)]
     if streams:
         return "\n".join(dict.fromkeys(streams))
     for name in ("content", "errorMessage", "message", "diffString"):
-        if isinstance(said.get(name), str):
-            return said[name]
-    return text_of(result)
+        if isinstance(fields.get(name), str):
+            return fields[name]
+    return content_text(result)
 
 
 FORMAT = Format("Cursor transcript", read, detects)

@@ -6,21 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_mapping
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.reading import (
-    Format,
-    Recording,
-    Sample,
-    count,
-    items,
-    load_document,
-    mapping,
-    text_of,
-    word,
-)
+from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str, str_or_empty
 
-STREAM = ("init", "message", "tool_use", "tool_result", "error", "result")
+STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "error"}
 
 
 def detects(sample: Sample) -> bool:
@@ -42,115 +34,113 @@ def _is_event(row: dict[str, Any]) -> bool:
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "gemini")
-    sample = Sample.of(path)
+    builder = TraceBuilder(path, "gemini")
+    sample = Sample.open(path)
     if any(_is_event(row) for row in sample.rows):
-        _read_stream(recording)
+        _read_stream(builder)
     elif len(sample.rows) > 1:
-        _read_chat_lines(recording)
+        _read_chat_lines(builder)
     else:
-        chat = mapping(load_document(path))
-        _read_about(recording, chat)
-        _read_chat(recording, (mapping(message) for message in items(chat.get("messages"))))
-    return recording.trace()
+        chat = dict_or_empty(load_document(path))
+        _read_metadata(builder, chat)
+        _read_chat(builder, (dict_or_empty(message) for message in get_list(chat, "messages")))
+    return builder.build()
 
 
-def _read_stream(recording: Recording) -> None:
-    said: list[str] = []  # the pieces of one turn
+def _read_stream(builder: TraceBuilder) -> None:
+    pieces: list[str] = []  # of one turn
     began = ""
 
     def flush() -> None:
         nonlocal began
-        recording.say("assistant", "".join(said), at=began)
-        said.clear()
+        builder.add_text("assistant", "".join(pieces), at=began)
+        pieces.clear()
         began = ""
 
-    for row in recording.rows():
-        kind, at = row.get("type"), word(row.get("timestamp"))
+    for row in builder.read_lines():
+        kind, at = row.get("type"), get_str(row, "timestamp")
         if kind == "message" and row.get("role") == "assistant" and row.get("delta") is True:
             began = began or at
-            said.append(text_of(row.get("content")))
+            pieces.append(content_text(row.get("content")))
             continue
         flush()
         if kind == "init":
-            recording.session, recording.model = word(row.get("session_id")), word(row.get("model"))
-            recording.started = at
+            builder.session, builder.model = get_str(row, "session_id"), get_str(row, "model")
+            builder.started = at
         elif kind == "message":
-            recording.content(word(row.get("role")), row.get("content"), at=at)
+            builder.add_content(get_str(row, "role"), row.get("content"), at=at)
         elif kind == "tool_use":
-            recording.call(word(row.get("tool_id")), word(row.get("tool_name")), row.get("parameters"), at=at)
+            builder.add_call(get_str(row, "tool_id"), get_str(row, "tool_name"), row.get("parameters"), at=at)
         elif kind == "tool_result":
-            ended = word(row.get("status"))
-            status: Status = "ok" if ended == "success" else "error" if ended == "error" else "unknown"
-            output = text_of(row.get("output")) or word(mapping(row.get("error")).get("message"))
-            recording.result(word(row.get("tool_id")), output, status, at=at)
+            status = STATUSES.get(get_str(row, "status"), "unknown")
+            output = content_text(row.get("output")) or get_str(get_dict(row, "error"), "message")
+            builder.add_result(get_str(row, "tool_id"), output, status, at=at)
         elif kind == "error":
-            recording.say("system", f"{word(row.get('severity')) or 'error'}: {word(row.get('message'))}", at=at)
+            builder.add_text("system", f"{get_str(row, 'severity') or 'error'}: {get_str(row, 'message')}", at=at)
         elif kind == "result":
-            stats = mapping(row.get("stats"))
-            recording.usage = Usage(
-                count(stats.get("input_tokens")), count(stats.get("output_tokens")), count(stats.get("cached"))
+            stats = get_dict(row, "stats")
+            builder.usage = Usage(
+                get_count(stats, "input_tokens"), get_count(stats, "output_tokens"), get_count(stats, "cached")
             )
-            recording.stop = word(row.get("status"))
+            builder.stop = get_str(row, "status")
     flush()
 
 
-def _read_chat_lines(recording: Recording) -> None:
-    """A chat that grows by lines: a message may be told again when more of it is known."""
+def _read_chat_lines(builder: TraceBuilder) -> None:
+    """A chat that grows by lines: a message may be written again once more of it is known."""
     messages: dict[str, dict[str, Any]] = {}
-    for row in recording.rows():
+    for row in builder.read_lines():
         if "$set" in row:
-            _read_about(recording, mapping(row["$set"]))
+            _read_metadata(builder, dict_or_empty(row["$set"]))
         elif "projectHash" in row:
-            _read_about(recording, row)
+            _read_metadata(builder, row)
         elif "type" in row:
-            messages[word(row.get("id")) or str(len(messages))] = row
-    _read_chat(recording, messages.values())
+            messages[get_str(row, "id") or str(len(messages))] = row
+    _read_chat(builder, messages.values())
 
 
-def _read_about(recording: Recording, about: dict[str, Any]) -> None:
-    recording.session = word(about.get("sessionId")) or recording.session
-    recording.started = word(about.get("startTime")) or recording.started
-    folders = items(about.get("directories"))
-    recording.cwd = recording.cwd or (word(folders[0]) if folders else "")
+def _read_metadata(builder: TraceBuilder, metadata: dict[str, Any]) -> None:
+    builder.session = get_str(metadata, "sessionId") or builder.session
+    builder.started = get_str(metadata, "startTime") or builder.started
+    folders = get_list(metadata, "directories")
+    builder.cwd = builder.cwd or (str_or_empty(folders[0]) if folders else "")
 
 
-def _read_chat(recording: Recording, messages: Iterable[dict[str, Any]]) -> None:
+def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> None:
     for message in messages:
-        kind, at = word(message.get("type")), word(message.get("timestamp"))
-        for thought in items(message.get("thoughts")):
-            parts = [word(mapping(thought).get(name)) for name in ("subject", "description")]
-            recording.say("thinking", "\n".join(filter(None, parts)), at=at)
-        recording.content(kind, message.get("content"), at=at)
-        for item in items(message.get("toolCalls")):
-            call = mapping(item)
-            id = word(call.get("id"))  # noqa: A001
-            recording.call(id, word(call.get("name")), call.get("args"), at=word(call.get("timestamp")) or at)
-            ended = word(call.get("status"))
-            status: Status = "ok" if ended == "success" else "error" if ended in ("error", "cancelled") else "unknown"
-            output = _answered(call.get("result")) or text_of(call.get("resultDisplay"))
-            recording.result(id, output, status)
-        recording.model = word(message.get("model")) or recording.model
-        used = mapping(message.get("tokens"))
-        thought_tokens = count(used.get("thoughts"))
-        recording.usage = recording.usage + Usage(
-            count(used.get("input")) + count(used.get("tool")),
-            count(used.get("output")) + thought_tokens,
-            count(used.get("cached")),
+        kind, at = get_str(message, "type"), get_str(message, "timestamp")
+        for thought in get_list(message, "thoughts"):
+            parts = [get_str(dict_or_empty(thought), name) for name in ("subject", "description")]
+            builder.add_text("thinking", "\n".join(filter(None, parts)), at=at)
+        builder.add_content(kind, message.get("content"), at=at)
+        for item in get_list(message, "toolCalls"):
+            call = dict_or_empty(item)
+            call_id = get_str(call, "id")
+            builder.add_call(call_id, get_str(call, "name"), call.get("args"), at=get_str(call, "timestamp") or at)
+            status = STATUSES.get(get_str(call, "status"), "unknown")
+            output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
+            builder.add_result(call_id, output, status)
+        builder.model = get_str(message, "model") or builder.model
+        used = get_dict(message, "tokens")
+        thought_tokens = get_count(used, "thoughts")
+        builder.usage = builder.usage + Usage(
+            get_count(used, "input") + get_count(used, "tool"),
+            get_count(used, "output") + thought_tokens,
+            get_count(used, "cached"),
             thought_tokens,
         )
 
 
-def _answered(result: object) -> str:
+def _response_text(result: object) -> str:
     """The text in a list of function responses."""
     texts: list[str] = []
-    for item in items(result) or ([result] if result is not None else []):
-        response = mapping(mapping(mapping(item).get("functionResponse")).get("response"))
+    for item in list_or_empty(result) or ([result] if result is not None else []):
+        response = dict_or_empty(get_dict(dict_or_empty(item), "functionResponse").get("response"))
         if response:
-            told = response.get("output", response.get("error"))
-            texts.append(text_of(told if told is not None else response))
+            output = response.get("output", response.get("error"))
+            texts.append(content_text(output if output is not None else response))
         else:
-            texts.append(text_of(item))
+            texts.append(content_text(item))
     return "\n".join(texts)
 
 

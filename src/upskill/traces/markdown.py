@@ -1,4 +1,4 @@
-"""A transcript that was pasted into a text file: headings or prefixes for who speaks, `$ ` before a command."""
+"""A transcript pasted into a text file: headings or prefixes say who speaks, and `$ ` comes before a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.traces import StepKind, Trace
-from upskill.traces.reading import Format, Recording, Sample, exit_status
+from upskill.traces.formats import Format, Sample
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import exit_status
 
 SPEAKERS: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human", "me", "you", "person", "prompt", "question", "task"), "user"),
@@ -37,12 +39,11 @@ _CORNER = re.compile(r"^\s*⎿\s*(.*)$")
 def detects(sample: Sample) -> bool:
     if b"\0" in sample.data or sample.text.lstrip()[:1] in ("{", "["):
         return False
-    said = [line for line in sample.text.splitlines() if _speaker(line) or _COMMAND.match(line) or _BULLET.match(line)]
-    return bool(said)
+    return any(_speaker(line) or _COMMAND.match(line) or _BULLET.match(line) for line in sample.text.splitlines())
 
 
 def _speaker(line: str) -> tuple[str, str] | None:
-    """Who speaks from this line on, and what is said on it."""
+    """Who speaks from this line on, and the rest of the line."""
     for pattern in (_HEADING, _BOLD, _PREFIX, _BRACKET):
         if found := pattern.match(line):
             name = found[1].lower()
@@ -51,8 +52,8 @@ def _speaker(line: str) -> tuple[str, str] | None:
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "markdown")
-    reader = _Reader(recording)
+    builder = TraceBuilder(path, "markdown")
+    reader = _Reader(builder)
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline=None) as stream:
             for line in stream:
@@ -60,88 +61,88 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     reader.flush()
-    return recording.trace()
+    return builder.build()
 
 
 class _Reader:
     """Collects lines until someone else speaks, or until a command begins."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.kind: StepKind | None = None  # nobody has spoken: what stands before is a title
-        self.told: list[str] = []
+    def __init__(self, builder: TraceBuilder) -> None:
+        self.builder = builder
+        self.kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
+        self.lines: list[str] = []
         self.tool, self.command = "shell", ""
-        self.fence = ""  # the mark that ends the block we are in
+        self.fence = ""  # the fence of the block we are in
         self.block: Literal["console", "output", "text"] = "text"
 
     def line(self, line: str) -> None:
-        if (fence := _FENCE.match(line)) and self._mark(fence):
+        if (fence := _FENCE.match(line)) and self._read_fence(fence):
             return
         inside = bool(self.fence)
         if (not inside or self.block == "console") and (found := _COMMAND.match(line)):
-            self._begin(found[1])
+            self._begin_command(found[1])
         elif inside:
-            self.told.append(line)
+            self.lines.append(line)
         elif speaker := _speaker(line):
-            self._speak(*speaker)
+            self._begin_turn(*speaker)
         elif found := _BULLET.match(line):
             self.flush()
             if call := _BULLET_CALL.match(found[1]):
                 self.tool, self.command = call[1], call[2]
             else:
-                self.kind, self.told = "assistant", [found[1]]
+                self.kind, self.lines = "assistant", [found[1]]
         elif self.command and (found := _CORNER.match(line)):
-            self.told.append(found[1])
+            self.lines.append(found[1])
         else:
-            self.told.append(line)
+            self.lines.append(line)
 
-    def _mark(self, fence: re.Match[str]) -> bool:
-        """Takes note of a mark around a block; False when it is only a line in one."""
+    def _read_fence(self, fence: re.Match[str]) -> bool:
+        """Note a fence around a block; False if it is only a line inside one."""
         if self.fence:
             if fence[2] or not fence[1].startswith(self.fence):
                 return False
             self.fence = ""
             if self.command:
-                self.flush(then=self.kind or "assistant")
+                self.flush(next_kind=self.kind or "assistant")
             else:
-                self.told.append(fence[0])
+                self.lines.append(fence[0])
             return True
         self.fence = fence[1]
         self.block = "console" if fence[2].lower() in CONSOLE else "text"
-        if self.command and not any(line.strip() for line in self.told):
-            self.block = "output"  # of the command, in a block of its own
-            self.told.clear()
+        if self.command and not any(line.strip() for line in self.lines):
+            self.block = "output"  # of the command, in its own block
+            self.lines.clear()
             return True
         if self.command:
-            self.flush(then=self.kind or "assistant")
-        self.told.append(fence[0])
+            self.flush(next_kind=self.kind or "assistant")
+        self.lines.append(fence[0])
         return True
 
-    def _begin(self, command: str) -> None:
-        if self.fence and self.told and _FENCE.match(self.told[-1]):
-            self.told.pop()  # the block holds commands, not words
-        self.flush(then=self.kind)
+    def _begin_command(self, command: str) -> None:
+        if self.fence and self.lines and _FENCE.match(self.lines[-1]):
+            self.lines.pop()  # the block holds commands, not text
+        self.flush(next_kind=self.kind)
         self.command = command
 
-    def _speak(self, name: str, rest: str) -> None:
+    def _begin_turn(self, name: str, rest: str) -> None:
         if name in OUTPUTS and self.command:
-            self.told = [rest] if rest else []
+            self.lines = [rest] if rest else []
             return
         self.flush()
         if name in TOOLS and rest.strip().strip("`"):
             self.kind, self.command = "assistant", rest.strip().strip("`")
         else:
-            self.kind, self.told = SPEAKERS.get(name, "assistant"), [rest] if rest else []
+            self.kind, self.lines = SPEAKERS.get(name, "assistant"), [rest] if rest else []
 
-    def flush(self, then: StepKind | None = None) -> None:
-        text = "\n".join(self.told).strip("\n")
+    def flush(self, next_kind: StepKind | None = None) -> None:
+        text = "\n".join(self.lines).strip("\n")
         if self.command:
-            number = str(len(self.recording.steps))
-            self.recording.call(number, self.tool, {"command": self.command})
-            self.recording.result(number, text, exit_status(text))
+            number = str(len(self.builder.steps))
+            self.builder.add_call(number, self.tool, {"command": self.command})
+            self.builder.add_result(number, text, exit_status(text))
         elif self.kind is not None:
-            self.recording.say(self.kind, text)
-        self.told, self.tool, self.command, self.kind = [], "shell", "", then
+            self.builder.add_text(self.kind, text)
+        self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind
 
 
 FORMAT = Format("text transcript", read, detects)

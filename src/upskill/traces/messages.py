@@ -1,4 +1,4 @@
-"""Messages as they are sent to a model: OpenAI's or Anthropic's, as a list, as `{"messages": […]}`, or one a line."""
+"""Messages as they are sent to a model, OpenAI's or Anthropic's: a list, `{"messages": […]}`, or one per line."""
 
 from __future__ import annotations
 
@@ -6,113 +6,119 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Trace, Usage
-from upskill.traces.reading import Format, Recording, Sample, count, items, load_document, mapping, text_of, word
+from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "model", "human")
-ITEMS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 def detects(sample: Sample) -> bool:
     document = sample.document
-    told = as_list(document) or _list_in(as_mapping(document) or {}) or sample.rows
-    found = [mapping(item) for item in told[:20]]
-    return any(_is_message(one) or any(_is_message(mapping(inner)) for inner in _list_in(one)) for one in found)
+    messages = as_list(document) or _messages_in(as_mapping(document) or {}) or sample.rows
+    found = [dict_or_empty(item) for item in messages[:20]]
+    inner = [dict_or_empty(item) for outer in found for item in _messages_in(outer)]
+    return any(map(_is_message, [*found, *inner]))
 
 
-def _is_message(one: dict[str, Any]) -> bool:
-    if one.get("type") == "reasoning" and "summary" in one:
+def _is_message(message: dict[str, Any]) -> bool:
+    if message.get("type") == "reasoning" and "summary" in message:
         return True
-    return one.get("role") in ROLES or (one.get("type") in ITEMS and ("call_id" in one or "name" in one))
+    is_item = message.get("type") in ITEM_TYPES and ("call_id" in message or "name" in message)
+    return message.get("role") in ROLES or is_item
 
 
-def _list_in(one: dict[str, Any]) -> list[Any]:
+def _messages_in(message: dict[str, Any]) -> list[Any]:
     for name in ("messages", "input", "conversation", "history"):
-        if found := items(one.get(name)):
+        if found := get_list(message, name):
             return found
     return []
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "messages")
-    document = Sample.of(path).document
+    builder = TraceBuilder(path, "messages")
+    document = Sample.open(path).document
     if document is None:
-        _read_all(recording, recording.rows())
+        _read_all(builder, builder.read_lines())
     else:
         whole = load_document(path)
-        _read_all(recording, as_list(whole) or [whole])
-    return recording.trace()
+        _read_all(builder, as_list(whole) or [whole])
+    return builder.build()
 
 
-def _read_all(recording: Recording, told: Iterable[Any]) -> None:
-    for item in told:
-        one = as_mapping(item)
-        if one is None:
-            recording.refuse(f"message {len(recording.steps) + 1} is not an object")
-        elif _is_message(one):
-            _read_message(recording, one)
-        elif inner := _list_in(one):
-            recording.model = word(one.get("model")) or recording.model
-            recording.content("system", one.get("system") or one.get("instructions") or [], system=True)
-            _read_all(recording, inner)
-            _read_answer(recording, one)
+def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
+    for item in messages:
+        message = as_mapping(item)
+        if message is None:
+            builder.skip(f"message {len(builder.steps) + 1} is not an object")
+        elif _is_message(message):
+            _read_message(builder, message)
+        elif inner := _messages_in(message):
+            builder.model = get_str(message, "model") or builder.model
+            builder.add_content("system", message.get("system") or message.get("instructions") or [], system=True)
+            _read_all(builder, inner)
+            _read_answer(builder, message)
         else:
-            recording.refuse(f"message {len(recording.steps) + 1} has no role")
+            builder.skip(f"message {len(builder.steps) + 1} has no role")
 
 
-def _read_answer(recording: Recording, one: dict[str, Any]) -> None:
-    """What stands beside the messages that were sent: the answer, and what it used."""
-    answer = mapping(one.get("response")) or mapping(one.get("output"))
-    for choice in items(answer.get("choices")):
-        _read_message(recording, mapping(mapping(choice).get("message")))
+def _read_answer(builder: TraceBuilder, message: dict[str, Any]) -> None:
+    """The answer beside the messages that were sent, and its usage."""
+    answer = get_dict(message, "response") or get_dict(message, "output")
+    for choice in get_list(answer, "choices"):
+        _read_message(builder, get_dict(dict_or_empty(choice), "message"))
     if answer.get("role") == "assistant":
-        _read_message(recording, answer)
-    used = mapping(one.get("usage")) or mapping(answer.get("usage"))
-    read = count(used.get("cache_read_input_tokens"))
-    cached = read or count(mapping(used.get("prompt_tokens_details")).get("cached_tokens"))
-    fresh = count(used.get("input_tokens")) + count(used.get("cache_creation_input_tokens")) + read
-    written = count(used.get("output_tokens")) or count(used.get("completion_tokens"))
-    recording.usage = recording.usage + Usage(fresh or count(used.get("prompt_tokens")), written, cached)
+        _read_message(builder, answer)
+    used = get_dict(message, "usage") or get_dict(answer, "usage")
+    read = get_count(used, "cache_read_input_tokens")
+    cached = read or get_count(get_dict(used, "prompt_tokens_details"), "cached_tokens")
+    fresh = get_count(used, "input_tokens") + get_count(used, "cache_creation_input_tokens") + read
+    written = get_count(used, "output_tokens") or get_count(used, "completion_tokens")
+    builder.usage = builder.usage + Usage(fresh or get_count(used, "prompt_tokens"), written, cached)
 
 
-def _read_message(recording: Recording, one: dict[str, Any]) -> None:
-    role, kind = word(one.get("role")), word(one.get("type"))
-    at = word(one.get("timestamp"))
+def _read_message(builder: TraceBuilder, message: dict[str, Any]) -> None:
+    role, kind = get_str(message, "role"), get_str(message, "type")
+    at = get_str(message, "timestamp")
     if kind.endswith("_output"):
-        recording.result(word(one.get("call_id")), text_of(one.get("output")), at=at)
+        builder.add_result(get_str(message, "call_id"), content_text(message.get("output")), at=at)
     elif kind.endswith("_call"):
-        recording.call(word(one.get("call_id")), word(one.get("name")), one.get("arguments", one.get("input")), at=at)
+        arguments = message.get("arguments", message.get("input"))
+        builder.add_call(get_str(message, "call_id"), get_str(message, "name"), arguments, at=at)
     elif kind == "reasoning" and not role:
-        recording.say("thinking", text_of(one.get("summary")) or text_of(one.get("content")), at=at)
+        thinking = content_text(message.get("summary")) or content_text(message.get("content"))
+        builder.add_text("thinking", thinking, at=at)
     elif role in ("tool", "function"):
-        name = word(one.get("name"))
-        content = one.get("content")
-        if any(word(mapping(block).get("type")).endswith("tool-result") for block in items(content)):
-            recording.content(role, content, at=at, status="unknown")
+        name = get_str(message, "name")
+        content = message.get("content")
+        if any(get_str(dict_or_empty(block), "type").endswith("tool-result") for block in list_or_empty(content)):
+            builder.add_content(role, content, at=at, status="unknown")
             return
-        id = word(one.get("tool_call_id")) or (f"function {name}" if role == "function" else "")  # noqa: A001
-        recording.result(id, text_of(content), tool=name, at=at)
+        call_id = get_str(message, "tool_call_id") or (f"function {name}" if role == "function" else "")
+        builder.add_result(call_id, content_text(content), tool=name, at=at)
     else:
         for name in ("reasoning_content", "reasoning", "thinking"):
-            if isinstance(one.get(name), str):
-                recording.say("thinking", one[name], at=at)
-        if one.get("content") is not None:
-            recording.content(role, one["content"], at=at)
-        recording.say("assistant", word(one.get("refusal")), at=at)
-        recording.model = word(one.get("model")) or recording.model
-        _read_calls(recording, one, at)
+            if isinstance(message.get(name), str):
+                builder.add_text("thinking", message[name], at=at)
+        if message.get("content") is not None:
+            builder.add_content(role, message["content"], at=at)
+        builder.add_text("assistant", get_str(message, "refusal"), at=at)
+        builder.model = get_str(message, "model") or builder.model
+        _read_calls(builder, message, at)
 
 
-def _read_calls(recording: Recording, one: dict[str, Any], at: str) -> None:
-    for item in items(one.get("tool_calls")):
-        call = mapping(item)
-        function = mapping(call.get("function")) or mapping(call.get("custom")) or call
-        given = function.get("arguments", function.get("input"))
-        recording.call(word(call.get("id")), word(function.get("name")), given, at=at)
-    if call := mapping(one.get("function_call")):
-        name = word(call.get("name"))
-        recording.call(f"function {name}", name, call.get("arguments"), at=at)
+def _read_calls(builder: TraceBuilder, message: dict[str, Any], at: str) -> None:
+    for item in get_list(message, "tool_calls"):
+        call = dict_or_empty(item)
+        function = get_dict(call, "function") or get_dict(call, "custom") or call
+        arguments = function.get("arguments", function.get("input"))
+        builder.add_call(get_str(call, "id"), get_str(function, "name"), arguments, at=at)
+    if call := get_dict(message, "function_call"):
+        name = get_str(call, "name")
+        builder.add_call(f"function {name}", name, call.get("arguments"), at=at)
 
 
 FORMAT = Format("OpenAI or Anthropic messages", read, detects)

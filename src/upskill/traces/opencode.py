@@ -1,6 +1,6 @@
 """opencode: `opencode export`, `opencode run --format json`, its database, and its older storage folder.
 
-A session in the database is written `opencode.db/SESSION`; the database alone stands for its latest session.
+A session in the database has the path `opencode.db/SESSION`; the database alone means its latest session.
 """
 
 from __future__ import annotations
@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_mapping
+from upskill.plain import as_mapping, dict_or_empty
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.reading import (
-    SQLITE,
-    Format,
-    Recording,
-    Sample,
-    amount,
-    count,
-    from_epoch,
-    items,
-    load_document,
-    mapping,
-    text_of,
-    word,
-)
+from upskill.traces.formats import SQLITE, Format, Sample, load_document
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str, iso_time
 
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
@@ -46,112 +35,112 @@ def detects(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    recording = Recording(path, "opencode")
+    builder = TraceBuilder(path, "opencode")
     if (database := _database_of(path)) is not None:
-        with _connected(database) as connection:
-            _read_database(recording, connection, path.name if database != path else _latest(connection, path))
-        return recording.trace()
-    sample = Sample.of(path)
+        with _connect(database) as connection:
+            _read_database(builder, connection, path.name if database != path else _latest_session(connection, path))
+        return builder.build()
+    sample = Sample.open(path)
     if any("sessionID" in row and "part" in row for row in sample.rows):
-        _read_stream(recording)
-        return recording.trace()
-    document = mapping(load_document(path))
+        _read_stream(builder)
+        return builder.build()
+    document = dict_or_empty(load_document(path))
     if _is_stored(path, document):
-        _read_storage(recording, path, document)
+        _read_storage(builder, path, document)
     else:
-        info = mapping(document.get("info"))
-        _read_info(recording, info)
-        messages = [mapping(message) for message in items(document.get("messages"))]
-        _read_messages(recording, ((mapping(m.get("info")), items(m.get("parts"))) for m in messages))
-    return recording.trace()
+        info = get_dict(document, "info")
+        _read_info(builder, info)
+        messages = [dict_or_empty(message) for message in get_list(document, "messages")]
+        _read_messages(builder, ((get_dict(m, "info"), get_list(m, "parts")) for m in messages))
+    return builder.build()
 
 
-def _read_info(recording: Recording, info: dict[str, Any]) -> None:
-    recording.session = word(info.get("id"))
-    recording.cwd = word(info.get("directory"))
-    recording.started = from_epoch(mapping(info.get("time")).get("created"))
-    recording.usage = Usage(cost_usd=0.0)
+def _read_info(builder: TraceBuilder, info: dict[str, Any]) -> None:
+    builder.session = get_str(info, "id")
+    builder.cwd = get_str(info, "directory")
+    builder.started = iso_time(get_dict(info, "time").get("created"))
+    builder.usage = Usage(cost_usd=0.0)
 
 
 def _read_messages(
-    recording: Recording, messages: Iterable[tuple[dict[str, Any], list[Any]]], agent: str = ""
+    builder: TraceBuilder, messages: Iterable[tuple[dict[str, Any], list[Any]]], agent: str = ""
 ) -> list[tuple[str, str]]:
-    """Adds the steps; returns which call started which other session."""
+    """Add the steps; returns pairs of a call and the session that it started."""
     children: list[tuple[str, str]] = []
     for info, parts in messages:
-        role = word(info.get("role"))
-        at = from_epoch(mapping(info.get("time")).get("created"))
+        role = get_str(info, "role")
+        at = iso_time(get_dict(info, "time").get("created"))
         if role == "assistant":
-            recording.model = word(info.get("modelID")) or recording.model
-            recording.stop = word(info.get("finish")) or recording.stop
-            recording.cwd = recording.cwd or word(mapping(info.get("path")).get("cwd"))
-            recording.usage = recording.usage + _usage(info)
+            builder.model = get_str(info, "modelID") or builder.model
+            builder.stop = get_str(info, "finish") or builder.stop
+            builder.cwd = builder.cwd or get_str(get_dict(info, "path"), "cwd")
+            builder.usage = builder.usage + _usage(info)
         for part in parts:
-            if child := _read_part(recording, mapping(part), role, at, agent):
+            if child := _read_part(builder, dict_or_empty(part), role, at, agent):
                 children.append(child)
-        if error := mapping(info.get("error")):
-            said = word(mapping(error.get("data")).get("message")) or word(error.get("name"))
-            recording.say("system", f"error: {said}", at=at, agent=agent)
+        if error := get_dict(info, "error"):
+            message = get_str(get_dict(error, "data"), "message") or get_str(error, "name")
+            builder.add_text("system", f"error: {message}", at=at, agent=agent)
     return children
 
 
 def _read_part(
-    recording: Recording, part: dict[str, Any], role: str, at: str, agent: str = ""
+    builder: TraceBuilder, part: dict[str, Any], role: str, at: str, agent: str = ""
 ) -> tuple[str, str] | None:
-    kind = word(part.get("type"))
+    kind = get_str(part, "type")
     if kind == "text":
-        ours = part.get("synthetic") is True
-        said = "system" if ours else "user" if role == "user" else "assistant"
-        recording.say(said, word(part.get("text")), at=at, agent=agent)
+        synthetic = part.get("synthetic") is True
+        speaker = "system" if synthetic else "user" if role == "user" else "assistant"
+        builder.add_text(speaker, get_str(part, "text"), at=at, agent=agent)
     elif kind == "reasoning":
-        recording.say("thinking", word(part.get("text")), at=at, agent=agent)
+        builder.add_text("thinking", get_str(part, "text"), at=at, agent=agent)
     elif kind == "file":
-        recording.say(
-            "user" if role == "user" else "system", f"[file {word(part.get('filename'))}]", at=at, agent=agent
+        builder.add_text(
+            "user" if role == "user" else "system", f"[file {get_str(part, 'filename')}]", at=at, agent=agent
         )
     elif kind == "tool":
-        return _read_tool(recording, part, agent)
+        return _read_tool(builder, part, agent)
     return None
 
 
-def _read_tool(recording: Recording, part: dict[str, Any], agent: str) -> tuple[str, str] | None:
-    state, id = mapping(part.get("state")), word(part.get("callID"))  # noqa: A001
-    time, about = mapping(state.get("time")), mapping(state.get("metadata"))
-    at = from_epoch(time.get("start"))
-    recording.call(id, word(part.get("tool")), state.get("input"), at=at, agent=agent)
-    ended, code = word(state.get("status")), about.get("exit")
-    status: Status = "ok" if ended == "completed" else "error" if ended == "error" else "unknown"
-    if isinstance(code, int) and code != 0:  # the call was carried out; the command failed
+def _read_tool(builder: TraceBuilder, part: dict[str, Any], agent: str) -> tuple[str, str] | None:
+    state, call_id = get_dict(part, "state"), get_str(part, "callID")
+    time, metadata = get_dict(state, "time"), get_dict(state, "metadata")
+    at = iso_time(time.get("start"))
+    builder.add_call(call_id, get_str(part, "tool"), state.get("input"), at=at, agent=agent)
+    state_status, code = get_str(state, "status"), metadata.get("exit")
+    status: Status = "ok" if state_status == "completed" else "error" if state_status == "error" else "unknown"
+    if isinstance(code, int) and code != 0:  # the call succeeded, but its command failed
         status = "error"
-    if ended in ("completed", "error"):
-        output = text_of(state.get("output") if ended == "completed" else state.get("error"))
-        recording.result(id, output, status, at=from_epoch(time.get("end")))
-        recording.amend(id, output=word(about.get("output")) or None)
-    child = word(about.get("sessionId"))
-    return (id, child) if child else None
+    if state_status in ("completed", "error"):
+        output = content_text(state.get("output") if state_status == "completed" else state.get("error"))
+        builder.add_result(call_id, output, status, at=iso_time(time.get("end")))
+        builder.extend_call(call_id, output=get_str(metadata, "output") or None)
+    child = get_str(metadata, "sessionId")
+    return (call_id, child) if child else None
 
 
 def _usage(info: dict[str, Any]) -> Usage:
-    tokens = mapping(info.get("tokens"))
-    cache = mapping(tokens.get("cache"))
-    reasoning = count(tokens.get("reasoning"))
-    cached = count(cache.get("read"))
-    fresh = count(tokens.get("input")) + count(cache.get("write"))
-    return Usage(fresh + cached, count(tokens.get("output")) + reasoning, cached, reasoning, amount(info.get("cost")))
+    tokens = get_dict(info, "tokens")
+    cache = get_dict(tokens, "cache")
+    reasoning = get_count(tokens, "reasoning")
+    cached = get_count(cache, "read")
+    fresh = get_count(tokens, "input") + get_count(cache, "write")
+    return Usage(fresh + cached, get_count(tokens, "output") + reasoning, cached, reasoning, get_float(info, "cost"))
 
 
-def _read_stream(recording: Recording) -> None:
-    recording.usage = Usage(cost_usd=0.0)
-    for row in recording.rows():
-        part, at = mapping(row.get("part")), from_epoch(row.get("timestamp"))
-        recording.session = recording.session or word(row.get("sessionID"))
+def _read_stream(builder: TraceBuilder) -> None:
+    builder.usage = Usage(cost_usd=0.0)
+    for row in builder.read_lines():
+        part, at = get_dict(row, "part"), iso_time(row.get("timestamp"))
+        builder.session = builder.session or get_str(row, "sessionID")
         if part.get("type") == "step-finish":
-            recording.usage = recording.usage + _usage(part)
-            recording.stop = word(part.get("reason"))
+            builder.usage = builder.usage + _usage(part)
+            builder.stop = get_str(part, "reason")
         elif row.get("type") == "error":
-            recording.say("system", f"error: {text_of(row.get('error'))}", at=at)
+            builder.add_text("system", f"error: {content_text(row.get('error'))}", at=at)
         else:
-            _read_part(recording, part, "assistant", at)
+            _read_part(builder, part, "assistant", at)
 
 
 # The storage folder of older versions: session/PROJECT/ID.json, message/ID/*.json, part/MESSAGE/*.json.
@@ -161,29 +150,29 @@ def _is_stored(path: Path, document: dict[str, Any]) -> bool:
     return "projectID" in document and "id" in document and path.parent.parent.name == "session"
 
 
-def _read_storage(recording: Recording, path: Path, info: dict[str, Any], agent: str = "") -> None:
+def _read_storage(builder: TraceBuilder, path: Path, info: dict[str, Any], agent: str = "") -> None:
     root = path.parent.parent.parent
-    _read_info(recording, info)
+    _read_info(builder, info)
 
     def messages() -> Iterator[tuple[dict[str, Any], list[Any]]]:
         for file in sorted((root / "message" / path.stem).glob("*.json")):
-            said = _stored(recording, file)
-            parts = [_stored(recording, part) for part in sorted((root / "part" / file.stem).glob("*.json"))]
-            yield said, parts
+            message = _load_stored(builder, file)
+            parts = [_load_stored(builder, part) for part in sorted((root / "part" / file.stem).glob("*.json"))]
+            yield message, parts
 
-    for call, child in _read_messages(recording, messages(), agent):
+    for call, child in _read_messages(builder, messages(), agent):
         file = path.parent / f"{child}.json"
         if file.is_file():
-            other = Recording(file, "opencode")
-            _read_storage(other, file, _stored(recording, file), child)
-            recording.splice(call, other)
+            other = TraceBuilder(file, "opencode")
+            _read_storage(other, file, _load_stored(builder, file), child)
+            builder.add_subagent(call, other)
 
 
-def _stored(recording: Recording, file: Path) -> dict[str, Any]:
+def _load_stored(builder: TraceBuilder, file: Path) -> dict[str, Any]:
     try:
-        return mapping(load_document(file))
+        return dict_or_empty(load_document(file))
     except UsageError as error:
-        recording.refuse(error.message)
+        builder.skip(error.message)
         return {}
 
 
@@ -199,7 +188,7 @@ def _database_of(path: Path) -> Path | None:
 
 
 @contextmanager
-def _connected(database: Path) -> Generator[sqlite3.Connection]:
+def _connect(database: Path) -> Generator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
             yield connection
@@ -210,16 +199,16 @@ def _connected(database: Path) -> Generator[sqlite3.Connection]:
         ) from error
 
 
-def sessions_of(database: Path) -> list[tuple[str, float, str]]:
-    """The sessions a person started, latest first: id, time of the last change in seconds, folder."""
-    with _connected(database) as connection:
+def list_sessions(database: Path) -> list[tuple[str, float, str]]:
+    """The sessions that a person started, latest first: id, time of the last change in seconds, folder."""
+    with _connect(database) as connection:
         rows = connection.execute(
             "SELECT id, time_updated, directory FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
         ).fetchall()
-    return [(str(id), float(changed or 0) / 1000, str(folder)) for id, changed, folder in rows]  # noqa: A001
+    return [(str(session_id), float(changed or 0) / 1000, str(folder)) for session_id, changed, folder in rows]
 
 
-def _latest(connection: sqlite3.Connection, path: Path) -> str:
+def _latest_session(connection: sqlite3.Connection, path: Path) -> str:
     row = connection.execute(
         "SELECT id FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC LIMIT 1"
     ).fetchone()
@@ -228,33 +217,33 @@ def _latest(connection: sqlite3.Connection, path: Path) -> str:
     return str(row[0])
 
 
-def _read_database(recording: Recording, connection: sqlite3.Connection, session: str, agent: str = "") -> None:
+def _read_database(builder: TraceBuilder, connection: sqlite3.Connection, session: str, agent: str = "") -> None:
     row = connection.execute("SELECT directory, time_created FROM session WHERE id = ?", (session,)).fetchone()
     if row is None:
-        raise UsageError(f"{recording.path}: there is no such session", "`upskill trace list` shows them.")
-    _read_info(recording, {"id": session, "directory": row[0], "time": {"created": row[1]}})
+        raise UsageError(f"{builder.path}: there is no such session", "`upskill trace list` shows them.")
+    _read_info(builder, {"id": session, "directory": row[0], "time": {"created": row[1]}})
 
     def messages() -> Iterator[tuple[dict[str, Any], list[Any]]]:
-        told = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
-        for id, data in connection.execute(told, (session,)).fetchall():  # noqa: A001
-            parts = connection.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (id,))
-            yield _decoded(recording, data), [_decoded(recording, part) for (part,) in parts]
+        query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for message_id, data in connection.execute(query, (session,)).fetchall():
+            parts = connection.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
+            yield _decode(builder, data), [_decode(builder, part) for (part,) in parts]
 
-    for call, child in _read_messages(recording, messages(), agent):
-        other = Recording(recording.path, "opencode")
+    for call, child in _read_messages(builder, messages(), agent):
+        other = TraceBuilder(builder.path, "opencode")
         try:
             _read_database(other, connection, child, child)
         except UsageError:
             continue  # the sub-agent's session was deleted
-        recording.splice(call, other)
+        builder.add_subagent(call, other)
 
 
-def _decoded(recording: Recording, data: object) -> dict[str, Any]:
+def _decode(builder: TraceBuilder, data: object) -> dict[str, Any]:
     try:
-        return mapping(json.loads(data if isinstance(data, (str, bytes)) else ""))
+        return dict_or_empty(json.loads(data if isinstance(data, (str, bytes)) else ""))
     except (ValueError, RecursionError):
-        recording.refuse("a row of the database is not a JSON object")
+        builder.skip("a row of the database is not a JSON object")
         return {}
 
 
-FORMAT = Format("opencode session", read, detects, sessions_of)
+FORMAT = Format("opencode session", read, detects, list_sessions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,13 +11,14 @@ from pathlib import Path
 from upskill.errors import UsageError, did_you_mean
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.traces import FORMATS, Trace, read_trace
+from upskill.traces.formats import Format
 
 LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that is kept here; `changed` is in seconds since 1970."""
+    """A stored session; `changed` is in seconds since 1970."""
 
     agent: str
     path: Path
@@ -25,7 +26,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """What it may be called after `agent:`."""
+        """What people type after `agent:`."""
         return self.path.stem
 
 
@@ -96,7 +97,7 @@ def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Se
             if info.st_size:
                 yield Session(spec.trace_format, path, info.st_mtime)
     if spec.session_database and (database := folder / spec.session_database).is_file():
-        yield from _in_database(spec.trace_format, database)
+        yield from _sessions_in_database(spec.trace_format, database)
 
 
 def _glob(folder: Path, pattern: str) -> list[Path]:
@@ -106,12 +107,12 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def _in_database(agent: str, database: Path) -> Iterator[Session]:
-    inside: Callable[[Path], list[tuple[str, float, str]]] | None = FORMATS.load(agent).inside
-    if inside is None:
+def _sessions_in_database(agent: str, database: Path) -> Iterator[Session]:
+    known: Format = FORMATS.load(agent)
+    if known.sessions is None:
         return
     try:
-        for id, changed, _ in inside(database):  # noqa: A001
-            yield Session(agent, database / id, changed)
+        for session_id, changed, _ in known.sessions(database):
+            yield Session(agent, database / session_id, changed)
     except UsageError:
-        return  # another program's file, or a version we do not know: its sessions can still be exported
+        return  # another program's file, or an unknown version: its sessions can still be exported

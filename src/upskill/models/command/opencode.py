@@ -10,7 +10,8 @@ from upskill.errors import ModelError
 from upskill.models import Reply, Stop
 from upskill.models.command import Command, CommandRequest
 from upskill.models.command.process import Invocation, json_events
-from upskill.models.parsing import count_or_zero, dict_or_empty
+from upskill.models.parsing import count_or_zero
+from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
 

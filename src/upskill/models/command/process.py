@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError
-from upskill.models.parsing import dict_or_empty
+from upskill.plain import dict_or_empty
 
 LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
 

@@ -11,8 +11,9 @@ from upskill.errors import ModelError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
-from upskill.models.parsing import count_or_zero, dict_or_empty, list_or_empty, parse_arguments
+from upskill.models.parsing import count_or_zero, parse_arguments
 from upskill.models.prices import find_price
+from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
 BASE_URL = "https://api.anthropic.com"

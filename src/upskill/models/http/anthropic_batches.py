@@ -11,7 +11,8 @@ from upskill.errors import ModelError
 from upskill.models.http.batches import Batches, BatchResult, BatchStatus
 from upskill.models.http.model import encode
 from upskill.models.http.transport import Response
-from upskill.models.parsing import count_or_zero, dict_or_empty
+from upskill.models.parsing import count_or_zero
+from upskill.plain import dict_or_empty
 
 WORDS = {
     "canceled": "the batch was canceled before this request was answered",

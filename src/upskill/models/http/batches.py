@@ -18,7 +18,7 @@ from upskill.errors import ModelError
 from upskill.models import Address
 from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response
-from upskill.models.parsing import dict_or_empty
+from upskill.plain import dict_or_empty
 from upskill.registry import Registry
 
 BATCHES = Registry(

@@ -40,8 +40,8 @@ from upskill.models.http.transport import (
     acquire_transport,
 )
 from upskill.models.ledger import admit_another
-from upskill.models.parsing import collect_secrets, dict_or_empty, safe_excerpt
-from upskill.plain import compact
+from upskill.models.parsing import collect_secrets, safe_excerpt
+from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
 CONTEXT_OVERFLOW = re.compile(

@@ -12,8 +12,9 @@ from upskill.models import Address, Message, Model, ModelContext, Reply, Request
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
-from upskill.models.parsing import count_or_zero, dict_or_empty, estimate_tokens, list_or_empty, parse_arguments
+from upskill.models.parsing import count_or_zero, estimate_tokens, parse_arguments
 from upskill.models.prices import find_price, price_list
+from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
 STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_calls": "tools", "function_call": "tools"}

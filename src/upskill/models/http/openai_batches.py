@@ -10,7 +10,8 @@ from upskill.errors import ModelError
 from upskill.models.http.batches import Batches, BatchResult, BatchStatus, parse_object
 from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response, encode_form
-from upskill.models.parsing import count_or_zero, dict_or_empty, list_or_empty
+from upskill.models.parsing import count_or_zero
+from upskill.plain import dict_or_empty, list_or_empty
 
 ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
 PATH = "/v1/chat/completions"  # as it is called inside a batch, whatever the base URL

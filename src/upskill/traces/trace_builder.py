@@ -1,0 +1,194 @@
+"""Builds a Trace while the lines of a file go by."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping
+from upskill.traces import Status, Step, StepKind, Trace, Usage
+from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_object, seconds_between
+
+MAX_WARNINGS = 5
+UNKNOWN_COST = Usage()
+
+
+class TraceBuilder:
+    """The steps of a session so far. A result finds its call by id, wherever in the file it is."""
+
+    def __init__(self, path: Path, agent: str) -> None:
+        self.path = path
+        self.agent = agent
+        self.steps: list[Step] = []
+        self.ids: list[str] = []  # one for each step: the id of a call, or empty
+        self.usage = UNKNOWN_COST
+        self.model = self.cwd = self.session = self.stop = self.started = ""
+        self.malformed = 0
+        self.warnings: list[str] = []
+        self._open: dict[str, deque[int]] = {}  # calls without a result yet
+        self._last: dict[str, int] = {}  # the latest call of each id
+
+    def read_lines(self, path: Path | None = None) -> Iterator[dict[str, Any]]:
+        """The JSON objects of a file, line by line. Anything else is counted, reported and skipped."""
+        try:
+            with (path or self.path).open("rb") as stream:
+                for number, line in enumerate(stream, start=1):
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
+                    if not text:
+                        continue
+                    row = parse_object(text)
+                    if row is None:
+                        self.skip(f"line {number} is not a JSON object")
+                    else:
+                        yield row
+        except OSError as error:
+            raise UsageError(f"{path or self.path}: {error.strerror or error}") from error
+
+    def skip(self, reason: str) -> None:
+        self.malformed += 1
+        self.warn(f"{reason}; it was skipped")
+
+    def warn(self, warning: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(warning)
+
+    def add_text(self, kind: StepKind, text: str, *, at: str = "", agent: str = "") -> None:
+        if text.strip():
+            self._add(Step(kind, text, at=at, agent=agent), "")
+
+    def add_call(self, call_id: str, tool: str, arguments: object, *, at: str = "", agent: str = "") -> None:
+        number = self._add(Step("tool", tool=tool, arguments=parse_arguments(arguments), at=at, agent=agent), call_id)
+        self._open.setdefault(call_id, deque()).append(number)
+        self._last[call_id] = number
+
+    def has_call(self, call_id: str) -> bool:
+        return bool(call_id) and call_id in self._last
+
+    def add_result(
+        self,
+        call_id: str,
+        output: str,
+        status: Status = "unknown",
+        *,
+        tool: str = "",
+        at: str = "",
+        seconds: float | None = None,
+        agent: str = "",
+    ) -> None:
+        waiting = self._open.get(call_id)
+        if not waiting:
+            if call_id in self._last and self.steps[self._last[call_id]].output == output:
+                return  # reported twice
+            before = self.steps[self._last[call_id]] if call_id in self._last else None
+            name = tool or (before.tool if before else "")
+            self._add(
+                Step("tool", tool=name, output=output, status=status, seconds=seconds, at=at, agent=agent), call_id
+            )
+            return
+        number = waiting.popleft()
+        call = self.steps[number]
+        if seconds is None:
+            seconds = call.seconds if call.seconds is not None else seconds_between(call.at, at)
+        # An earlier line may have had more of the output.
+        output = call.output if len(call.output) > len(output) else output
+        status = call.status if status == "unknown" else status
+        self.steps[number] = replace(call, output=output, status=status, seconds=seconds)
+
+    def extend_call(
+        self,
+        call_id: str,
+        *,
+        status: Status | None = None,
+        output: str | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Add to a call what another line knows about it; the longer output wins."""
+        if call_id not in self._last:
+            return
+        step = self.steps[self._last[call_id]]
+        if output is not None and len(output) > len(step.output):
+            step = replace(step, output=output)
+        if status is not None:
+            step = replace(step, status=status)
+        if seconds is not None:
+            step = replace(step, seconds=seconds)
+        self.steps[self._last[call_id]] = step
+
+    def add_content(
+        self, role: str, content: object, *, at: str = "", agent: str = "", status: Status = "ok", system: bool = False
+    ) -> None:
+        """Add a message: text, or blocks of text, thinking, tool calls and results.
+
+        `status` is that of results which do not say whether they are errors.
+        """
+        kind: StepKind = "system" if system else _kind_of(role)
+        blocks = as_list(content)
+        for item in [content] if blocks is None else blocks:
+            block = as_mapping(item)
+            if block is None:
+                self.add_text(kind, content_text(item), at=at, agent=agent)
+                continue
+            name = get_str(block, "type")
+            if name in ("thinking", "reasoning", "redacted_thinking"):
+                self.add_text("thinking", get_str(block, "thinking") or get_str(block, "text"), at=at, agent=agent)
+            elif name in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call"):
+                call_id = get_str(block, "id") or get_str(block, "toolCallId")
+                tool = get_str(block, "name") or get_str(block, "toolName")
+                arguments = block.get("input") if "input" in block else block.get("args")
+                self.add_call(call_id, tool, arguments, at=at, agent=agent)
+            elif name.endswith(("tool_result", "tool-result")):
+                is_error = block.get("is_error")
+                known: Status = status if is_error is None else "error" if is_error is True else "ok"
+                call_id = get_str(block, "tool_use_id") or get_str(block, "toolCallId")
+                result = block.get("content") if "content" in block else block.get("result")
+                self.add_result(call_id, content_text(result), known, at=at, agent=agent)
+            else:
+                self.add_text(kind, block_text(block), at=at, agent=agent)
+
+    def add_subagent(self, after: str, other: TraceBuilder) -> None:
+        """Insert a sub-agent's steps after the call that started it, or at the end."""
+        place = self.ids.index(after) + 1 if after and after in self.ids else len(self.steps)
+        self.steps[place:place] = other.steps
+        self.ids[place:place] = other.ids
+        self.usage = self.usage + other.usage
+        self.malformed += other.malformed
+        for warning in other.warnings:
+            self.warn(warning)
+
+    def build(self) -> Trace:
+        if self.malformed > MAX_WARNINGS:
+            self.warnings[-1] = f"{self.malformed} lines in all could not be read and were skipped"
+        asked = [step for step in self.steps if step.kind == "user"]
+        goal = next((step.text for step in asked if not step.agent), asked[0].text if asked else "")
+        started = self.started or next((step.at for step in self.steps if step.at), "")
+        return Trace(
+            tuple(self.steps),
+            self.usage,
+            self.stop,
+            self.model,
+            goal.strip(),
+            self.agent,
+            str(self.path),
+            self.cwd,
+            self.session,
+            started,
+            self.malformed,
+            tuple(self.warnings),
+        )
+
+    def _add(self, step: Step, call_id: str) -> int:
+        self.steps.append(step)
+        self.ids.append(call_id)
+        return len(self.steps) - 1
+
+
+def _kind_of(role: str) -> StepKind:
+    if role in ("user", "human"):
+        return "user"
+    if role in ("assistant", "model", "ai", "gemini", "agent"):
+        return "assistant"
+    return "system"

@@ -1,0 +1,124 @@
+"""Values out of trace files, where anything may be missing or of another type than expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
+from upskill.traces import Status
+
+_EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$", re.M | re.I)
+
+
+def get_dict(row: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return dict_or_empty(row.get(key))
+
+
+def get_list(row: Mapping[str, Any], key: str) -> list[Any]:
+    return list_or_empty(row.get(key))
+
+
+def get_str(row: Mapping[str, Any], key: str) -> str:
+    return str_or_empty(row.get(key))
+
+
+def get_count(row: Mapping[str, Any], key: str) -> int:
+    value = row.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def get_float(row: Mapping[str, Any], key: str) -> float | None:
+    return float_or_none(row.get(key))
+
+
+def str_or_empty(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def float_or_none(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def parse_object(line: str) -> dict[str, Any] | None:
+    try:
+        found = as_mapping(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deep(found) else found
+
+
+def content_text(value: object) -> str:
+    """What a tool returned, as text: plain, a list of blocks, or any other JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    blocks = as_list(value)
+    if blocks is not None and all(isinstance(block, str) or _is_block(block) for block in blocks):
+        return "\n".join(block if isinstance(block, str) else block_text(dict_or_empty(block)) for block in blocks)
+    if (block := as_mapping(value)) is not None and _is_block(block):
+        return block_text(block)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_block(value: object) -> bool:
+    block = dict_or_empty(value)
+    return isinstance(block.get("type"), str) or (isinstance(block.get("text"), str) and len(block) == 1)
+
+
+def block_text(block: Mapping[str, Any]) -> str:
+    for key in ("text", "thinking", "refusal"):
+        if isinstance(block.get(key), str):
+            return block[key]
+    if isinstance(block.get("content"), (str, list)):
+        return content_text(block["content"])
+    kind = get_str(block, "type")
+    if kind in ("image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio"):
+        return f"[{kind}]"
+    return json.dumps(block, ensure_ascii=False, default=str)
+
+
+def parse_arguments(value: object) -> dict[str, Any]:
+    """A call's arguments: an object, an object written as text, or any text as `input`."""
+    if (given := as_mapping(value)) is not None:
+        return given
+    if isinstance(value, str):
+        if (given := parse_object(value) if value.lstrip().startswith("{") else None) is not None:
+            return given
+        return {"input": value} if value else {}
+    return {} if value is None else {"input": value}
+
+
+def seconds_between(begin: str, end: str) -> float | None:
+    first, last = _seconds_since_epoch(begin), _seconds_since_epoch(end)
+    if first is None or last is None or last < first:
+        return None
+    return round(last - first, 3)
+
+
+def _seconds_since_epoch(at: str) -> float | None:
+    try:
+        return datetime.fromisoformat(at).timestamp() if at else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def iso_time(milliseconds: object) -> str:
+    """A time in milliseconds since 1970 as the other formats write it."""
+    value = float_or_none(milliseconds)
+    if not value:
+        return ""
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def exit_status(text: str) -> Status:
+    """What a program's words say about how it ended."""
+    found = _EXIT.search(text)
+    return "unknown" if found is None else "ok" if found[1] == "0" else "error"
