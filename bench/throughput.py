@@ -70,7 +70,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     """What `upskill eval --json` does: plan, estimate, trials into the store on disk, verdict, report."""
     from upskill.models import ModelContext, Models  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
-    from upskill.reports.json import of_evaluation  # noqa: PLC0415
+    from upskill.reports.json import render  # noqa: PLC0415
     from upskill.runs.estimate import estimate  # noqa: PLC0415 - each side imports its own
     from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415
     from upskill.runs.events import Events  # noqa: PLC0415
@@ -105,7 +105,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
             options=RunOptions(executor=Local(AT_ONCE)),
             events=Events(started=started, result=watch),
         )
-        json.dumps(of_evaluation(evaluation, []))
+        render(evaluation)
         verdict = evaluation.verdicts[0]
     told: dict[str, Any] = {"passed": verdict.baseline.passed + verdict.skill.passed}
     if sampled:

@@ -323,7 +323,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
     counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
     assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
     text = (home / "report.md").read_text(encoding="utf-8")
-    assert "| scripted:model.yaml | 0 % (0/8) | 100 % (8/8) | +100 |" in text
+    assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) | +100 |" in text
     assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
     assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--junit", "report.md/report.xml")

@@ -26,6 +26,7 @@ class BenchmarkOptions(EvalOptions):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.runs_dir = self.output or self.runs_dir
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -34,15 +35,23 @@ def console(*, err: bool = False) -> Console:
 
 def show(*parts: RenderableType) -> None:
     screen = console()
-    if screen.is_terminal:
-        for part in parts:
-            screen.print(part)
+    if not screen.is_terminal:
+        click.echo(as_text(*parts), nl=False)
         return
+    for part in parts:
+        screen.print(part)
+
+
+def as_text(*parts: RenderableType) -> str:
+    """What rich would draw, as plain text."""
+    from rich.console import Console  # noqa: PLC0415
+
+    screen = Console(file=io.StringIO(), width=WIDTH_IN_A_PIPE, highlight=False)
     with screen.capture() as captured:
         for part in parts:
             screen.print(part)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())  # rich pads to the width, which only a terminal wants
+    # rich pads to the width, which only a terminal wants
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def show_json(value: Mapping[str, Any] | list[Any]) -> None:
@@ -54,11 +63,12 @@ def note(text: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Say before anything is run that a report cannot be written there."""
+    """UsageError where a report cannot be written, before anything is run."""
     if path == "-":
         raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
-    near = next((parent for parent in (Path(path), *Path(path).absolute().parents) if parent.exists()), Path("/"))
-    if Path(path).is_dir() or not os.access(near, os.W_OK):
+    file = Path(path)
+    folder = next(parent for parent in file.absolute().parents if parent.exists())
+    if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
         raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
 
 
@@ -69,6 +79,16 @@ def write_file(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def write_report(report: str | RenderableType, file: str) -> None:
+    """Write a report to a file, or print it where no file is named."""
+    if file:
+        write_file(file, report if isinstance(report, str) else as_text(report))
+    elif isinstance(report, str):
+        click.echo(report, nl=False)
+    else:
+        show(report)
 
 
 class TrialProgress:

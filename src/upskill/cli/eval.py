@@ -11,7 +11,7 @@ import click
 from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
-from upskill.cli.console import RunProgress, check_writable, note, show, show_json, write_file
+from upskill.cli.console import RunProgress, check_writable, note, write_report
 from upskill.cli.options import REAL_AGENTS, CommandOptions, choose_students, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
@@ -21,8 +21,7 @@ from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.options import option
 from upskill.plain import counted
-from upskill.reports import json as json_report
-from upskill.reports import junit, markdown, terminal
+from upskill.reports import REPORTS, Report, ReportContext
 from upskill.runs.estimate import estimate, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
@@ -134,9 +133,19 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         'Judged at the unfavourable end of the interval unless written as "point:lift>=0.1".',
         metavar="CONDITION",
     )
-    junit: str | None = option("--junit", default=None, help="Write JUnit XML.", metavar="FILE")
-    markdown: str | None = option(
-        "--markdown", default=None, help="Write a summary for a pull request.", metavar="FILE"
+    reports: tuple[str, ...] = option(
+        "--report",
+        default=(),
+        help=f"Write a report to a file, or to standard output in place of the usual one: {', '.join(REPORTS.table)}; "
+        "repeatable.",
+        metavar="KIND[=FILE]",
+    )
+    junit: str = option("--junit", default="", help="Write JUnit XML: --report junit=FILE.", metavar="FILE")
+    markdown: str = option(
+        "--markdown",
+        default="",
+        help="Write a summary for a pull request: --report markdown=FILE.",
+        metavar="FILE",
     )
     strict_suite: bool = option(
         "--strict-suite", default=False, help="A case that knowing nothing passes is an error, not a warning."
@@ -164,6 +173,19 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     )
     verbose: bool = option("-v", "--verbose", default=False, help="Also show every case.")
 
+    def __post_init__(self) -> None:
+        self.as_json = self.as_json or "json" in self.reports
+
+    @property
+    def report_files(self) -> list[tuple[str, str]]:
+        """The kind of every report to write, and its file; one without a file goes to standard output."""
+        given = [text.partition("=") for text in self.reports]
+        found = [(kind, file) for kind, _, file in given]
+        found += [("json", "")] if self.as_json else []
+        found += [(kind, file) for kind, file in (("junit", self.junit), ("markdown", self.markdown)) if file]
+        found = list(dict.fromkeys(found))
+        return found if any(not file for _, file in found) else [("terminal", ""), *found]
+
     def check(self) -> None:
         """Refuse what contradicts itself."""
         if self.resume and (self.fresh or not self.log_runs):
@@ -174,8 +196,21 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             )
         if self.batch:
             self._check_batch()
-        for file in filter(None, (self.junit, self.markdown)):
-            check_writable(file)
+        self._check_reports()
+
+    def _check_reports(self) -> None:
+        if text := next((text for text in self.reports if text.endswith("=")), ""):
+            raise UsageError(f"--report {text}: names no file", f"For example --report {text}FILE.")
+        for kind, file in self.report_files:
+            REPORTS.load(kind)
+            if file:
+                check_writable(file)
+        printed = [kind for kind, file in self.report_files if not file]
+        if len(printed) > 1:
+            raise UsageError(
+                f"{' and '.join(printed)} cannot both go to standard output",
+                f"Give all but one a file: --report {printed[-1]}=FILE.",
+            )
 
     def _check_batch(self) -> None:
         from upskill.runs.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
@@ -356,28 +391,18 @@ def _confirm_cost(plan: Plan, missing: list[Trial], models: Models, options: Eva
 
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
-    _show(evaluation, store, options)
-    if options.junit:
-        write_file(options.junit, junit.of_evaluation(evaluation, evaluation.rulings))
-    if options.markdown:
-        write_file(options.markdown, markdown.of_evaluation(evaluation, evaluation.rulings))
-
-
-def _show(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
         trials = counted(len(evaluation.invalid), "trial")
         note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
-    if options.as_json:
-        show_json(json_report.of_evaluation(evaluation, evaluation.rulings))
-        return
-    shown = terminal.of_evaluation(
-        evaluation,
-        verbose=options.verbose,
-        results=store.results,
-        stored=store.location is not None,
-        found_with=options.show_flags,
+    show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
+    context = ReportContext(
+        results=lambda: store.results(evaluation.run), show_command=show_command, verbose=options.verbose
     )
-    show(*shown)
+    for kind, file in options.report_files:
+        report: Report = REPORTS.load(kind)
+        write_report(report(evaluation, context), file)
+    if options.as_json:
+        return
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
     for model, ruling in evaluation.rulings:

@@ -214,4 +214,4 @@ def _tried(one: Attempt) -> dict[str, Any]:
 
 
 def _evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    return json_report.of_evaluation(evaluation) if evaluation else None
+    return json_report.plain(evaluation) if evaluation else None

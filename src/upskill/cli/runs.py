@@ -46,7 +46,7 @@ def command(
 
     One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
     """
-    from upskill.reports.csv import of_runs  # noqa: PLC0415 - numpy comes with it
+    from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
 
     with open_existing_store(folder or Settings.load().runs_dir) as store:
         rows = [
@@ -57,10 +57,10 @@ def command(
             if not models or verdict.model in models
         ]
     if csv_file == "-":
-        click.echo(of_runs(rows), nl=False)
+        click.echo(render_rows(rows), nl=False)
     elif csv_file:
         try:
-            Path(csv_file).write_text(of_runs(rows), encoding="utf-8")
+            Path(csv_file).write_text(render_rows(rows), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{csv_file}: cannot be written: {error.strerror or error}") from error
         note(f"Wrote {counted(len(rows), 'row')} to {csv_file}")
@@ -95,7 +95,8 @@ def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
 
 
 def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
-    from upskill.reports.terminal import bar, percent  # noqa: PLC0415
+    from upskill.reports.numbers import percent  # noqa: PLC0415
+    from upskill.reports.terminal import bar  # noqa: PLC0415
 
     most = (
         max((arm.total_tokens / max(1, arm.scored) for _, v in rows for arm in (v.baseline, v.skill)), default=1) or 1
@@ -129,7 +130,7 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
 
 
 def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
-    from upskill.reports.terminal import percent  # noqa: PLC0415
+    from upskill.reports.numbers import percent  # noqa: PLC0415
 
     latest = {(run.skill, verdict.model): verdict for run, verdict in rows}  # later runs replace earlier ones
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -113,7 +113,7 @@ def _heading(run: Run, leaks: list[tuple[Trial, str]]) -> Iterator[RenderableTyp
     if leaks:
         from upskill.reports.terminal import invalid  # noqa: PLC0415 - numpy comes with it
 
-        yield invalid(run.id, leaks)
+        yield invalid(leaks, f"upskill show {run.id}")
     yield Text("")
 
 

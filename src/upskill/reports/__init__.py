@@ -1,20 +1,52 @@
-"""A Report shows what a run came to. Everything in it is computed from stored results.
+"""A Report shows how a run ended. Everything in it is computed from stored results.
 
-Kinds: `terminal` (bars and tables), `json`, `junit`, `markdown`, `csv`.
+Kinds: `terminal` (bars and tables), `json`, `csv`, `junit`, `markdown`. `numbers` and `sentences` are how they write
+numbers and what they say about a run.
+
+A kind is one file with one function, and one row of `REPORTS`; from another package, an entry point in the group
+`upskill.reports`. Then `upskill eval --report KIND=FILE` writes it.
+
+    def render(evaluation: Evaluation, context: ReportContext) -> str:
+        return f"{evaluation.plan.skill.name}: {evaluation.verdicts[0].decision}\n"
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
 from upskill.registry import Registry
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from upskill.runs.evaluation import Evaluation
+    from upskill.runs.plan import Result
 
 REPORTS = Registry(
     "report",
     "upskill.reports",
     {
-        "terminal": "upskill.reports.terminal:of_evaluation",
-        "json": "upskill.reports.json:of_evaluation",
-        "junit": "upskill.reports.junit:of_evaluation",
-        "markdown": "upskill.reports.markdown:of_evaluation",
-        "csv": "upskill.reports.csv:of_runs",
+        "terminal": "upskill.reports.terminal:render",
+        "json": "upskill.reports.json:render",
+        "csv": "upskill.reports.csv:render",
+        "junit": "upskill.reports.junit:render",
+        "markdown": "upskill.reports.markdown:render",
     },
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportContext:
+    """What a report may use besides the evaluation."""
+
+    results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
+    show_command: str = ""  # the command that shows every trial; empty: the run is not stored
+    verbose: bool = False
+
+
+class Report(Protocol):
+    """What a row of `REPORTS` names: returns text, or something that rich draws as wide as the terminal is."""
+
+    def __call__(self, evaluation: Evaluation, context: ReportContext, /) -> str | RenderableType: ...

@@ -1,4 +1,4 @@
-"""`csv`: every model of every stored run as one row."""
+"""`csv`: one row for each model of a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Iterable
 
+from upskill.reports import ReportContext
+from upskill.runs.evaluation import Evaluation
 from upskill.runs.stores import Run
 from upskill.verdicts.verdict import Verdict
 
@@ -37,7 +39,11 @@ COLUMNS = (
 )
 
 
-def of_runs(rows: Iterable[tuple[Run, Verdict]]) -> str:
+def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
+    return render_rows((evaluation.run, verdict) for verdict in evaluation.verdicts)
+
+
+def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

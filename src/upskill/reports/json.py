@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
+from upskill.reports import ReportContext
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
-from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.to_json import interval_to_json, rounded, verdict_to_json
 from upskill.verdicts.verdict import Verdict
 
 
-def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> dict[str, Any]:
+def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
+    return json.dumps(plain(evaluation), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(evaluation: Evaluation) -> dict[str, Any]:
     plan = evaluation.plan
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
@@ -32,7 +36,7 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
         ],
         "requirements": [
             {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
-            for model, ruling in rulings
+            for model, ruling in evaluation.rulings
         ],
         "errors": [
             {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors

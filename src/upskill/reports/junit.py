@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from upskill.plain import counted
+from upskill.reports import ReportContext
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.requirements import Ruling
 
 # XML 1.0 has no form for these, not even an escaped one.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
 
 
-def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] = ()) -> str:
+def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
     """One suite per model: a test for every requirement, and one for every case in the skill arm."""
     root = ET.Element("testsuites", name=f"upskill {evaluation.plan.skill.name}")
     for verdict in evaluation.verdicts:
@@ -28,7 +28,7 @@ def of_evaluation(evaluation: Evaluation, rulings: Sequence[tuple[str, Ruling]] 
                 f"INVALID: the arms were not isolated, so no number of this run means anything ({where}: {reason})"
             )
             _say(_test(suite, "isolation", "the arms are apart"), "error", message)
-        for model, ruling in rulings:
+        for model, ruling in evaluation.rulings:
             if model != verdict.model:
                 continue
             tests += 1

@@ -1,0 +1,45 @@
+"""Numbers as reports write them; what is not known is a dash."""
+
+from __future__ import annotations
+
+from upskill.plain import counted
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.arms import ArmSummary, Interval
+
+UNKNOWN = "–"
+
+
+def percent(share: float | None, *, signed: bool = False) -> str:
+    if share is None:
+        return UNKNOWN
+    rounded = round(100 * share)
+    return f"{rounded:+d}%" if signed and rounded else f"{rounded}%"
+
+
+def decimal(number: float | None) -> str:
+    return UNKNOWN if number is None else f"{number:.1f}"
+
+
+def interval_in_points(interval: Interval | None) -> str:
+    return UNKNOWN if interval is None else " to ".join(f"{round(100 * bound):+d}" for bound in interval)
+
+
+def lift_in_points(lift: float | None, interval: Interval | None, pairs: int) -> str:
+    """A lift with its interval and the number of pairs behind it."""
+    if lift is None or interval is None:
+        return UNKNOWN
+    low, high = interval
+    return f"{signed_points(lift)} ({signed_points(low)} to {signed_points(high)}, {counted(pairs, 'pair')})"
+
+
+def pass_rate(arm: ArmSummary) -> str:
+    return f"{percent(arm.pass_rate)} ({arm.passed}/{arm.scored})" if arm.scored else UNKNOWN
+
+
+def mean_tokens(arm: ArmSummary) -> float:
+    return arm.total_tokens / arm.scored if arm.scored else 0.0
+
+
+def before_after(before: str, after: str) -> str:
+    """Only the second where the first is not known."""
+    return after if before == UNKNOWN else f"{before} → {after}"

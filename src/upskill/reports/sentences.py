@@ -1,0 +1,141 @@
+"""What reports say about a run in whole sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from upskill.plain import counted
+from upskill.reports.numbers import interval_in_points, percent
+from upskill.runs.evaluation import Evaluation
+from upskill.sandboxes import printable
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
+from upskill.verdicts.diagnosis import Kind, advice_for, diagnose
+from upskill.verdicts.verdict import Verdict
+
+MOST_ERRORS = 10
+
+
+def troubles(evaluation: Evaluation) -> Iterator[str]:
+    """Models that were given up, errors, and trials that were not run."""
+    for model, message in evaluation.stopped.items():
+        yield f"{model} was given up: {message}"
+    for model, message, trials in evaluation.errors[:MOST_ERRORS]:
+        if model not in evaluation.stopped:
+            yield f"{counted(trials, 'trial')} of {model} errored: {printable(message)}"
+    if len(evaluation.errors) > MOST_ERRORS:
+        yield f"… and {counted(len(evaluation.errors) - MOST_ERRORS, 'other error')}"
+    missing = evaluation.run.trials - len(evaluation.outcomes)
+    if missing and evaluation.scope and not (evaluation.halted or evaluation.stopped):
+        yield f"{missing} of the {evaluation.run.trials} trials were not needed"
+    elif missing:
+        was, it = ("was", "it") if missing == 1 else ("were", "them")
+        yield f"{counted(missing, 'trial')} {was} not run; the same command goes on with {it}"
+
+
+def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
+    """What a decision needs beyond the lift: money, and what the controls show."""
+    if verdict.baseline.cost_usd or verdict.skill.cost_usd:
+        older = evaluation.plan.reference_skill is not None
+        where = ("with the older skill", "with this one") if older else ("in the baseline", "with the skill")
+        costs = [
+            f"{'(none passed)' if arm.cost_per_pass is None else f'${arm.cost_per_pass:.5f}'} {place}"
+            for arm, place in zip((verdict.baseline, verdict.skill), where, strict=True)
+            if arm.scored
+        ]
+        line = f"A passed task costs {' and '.join(costs)}"
+        if verdict.break_even is not None:
+            tasks = counted(math.ceil(verdict.break_even), "passed task")
+            line += f"; {_made_for(evaluation)}, it has paid off after {tasks}"
+        yield line + "."
+    if verdict.controls:
+        parts = [
+            f"{word} {signed_points(found.value)} ({signed_points(found.low)} to {signed_points(found.high)})"
+            for word, found in (
+                ("content", verdict.controls.content),
+                ("length alone", verdict.controls.length),
+                ("noise", verdict.controls.noise),
+            )
+            if found is not None
+        ]
+        yield f"Of the lift, in points: {' · '.join(parts)}."
+
+
+def _made_for(evaluation: Evaluation) -> str:
+    cost = evaluation.making_cost or 0.0
+    source = f" ({evaluation.making_source})" if evaluation.making_source else ""
+    return f"made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}"
+
+
+def choices(evaluation: Evaluation) -> Iterator[str]:
+    """Which model and arm to use, where there is a choice."""
+    target, older = evaluation.target, evaluation.plan.reference_skill is not None
+    if len(evaluation.plan.models) < 2 and target is None:
+        return
+    found = list_choices(evaluation.outcomes)
+    front = pareto(found)
+    if front and len(evaluation.plan.models) > 1:
+        parts = [
+            f"{_arm_of(choice, older)} {percent(choice.pass_rate)} at ${choice.cost_per_task:.5f} a task"
+            for choice in front
+        ]
+        yield f"Worth their price: {' · '.join(parts)}."
+    if target is not None:
+        best = cheapest(found, target)
+        unpriced = [choice for choice in found if choice.cost_per_task is None and choice.reaches(target)]
+        if best is None and unpriced:
+            yield f"{_arm_of(unpriced[0], older)} reaches {percent(target)}; its price is not known."
+        elif best is None:
+            yield f"Nothing reaches {percent(target)}."
+        else:
+            low, high = (percent(bound) for bound in best.interval)
+            cost = f"${best.cost_per_task:.5f} a task"
+            rate = f"{percent(best.pass_rate)}, {low} to {high}, {cost}"
+            yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, older)} ({rate})."
+
+
+def _arm_of(choice: Choice, older: bool) -> str:
+    names = ("with the older skill", "with this skill") if older else ("as the baseline", "with the skill")
+    return f"{choice.model} {names[choice.arm == 'skill']}"
+
+
+def diagnosis(evaluation: Evaluation) -> Iterator[str]:
+    """Cases that cannot show a lift, by kind."""
+    for address in evaluation.plan.models:
+        name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
+        by_kind: dict[Kind, list[str]] = {}
+        for found in diagnose(evaluation.outcomes_of(address.name)):
+            for kind in found.kinds:
+                if kind != "unscored":
+                    by_kind.setdefault(kind, []).append(found.case)
+        for kind, cases in by_kind.items():
+            names = ", ".join(cases[:3]) + (", …" if len(cases) > 3 else "")
+            advice = advice_for(kind, baseline_is_skill=evaluation.plan.reference_skill is not None)
+            yield f"{name}{len(cases)} {kind} ({names}): {advice}"
+
+
+def splits(evaluation: Evaluation) -> Iterator[str]:
+    """The lift on the cases that a search may have seen, and on those it has not."""
+    fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
+    for model, verdict in held_out.items():
+        if verdict.lift is None or fit[model].lift is None:
+            continue
+        name = f"{model}: " if len(held_out) > 1 else ""
+        parts = [
+            f"{split} cases {percent(part.lift, signed=True)} "
+            f"({interval_in_points(part.interval)}, {counted(part.pairs, 'pair')})"
+            for split, part in (("fit", fit[model]), ("held-out", verdict))
+        ]
+        yield f"{name}{' · '.join(parts)}"
+
+
+def spending(evaluation: Evaluation) -> Iterator[str]:
+    """Who used what; nothing when all of it was free."""
+    if all(cost == 0 for _, cost in evaluation.spent.values()):
+        return
+    parts = [
+        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else f'${cost:.4f}'}"
+        for role, (tokens, cost) in evaluation.spent.items()
+    ]
+    yield f"Spent: {' · '.join(parts)}"

@@ -1,0 +1,116 @@
+"""Reports: every kind on standard output or in a file, those of other packages, and what is refused before a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import Upskill, spawn, write_script, write_skill
+from plugin import install_plugin
+from upskill import evaluate_now, make_plan
+from upskill.reports import REPORTS, Report, ReportContext
+from upskill.skills import Skill
+
+ONE_LINE = """
+def render(evaluation, context):
+    return f"{evaluation.plan.skill.name} {evaluation.verdicts[0].decision} {sum(1 for _ in context.results())}\\n"
+"""
+ONE_BY_ONE = """
+class OneByOne:
+    def __init__(self, concurrency):
+        self.concurrency = concurrency
+
+    async def execute(self, job, run, persist):
+        with open("order.txt", "w") as order:
+            for trial in job.trials:
+                result = await run(trial)
+                if result is None:
+                    return
+                await persist(result)
+                print(self.concurrency, trial.case, trial.arm, file=order)
+                yield result
+"""
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    write_script(home / "model.yaml")
+    return write_skill(home / "greeter")
+
+
+def starts(kind: str) -> str:
+    return {
+        "terminal": "\n  greeter\n",
+        "json": '{\n  "run": "greeter-',
+        "csv": "run,created,skill,model,",
+        "junit": '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="upskill greeter">',
+        "markdown": "### upskill: `greeter`\n",
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", REPORTS.table)
+def test_a_report_of_every_kind_is_printed_or_written_to_a_file(upskill: Upskill, skill: Path, kind: str) -> None:
+    printed = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", kind)
+    assert (printed.code, printed.out.startswith(starts(kind))) == (0, True)
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", f"{kind}=made/here.txt", "-q")
+    assert done.out.startswith(starts("terminal"))
+    assert Path("made/here.txt").read_text() == printed.out
+
+
+def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -> None:
+    files = ("--report", "csv=rows.csv", "--report", "json=one.json", "--report", "json=two.json")
+    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", *files, "--junit", "tests.xml", "--json")
+    assert json.loads(Path("one.json").read_text()) == json.loads(Path("two.json").read_text()) == done.json
+    assert Path("rows.csv").read_text().count("\n") == 2
+    assert Path("tests.xml").read_text().startswith(starts("junit"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (("--report", "markdwn"), "no report is called 'markdwn'", "Did you mean 'markdown'?"),
+        (("--report", "html=x.html"), "no report is called 'html'", "terminal"),
+        (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Name a file"),
+        (("--report", "csv=."), ".: cannot be written", "Name a file"),
+        (("--report", "csv=-"), "- is not a file", "Standard output"),
+        (("--report", "csv="), "--report csv=: names no file", "--report csv=FILE"),
+        (("--json", "--report", "csv"), "csv and json cannot both go to standard output", "--report json=FILE"),
+        (("--executor", "loca"), "no executor is called 'loca'", "Did you mean 'local'?"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_before_anything_is_run(
+    upskill: Upskill, skill: Path, given: tuple[str, ...], message: str, hint: str
+) -> None:
+    Path("skill.txt").write_text("a file, not a folder")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", *given)
+    assert (done.code, done.out, message in done.err, hint in done.err) == (2, "", True, True)
+    assert not Path("runs").exists()
+
+
+def test_a_report_of_another_package_is_written(skill: Path, tmp_path: Path) -> None:
+    environment = install_plugin(tmp_path / "site", "one_line", ONE_LINE, {"upskill.reports:one-line": "render"})
+    given = ("eval", skill, "-m", "scripted:model.yaml")
+    assert spawn(*given, "--report", "one-line", env=environment).out == "greeter undecided 8\n"
+    assert spawn(*given, "--report", "one-line=line.txt", env=environment).out.startswith(starts("terminal"))
+    assert Path("line.txt").read_text() == "greeter undecided 8\n"
+    assert (
+        "Known: csv, json, junit, markdown, one-line, terminal." in spawn(*given, "--report", "x", env=environment).err
+    )
+
+
+def test_an_executor_of_another_package_runs_the_trials(skill: Path, tmp_path: Path) -> None:
+    environment = install_plugin(tmp_path / "site", "one_by_one", ONE_BY_ONE, {"upskill.executors:serial": "OneByOne"})
+    done = spawn("eval", skill, "-m", "scripted:model.yaml", "--executor", "serial", "--json", env=environment)
+    assert (done.code, done.json["models"][0]["decision"]) == (0, "undecided")
+    order = [f"8 greet-{number} {arm}" for number in range(1, 5) for arm in ("baseline", "skill")]
+    assert Path("order.txt").read_text().splitlines() == order
+    refused = spawn("eval", skill, "-m", "scripted:model.yaml", "--executor", "seril", env=environment)
+    assert (refused.code, "Did you mean 'serial'?" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", REPORTS.table)
+def test_the_library_renders_every_kind_of_report(skill: Path, kind: str) -> None:
+    report: Report = REPORTS.load(kind)
+    assert report(evaluate_now(make_plan(Skill.load(skill), models=["scripted:model.yaml"])), ReportContext())
