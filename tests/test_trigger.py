@@ -14,12 +14,14 @@ from conftest import REPOSITORY, Done, Upskill, serving, write_script
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Skill, open_store
 from upskill.agents import Bounds
-from upskill.authoring.trigger import check_parts, estimate_improvement, estimate_runs, make_trigger_plan
+from upskill.authoring.description import check_parts, estimate_improvement
+from upskill.authoring.trigger_plan import estimate_runs, make_trigger_plan
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
+from upskill.runs.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query, part_of
-from upskill.verdicts.firing import compare, compute_firing
+from upskill.verdicts.firing import compute_firing_metrics, paired_change
 from upskill.verdicts.outcome import Outcome
 
 GREETER, SAILOR = "house-greeter", "house-sailor"
@@ -132,12 +134,12 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no answer": (b'[{"query": "a"}]', "query 1: has no should_trigger"),
     "two texts": (b'[{"query": "a", "prompt": "b", "should_trigger": true}]', "query and prompt say the same thing"),
     "an empty one": (b'[{"query": " ", "should_trigger": true}]', "the query is empty"),
-    "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger is true or false, not 'yes'"),
+    "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger must be true or false, not 'yes'"),
     "misspelt": (b'[{"query": "a", "should_triger": true}]', "no field is called 'should_triger'"),
-    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "holds half a character"),
+    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "has half of a surrogate pair in it"),
     "twice": (
         b'[{"query": "Say hello", "should_trigger": true}, {"query": "say  HELLO", "should_trigger": false}]',
-        "query 2 is query 1 again",
+        "query 2 repeats query 1",
     ),
     "deep": (b"[" * 100_000, "is nested too deeply"),
     "long": (b" " * 5_000_001, "is larger than 5 MB"),
@@ -202,7 +204,7 @@ def test_twenty_queries_of_each_kind_fill_every_part() -> None:
         queries = Queries((*kinds[0], *kinds[1]))
         for part in PARTS:
             assert queries.part(part).should_trigger, (seed, part)
-            assert queries.part(part).should_not, (seed, part)
+            assert queries.part(part).should_not_trigger, (seed, part)
         assert sum(len(queries.part(part)) for part in PARTS) == len(queries)
 
 
@@ -244,7 +246,7 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
         "g": (NO, NO, NO),
         "h": (NO, NO, NO),
     }
-    firing = compute_firing("m", EIGHT, outcomes(fired, EIGHT))
+    firing = compute_firing_metrics("m", EIGHT, outcomes(fired, EIGHT))
     assert firing.recall is not None
     assert firing.precision is not None
     assert firing.accuracy is not None
@@ -254,8 +256,8 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
     assert firing.precision.value == pytest.approx(8 / 9)
     assert firing.accuracy.value == pytest.approx(19 / 24)
     assert firing.score == pytest.approx(0.5 * (8 / 12 + 11 / 12))
-    assert [rate.right for rate in firing.rates] == [True, True, True, False, True, True, True, True]
-    assert firing.right == 7
+    assert [rate.as_expected for rate in firing.rates] == [True, True, True, False, True, True, True, True]
+    assert firing.as_expected == 7
     # Wilson's interval for two of three, from the textbook formula with z = 1.96.
     assert firing.rates[2].interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
     assert firing.rates[0].interval == pytest.approx((0.4385, 1.0), abs=1e-4)
@@ -267,7 +269,7 @@ def test_runs_of_one_query_are_not_taken_for_as_many_queries() -> None:
     def width(runs: int, queries: int) -> float:
         due = Queries(tuple(Query(f"q{number}", should_trigger=True) for number in range(queries)))
         fired = {one.text: [number % 2 == 0] * runs for number, one in enumerate(due)}
-        recall = compute_firing("m", due, outcomes(fired, due)).recall
+        recall = compute_firing_metrics("m", due, outcomes(fired, due)).recall
         assert recall is not None
         return recall.high - recall.low
 
@@ -283,11 +285,11 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
         "e": (YES, NO),
         "f": (NO, NO),
     }
-    firing = compute_firing("m", EIGHT, outcomes(fired, EIGHT))
+    firing = compute_firing_metrics("m", EIGHT, outcomes(fired, EIGHT))
     rates = {rate.query.text: rate for rate in firing.rates}
-    assert (rates["a"].value, rates["a"].right, rates["a"].errored) == (1.0, True, 2)
-    assert (rates["b"].value, rates["b"].right) == (None, None)
-    assert (rates["c"].right, rates["e"].right) == (False, False)
+    assert (rates["a"].value, rates["a"].as_expected, rates["a"].errored) == (1.0, True, 2)
+    assert (rates["b"].value, rates["b"].as_expected) == (None, None)
+    assert (rates["c"].as_expected, rates["e"].as_expected) == (False, False)
     assert rates["d"].scored == rates["d"].errored == 0
     assert firing.recall is not None
     assert firing.recall.value == 0.75
@@ -297,25 +299,25 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
 
 
 def test_what_was_not_seen_is_not_known() -> None:
-    silent = compute_firing("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
+    silent = compute_firing_metrics("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
     assert silent.precision is None  # it never fired
     assert silent.recall is not None
     assert (silent.recall.value, silent.recall.low) == (0.0, 0.0)
     assert silent.recall.high > 0.2
-    perfect = compute_firing("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
+    perfect = compute_firing_metrics("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
     assert perfect.precision is not None
     assert (perfect.precision.value, perfect.precision.high) == (1.0, 1.0)
     assert perfect.precision.low < 0.8  # four queries prove little
     one_kind = Queries(EIGHT.should_trigger)
-    due = compute_firing("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
+    due = compute_firing_metrics("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
     assert due.precision is None
     assert due.score is None
     assert due.accuracy == due.recall
-    other_kind = Queries(EIGHT.should_not)
-    not_due = compute_firing("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
+    other_kind = Queries(EIGHT.should_not_trigger)
+    not_due = compute_firing_metrics("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
     assert not_due.accuracy is not None
     assert not_due.accuracy.value == 0.5
-    nothing = compute_firing("m", EIGHT, [])
+    nothing = compute_firing_metrics("m", EIGHT, [])
     assert nothing.accuracy is None
     assert nothing.too_many_errors
 
@@ -331,10 +333,10 @@ def test_the_intervals_hold_what_they_should_about_as_often_as_they_say() -> Non
         for one in queries:
             rate = rng.betavariate(3, 1) if one.should_trigger else rng.betavariate(1, 4)
             fired[one.text] = [rng.random() < rate for _ in range(3)]
-        firing = compute_firing("m", queries, outcomes(fired, queries))
+        firing = compute_firing_metrics("m", queries, outcomes(fired, queries))
         truth = {"recall": 0.75, "precision": 0.75 / (0.75 + 0.2), "accuracy": 0.5 * (0.75 + 0.8)}
         for name, value in truth.items():
-            estimate = firing.measured(name)
+            estimate = firing.estimate(name)
             held[name] += estimate is not None and estimate.low <= value <= estimate.high
     assert all(0.90 <= count / times <= 0.99 for count in held.values()), held
 
@@ -342,13 +344,13 @@ def test_the_intervals_hold_what_they_should_about_as_often_as_they_say() -> Non
 def test_two_descriptions_are_compared_query_by_query() -> None:
     before = outcomes({"a": (NO, NO), "b": (NO, YES), "e": (YES, YES), "f": (NO, None)}, EIGHT)
     after = outcomes({"a": (YES, YES), "b": (NO, YES), "e": (NO, NO), "f": (NO, NO)}, EIGHT)
-    found = compare(before, after)
+    found = paired_change(before, after)
     assert found is not None
     change, p_value = found
     assert change.value == pytest.approx((1.0 + 0.0 + 1.0 + 0.0) / 4)
     assert change.low < change.value < change.high
     assert p_value == pytest.approx(0.5)  # two queries changed, both for the better: two of four flips are as far
-    assert compare(before, []) is None
+    assert paired_change(before, []) is None
 
 
 # Running them.
@@ -419,7 +421,7 @@ def test_the_terminal_shows_every_query_and_the_intervals(upskill: Upskill, six:
     assert lines[TEXTS[2]].split()[-6:] == ["0/3", "0%", "0%", "to", "56%", "wrong"]
     assert "precision      83%  (95% interval" in done.out
     assert "recall         56%  (95% interval" in done.out
-    assert "5 of 6 queries are on the right side" in done.out
+    assert "5 of 6 queries are on the right side of 50%" in done.out
     assert SAILOR in done.out
 
 
@@ -460,7 +462,7 @@ def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(upskill:
     done = trigger(upskill, "-m", "scripted:worse.json")
     assert done.code == 3
     assert "no run" in done.out
-    assert "3 of 18 runs, which count for nothing" in done.out
+    assert "3 of 18 runs, which are not counted" in done.out
     assert "the line is dead" in done.out
 
 
@@ -486,8 +488,8 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no catalog"),
     "no such agent": (("--agent", "tool"), "no agent is called 'tool'"),
-    "no teacher": (("--improve",), "nobody is named who could rewrite the description"),
-    "no search": (("--write",), "--write says what to do with a better description"),
+    "no teacher": (("--improve",), "no teacher is named to rewrite the description"),
+    "no search": (("--write",), "--write needs --improve"),
     "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "contradict each other"),
     "two students": (("--improve", "--teacher", "x", "-m", "local"), "one student at a time"),
     "a requirement": (("--improve", "--teacher", "x", "--require", "recall>=1"), "contradict each other"),
@@ -526,7 +528,7 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     queries = Queries.parse(WORLD)
 
     def plan_for(skill: Skill, some: Queries) -> Any:
-        return make_trigger_plan(skill, some, ("scripted:x",), runs=2, bounds=Bounds(3))
+        return make_trigger_plan(skill, some, ("scripted:x",), PlanOptions(agent="tools", runs=2, bounds=Bounds(3)))
 
     plan = plan_for(skill, queries)
     assert plan.bounds.until_activated
@@ -539,7 +541,7 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     seen, last = len(TRAIN) + len(VALIDATION), len(TEST)
     assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
     assert make_trigger_plan(skill, queries, ("local",)).max_output_tokens < 100
-    assert make_trigger_plan(skill, queries, ("scripted:x",), runs=1).temperature == 0.0
+    assert make_trigger_plan(skill, queries, ("scripted:x",), PlanOptions(agent="tools")).temperature == 0.0
 
 
 # Writing queries.
@@ -759,7 +761,7 @@ def test_a_student_that_cannot_be_asked_ends_the_search(upskill: Upskill, house:
     write_script(house / "student.json", [{"error": "nobody is there"}])
     done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
     assert done.code == 3
-    assert "the description that is there cannot be measured" in done.err
+    assert "the current description cannot be measured" in done.err
     assert "nobody is there" in done.err
 
 
@@ -798,7 +800,7 @@ def test_the_first_example_has_queries_for_a_search_and_a_skill_to_stand_beside(
     examples = REPOSITORY / "examples"
     queries = Queries.of(Skill.load(examples / "kernel-builder-cuda-kernels"))
     assert queries is not None
-    assert (len(queries.should_trigger), len(queries.should_not)) == (10, 10)
+    assert (len(queries.should_trigger), len(queries.should_not_trigger)) == (10, 10)
     check_parts(queries)
     (distractors,) = load_skills([str(examples / "distractors")])
     assert distractors.problems("strict") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import unicodedata
 from pathlib import Path
 
@@ -30,3 +31,26 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
 def named_after(folder: Path, skill: Skill) -> Skill:
     """The skill under the name of the folder that it is saved in."""
     return skill if skill.name == folder.name else skill.with_name(folder.name)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file of a skill; a folder that is missing is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def replace_manifest(skill: Skill, folder: Path) -> Path:
+    """Write only the skill's SKILL.md into its folder, all of it or nothing."""
+    name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
+    target = (folder / name).resolve()
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".SKILL.", delete=False) as fresh:
+            fresh.write(skill.read(name) or b"")
+        Path(fresh.name).chmod(target.stat().st_mode & 0o777)
+        Path(fresh.name).replace(target)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return folder

@@ -12,7 +12,7 @@ from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
 from upskill.cli.console import RunProgress, check_writable, note, write_report
-from upskill.cli.options import REAL_AGENTS, CommandOptions, choose_students, click_options, confirm_cost
+from upskill.cli.options import CommandOptions, choose_students, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
@@ -31,6 +31,7 @@ from upskill.runs.options import AgentOptions, CacheOptions
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, load_skills
+from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
 from upskill.verdicts.requirements import Requirement, parse_requirement

@@ -23,14 +23,11 @@ from upskill.runs import options as run_options
 from upskill.runs.events import Events
 from upskill.runs.stores import Store, find_store
 from upskill.settings import Settings
-from upskill.skills.agent_specs import AGENT_SPECS
 
 if TYPE_CHECKING:
     from upskill.runs.estimate import Estimate
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-REAL_AGENTS = ", ".join(spec.name for spec in AGENT_SPECS.values() if spec.agent)
 
 runs_dir_option = click.option(
     "-d", "--runs-dir", "runs_dir", metavar="DIR", help="Where runs are kept (default ./runs)."

@@ -23,11 +23,12 @@ from upskill.authoring.teach import (
 )
 from upskill.cli.console import note, show_json
 from upskill.cli.generating import EXTRACT, run_generate
-from upskill.cli.options import REAL_AGENTS, acting, with_options
+from upskill.cli.options import acting, with_options
 from upskill.cli.wish import MAKING, SOURCES, GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address, Models
 from upskill.plain import counted
+from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.traces.redact import describe_counts
 

@@ -2,104 +2,95 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from upskill.agents import Bounds
-from upskill.cli.options import (
-    CALLING,
-    KEEPING,
-    REAL_AGENTS,
-    SAYING,
-    SPENDING,
-    Decorator,
-    acting,
-    offline_option,
-    with_options,
-)
-from upskill.cli.triggering import TURNS, TriggerOptions, run_trigger
+from upskill.authoring.description import Improvement, improve_description
+from upskill.authoring.trigger import Triggered, TriggerOptions, trigger
+from upskill.cli.console import RunProgress, note, show, show_json
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.errors import UsageError
+from upskill.options import option
+from upskill.reports.trigger import improvement_to_json, of_improvement, of_triggered, triggered_to_json
+from upskill.runs.events import Events
 
-_OPTIONS: list[Decorator] = [
-    click.option(
-        "-m", "--model", "models", multiple=True, metavar="MODEL", help="A student; repeatable. Default: local."
-    ),
-    click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; MODEL is its name for the model."),
-    click.option("--queries", metavar="FILE", help="The queries (default: eval_queries.json in the skill's folder)."),
-    click.option("--query-model", metavar="MODEL", help="Writes the queries when the skill has none."),
-    click.option(
-        "--count",
-        type=click.IntRange(6, 100),
-        default=20,
-        show_default=True,
-        metavar="N",
-        help="How many queries to have written: half that should trigger, half near-misses.",
-    ),
-    click.option(
-        "--runs", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="How often each query is run."
-    ),
-    click.option(
-        "--with-skills",
-        multiple=True,
-        metavar="DIR",
-        help="Skills to offer beside it: a skill, or a folder of them; repeatable.",
-    ),
-    click.option(
-        "--agent",
-        default="tools",
-        show_default=True,
-        metavar="AGENT",
-        help=f"Who decides: tools, or a real agent: {REAL_AGENTS}.",
-    ),
-    *acting("students", Bounds(TURNS)),
-    click.option("--improve", is_flag=True, help="Look for a better description, and say what it is worth."),
-    click.option("--teacher", metavar="MODEL", help="Rewrites the description (default: settings)."),
-    click.option(
-        "--attempts",
-        type=click.IntRange(1),
-        default=5,
-        show_default=True,
-        metavar="N",
-        help="How many descriptions to try.",
-    ),
-    click.option("--write", is_flag=True, help="Put a better description into SKILL itself."),
-    click.option("-o", "--output", metavar="DIR", help="Write the skill with a better description here."),
-    click.option("--force", is_flag=True, help="Replace the output folder, whatever is in it."),
-    click.option(
-        "--require",
-        "requirements",
-        multiple=True,
-        metavar="CONDITION",
-        help='Exit with 1 unless it holds, e.g. "recall>=0.8", "precision>=0.9"; repeatable. Judged at the '
-        'unfavourable end of the interval unless written as "point:recall>=0.8".',
-    ),
-    click.option("--seed", type=int, default=0, show_default=True, help="The first seed; run N uses seed + N - 1."),
-    click.option("--temperature", type=click.FloatRange(0, 2), help="Default: 0 for one run, 0.7 for several."),
-    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="How long one turn may be."),
-    *CALLING,
-    click.option("--fresh", is_flag=True, help="Start over, even if the store has results of these very runs."),
-    *SPENDING,
-    click.option("--no-cache", is_flag=True, help="Neither take nor keep stored replies."),
-    click.option("--replay", is_flag=True, help="Answer from stored replies only: no key, no call, no cost."),
-    offline_option,
-    *KEEPING,
-    *SAYING,
-]
+
+@dataclass(kw_only=True)
+class TriggerCommandOptions(TriggerOptions, CommandOptions):
+    improve: bool = option(
+        "--improve", default=False, help="Look for a better description, and measure what it is worth."
+    )
+
+    def check(self) -> None:
+        needs_improve = {"--teacher": self.teacher, "--write": self.write, "--output": self.output}
+        if flag := next((flag for flag, given in needs_improve.items() if given and not self.improve), ""):
+            raise UsageError(f"{flag} needs --improve", "It is about a better description, which --improve looks for.")
 
 
 @click.command("trigger")
 @click.argument("skill", type=click.Path())
-@with_options(_OPTIONS)
+@click_options(TriggerCommandOptions)
 def command(**given: Any) -> None:
-    """Say whether SKILL fires when it should, and only then.
+    """Measure whether SKILL fires when it should, and only then.
 
     Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
     the skill is opened, or after --max-turns. With --improve a teacher rewrites the description from train queries,
-    validation queries choose, and test queries are run once at the end. The same command goes on after Ctrl-C.
+    validation queries choose, and test queries are run once at the end. After Ctrl-C the same command continues.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
     upskill trigger ./skills/my-skill -m haiku --query-model sonnet         have the queries written
     upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
     """
-    run_trigger(TriggerOptions(**given))
+    options = TriggerCommandOptions(**given)
+    options.check()
+    progress = RunProgress(quiet=options.silent)
+    events = Events(
+        started=progress.started,
+        result=progress.result,
+        message=options.tell,
+        estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
+    )
+    try:
+        if options.improve:
+            code = _report_improvement(asyncio.run(improve_description(options, events=events)), options)
+        else:
+            code = _report(asyncio.run(trigger(options, events=events)), options)
+    except KeyboardInterrupt:
+        progress.stop()
+        if options.log_runs:
+            note("Interrupted. Every finished run is stored; the same command continues from there.")
+        raise
+    finally:
+        progress.stop()
+    raise click.exceptions.Exit(code)
+
+
+def _report(found: Triggered, options: TriggerCommandOptions) -> int:
+    """Print the result; returns the exit code."""
+    evaluation = found.evaluation
+    if evaluation.leaked:
+        note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
+    if options.as_json:
+        show_json(triggered_to_json(found))
+    else:
+        show(*of_triggered(found, stored=options.log_runs, show_flags=options.show_flags))
+        if evaluation.halted:
+            note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+        for model, ruling in found.rulings:
+            if not ruling.held:
+                note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+    if evaluation.leaked or found.too_many_errors:
+        return 3
+    return 0 if all(ruling.held for _, ruling in found.rulings) else 1
+
+
+def _report_improvement(found: Improvement, options: TriggerCommandOptions) -> int:
+    if options.as_json:
+        show_json(improvement_to_json(found))
+    else:
+        show(*of_improvement(found))
+    return 3 if found.too_many_errors or any(evaluation.leaked for evaluation in found.evaluations) else 0

@@ -41,10 +41,21 @@ class Estimate:
     def check_prices(self) -> None:
         """UsageError when a price is unknown: then no ceiling in dollars can be kept."""
         if self.unknown:
-            raise UsageError(
-                f"--max-cost cannot be kept: nobody knows the price of {self.unknown[0]}",
-                "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
-            )
+            raise _unknown_price(self.unknown[0])
+
+
+def check_prices(addresses: Iterable[Address], given: Prices | Mapping[str, Mapping[str, float]]) -> None:
+    """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
+    for address in addresses:
+        if price_of(address, given).of(1000, 1000) is None:
+            raise _unknown_price(address.name)
+
+
+def _unknown_price(model: str) -> UsageError:
+    return UsageError(
+        f"--max-cost cannot be kept: nobody knows the price of {model}",
+        "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+    )
 
 
 def estimate(

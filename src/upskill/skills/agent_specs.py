@@ -156,3 +156,5 @@ AGENT_SPECS: dict[str, AgentSpec] = {
         ),
     )
 }
+
+REAL_AGENTS = ", ".join(spec.name for spec in AGENT_SPECS.values() if spec.agent)  # those that can run trials, for help

@@ -1,7 +1,7 @@
-"""A Query is what a person might ask an agent, and whether the skill should fire on it; Queries are those of a skill.
+"""A Query is a request to an agent, and whether a skill should trigger on it; Queries are those of one skill.
 
-They live in the ecosystem's `eval_queries.json`: `[{"query": "…", "should_trigger": true}]`. Which part a query is in
-(train, validation or test) follows from its own words, so that adding one leaves the others where they are.
+They are kept in the ecosystem's `eval_queries.json`: `[{"query": "…", "should_trigger": true}]`. Which part a query
+is in (train, validation or test) follows from its own words, so adding one leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from upskill.skills import Skill
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
-SHARES = (0.4, 0.3, 0.3)
-PLACES_IN_A_SKILL = ("evals/eval_queries.json", "eval_queries.json")
-LARGEST_FILE = 5_000_000  # bytes
+TRAIN_SHARE, VALIDATION_SHARE = 0.4, 0.3  # the rest is for the test
+PATHS_IN_SKILL = ("evals/eval_queries.json", "eval_queries.json")
+MAX_FILE_BYTES = 5_000_000
 
-_LISTS = ("queries", "eval_queries", "evals")
-_TEXT = ("query", "prompt", "text", "input")
-_SHOULD = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
-_SAID_BESIDE = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")  # read and left alone
+_LIST_KEYS = ("queries", "eval_queries", "evals")
+_TEXT_KEYS = ("query", "prompt", "text", "input")
+_SHOULD_KEYS = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
+_IGNORED_KEYS = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")
 _HINT = 'Write [{"query": "…", "should_trigger": true}, …].'
 
 
@@ -40,7 +40,7 @@ class Query:
     def id(self) -> str:
         """Its first words, and a hash of all of them."""
         words = "".join(letter if letter.isalnum() else " " for letter in self.text.lower()).split()[:6]
-        return "-".join([*words, digest(_normal(self.text))[:6]])[-80:]
+        return "-".join([*words, digest(_normalize(self.text))[:6]])[-80:]
 
     def plain(self) -> dict[str, Any]:
         return {"query": self.text, "should_trigger": self.should_trigger}
@@ -50,13 +50,13 @@ class Query:
 class Queries:
     all: tuple[Query, ...]
     source: str = ""
-    among: tuple[Query, ...] = ()  # those that these were taken from, where these are not all
+    whole: tuple[Query, ...] = ()  # where these are only a part: all queries, which decide who is in which part
 
     @classmethod
     def load(cls, path: str | Path) -> Queries:
         try:
             with Path(path).open("rb") as stream:
-                data = stream.read(LARGEST_FILE + 1)
+                data = stream.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}", f"Give a file of queries. {_HINT}") from error
         except ValueError as error:  # a zero byte in the path
@@ -65,16 +65,16 @@ class Queries:
 
     @classmethod
     def of(cls, skill: Skill) -> Queries | None:
-        """The queries that lie in a skill's folder, None when there are none."""
-        for place in PLACES_IN_A_SKILL:
+        """The queries in a skill's folder; None when it has none."""
+        for place in PATHS_IN_SKILL:
             if (data := skill.read(place)) is not None:
                 return cls.read(data, str(skill.folder / place) if skill.folder else place)
         return None
 
     @classmethod
     def read(cls, data: bytes, where: str) -> Queries:
-        if len(data) > LARGEST_FILE:
-            raise UsageError(f"{where}: is larger than {LARGEST_FILE // 10**6} MB", "Is this the right file?")
+        if len(data) > MAX_FILE_BYTES:
+            raise UsageError(f"{where}: is larger than {MAX_FILE_BYTES // 10**6} MB", "Is this the right file?")
         try:
             said = json.loads(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
@@ -95,10 +95,10 @@ class Queries:
             raise UsageError(f"{where}: has no queries", _HINT)
         seen: dict[str, int] = {}
         for number, query in enumerate(found, start=1):
-            words = _normal(query.text)
+            words = _normalize(query.text)
             if words in seen:
                 raise UsageError(
-                    f"{where}: query {number} is query {seen[words]} again", "Each query is there once; --runs repeats."
+                    f"{where}: query {number} repeats query {seen[words]}", "Keep one of them; --runs repeats all."
                 )
             seen[words] = number
         return cls(tuple(found), where)
@@ -108,19 +108,19 @@ class Queries:
         return tuple(query for query in self.all if query.should_trigger)
 
     @property
-    def should_not(self) -> tuple[Query, ...]:
+    def should_not_trigger(self) -> tuple[Query, ...]:
         return tuple(query for query in self.all if not query.should_trigger)
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """The part that each query is in, by its text."""
-        whole = Queries(self.among or self.all)
-        return _split(whole.should_trigger) | _split(whole.should_not)
+        """The part of each query, by its text."""
+        everything = Queries(self.whole or self.all)
+        return _split(everything.should_trigger) | _split(everything.should_not_trigger)
 
     def part(self, *parts: Part) -> Queries:
-        """The queries of these parts alone."""
+        """Only the queries of these parts."""
         taken = tuple(query for query in self.all if self.parts[query.text] in parts)
-        return Queries(taken, self.source, self.among or self.all)
+        return Queries(taken, self.source, self.whole or self.all)
 
     def plain(self) -> list[dict[str, Any]]:
         return [query.plain() for query in self.all]
@@ -133,35 +133,36 @@ class Queries:
 
 
 def _split(queries: Sequence[Query]) -> dict[str, Part]:
-    """Where the queries of one kind are.
+    """The part of each query of one kind.
 
-    The words of a query decide alone, except that test, and then validation, borrow one from train where they would
-    have none: the one that a second hash puts first. Adding a query can therefore move another only back from where
-    it was borrowed to, never on: what train or validation has seen does not become a test.
+    Only the words of a query decide, except that test, and then validation, borrow one from train where they would
+    have none: the one that a second hash puts first. So adding a query can only move a borrowed one back, never
+    forward: what train or validation has seen does not become a test.
     """
     found: dict[str, Part] = {query.text: part_of(query.text) for query in queries}
     borrowers: tuple[Part, ...] = ("test", "validation")
-    for lacking in borrowers:
-        train = [text for text, part in found.items() if part == "train"]
-        if lacking not in found.values() and len(train) > 1:
-            found[min(train, key=lambda text: _share(f"borrowed {_normal(text)}"))] = lacking
+    for part in borrowers:
+        train = [text for text, where in found.items() if where == "train"]
+        if part not in found.values() and len(train) > 1:
+            found[min(train, key=lambda text: _hash_to_unit(f"borrowed {_normalize(text)}"))] = part
     return found
 
 
 def part_of(text: str) -> Part:
     """The part that the words of a query put it in."""
-    share = _share(_normal(text))
-    if share < SHARES[0]:
+    place = _hash_to_unit(_normalize(text))
+    if place < TRAIN_SHARE:
         return "train"
-    return "validation" if share < SHARES[0] + SHARES[1] else "test"
+    return "validation" if place < TRAIN_SHARE + VALIDATION_SHARE else "test"
 
 
-def _share(text: str) -> float:
+def _hash_to_unit(text: str) -> float:
+    """A number from 0 to 1 that only the text decides."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
-def _normal(text: str) -> str:
-    """What makes two queries the same: words, not spaces or capitals."""
+def _normalize(text: str) -> str:
+    """Two queries are the same when they differ only in spaces and capitals."""
     return " ".join(text.casefold().split())
 
 
@@ -179,7 +180,7 @@ def _items(said: object, where: str) -> Iterable[Any]:
             for kind, should in kinds.items()
             for text in as_list(mapping.get(kind, [])) or []
         ]
-    keys = [key for key in _LISTS if key in mapping]
+    keys = [key for key in _LIST_KEYS if key in mapping]
     if len(keys) != 1 or (items := as_list(mapping[keys[0]])) is None:
         raise UsageError(f"{where}: is not a list of queries", _HINT)
     _check_fields(mapping, (keys[0], "skill_name", "version", "description"), where)
@@ -197,18 +198,20 @@ def _read_query(said: Any, place: str) -> Query:
     fields = as_mapping(said)
     if fields is None:
         raise UsageError(f"{place}: is not an object but {short(said)}", _HINT)
-    _check_fields(fields, (*_TEXT, *_SHOULD, *_SAID_BESIDE), place)
-    text, should = _one_of(fields, _TEXT, place), _one_of(fields, _SHOULD, place)
+    _check_fields(fields, (*_TEXT_KEYS, *_SHOULD_KEYS, *_IGNORED_KEYS), place)
+    text, should = _one_of(fields, _TEXT_KEYS, place), _one_of(fields, _SHOULD_KEYS, place)
     if text is not None and not str(text).strip():
         raise UsageError(f"{place}: the query is empty", _HINT)
     if not isinstance(text, str):
-        raise UsageError(f"{place}: the query is a text, not {short(text)}", _HINT)
+        raise UsageError(f"{place}: the query must be a text, not {short(text)}", _HINT)
     if not isinstance(should, bool):
-        raise UsageError(f"{place}: should_trigger is true or false, not {short(should)}", _HINT)
+        raise UsageError(f"{place}: should_trigger must be true or false, not {short(should)}", _HINT)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"{place}: holds half a character", "Write it out, or as its two halves.") from error
+        raise UsageError(
+            f"{place}: has half of a surrogate pair in it", "Write the character itself, or both halves."
+        ) from error
     return Query(text.strip(), should)
 
 

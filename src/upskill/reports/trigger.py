@@ -1,0 +1,242 @@
+"""Reports of `trigger`: how a skill fired on its queries, and what a search for a better description found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upskill.authoring.description import DescriptionAttempt, Improvement
+from upskill.authoring.trigger import Triggered
+from upskill.plain import counted
+from upskill.reports.terminal import percent
+from upskill.runs.plan import Plan
+from upskill.suites.queries import PARTS, Queries
+from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
+from upskill.verdicts.statistics import Estimate
+from upskill.verdicts.to_json import estimate_to_json, rounded
+
+TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
+MAX_ERRORS = 10  # lines of them
+
+# In the terminal.
+
+
+def of_triggered(found: Triggered, *, stored: bool = True, show_flags: str = "") -> Iterator[RenderableType]:
+    """`show_flags` is what `upskill show` needs besides the run's id."""
+    evaluation = found.evaluation
+    yield _heading(evaluation.plan, found.queries)
+    for metrics in found.metrics:
+        if len(found.metrics) > 1:
+            yield Text(f"  {metrics.model}", style="bold")
+        yield _indented(_rate_table(metrics))
+        yield Text("")
+        yield from (_indented(Text(line)) for line in _metric_lines(metrics))
+        yield Text("")
+    notes = [f"Note: {warning}" for warning in evaluation.warnings]
+    notes += [f"{model} was given up: {message}" for model, message in evaluation.stopped.items()]
+    errors = evaluation.errors[:MAX_ERRORS]
+    notes += [f"{counted(runs, 'run')} of {model} errored: {message}" for model, message, runs in errors]
+    if stored:
+        notes.append(f"Every run: upskill show {evaluation.run.id}{show_flags}")
+    yield from (_indented(Text(line, style="dim")) for line in notes)
+
+
+def of_improvement(found: Improvement) -> Iterator[RenderableType]:
+    yield Text(f"\n  {found.skill.name}", style="bold")
+    yield Text("")
+    yield _indented(_part_table(found))
+    yield Text("")
+    tried = len(found.attempts) - 1
+    descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
+    yield _indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
+    if not found.improved:
+        yield _indented(Text("None was better on validation queries. The test queries are unused."))
+    else:
+        yield _indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
+        yield _indented(Text("On the test queries, which were run once:"))
+        yield _indented(Text(_test_line(found)))
+        yield _indented(Text(f"\n{found.skill.description}"))
+    if found.spent:
+        spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in found.spent.items()]
+        yield _indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
+    if found.saved_to is not None:
+        yield Text(f"\nSaved to {found.saved_to}")
+    elif found.improved and not found.halted:
+        yield Text("\nNothing was written: --write puts it into the skill, -o DIR into a copy.")
+
+
+def _heading(plan: Plan, queries: Queries) -> RenderableType:
+    runs = "one run each" if plan.runs == 1 else f"{plan.runs} runs each"
+    kinds = f"{len(queries.should_trigger)} should trigger, {len(queries.should_not_trigger)} should not"
+    distractors = ", ".join(other.name for other in plan.distractors) or "nothing"
+    lines = [
+        "",
+        f"[bold]{escape(plan.skill.name)}[/bold]",
+        escape(" ".join(plan.skill.description.split())),
+        "",
+        f"queries    {kinds}, {runs}",
+        f"agent      {plan.agent}; beside it: {escape(distractors)}",
+        "",
+    ]
+    return _indented(Text.from_markup("\n".join(lines)))
+
+
+def _rate_table(metrics: FiringMetrics) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Query", max_width=64)  # the only column that may become narrower
+    for column in ("Should", "Fired", "Rate", "95% interval", ""):
+        table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
+    for rate in metrics.rates:
+        table.add_row(*_rate_row(rate))
+    return table
+
+
+def _rate_row(rate: QueryRate) -> tuple[RenderableType, ...]:
+    low, high = rate.interval
+    mark = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
+    errored = f" ({rate.errored} errored)" if rate.errored else ""
+    return (
+        Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
+        "yes" if rate.query.should_trigger else "no",
+        f"{rate.triggered}/{rate.scored}{errored}",
+        percent(rate.value),
+        f"{percent(low)} to {percent(high)}",
+        mark[rate.as_expected],
+    )
+
+
+def _metric_lines(metrics: FiringMetrics) -> Iterator[str]:
+    for quantity in QUANTITIES:
+        yield f"{TITLES[quantity]:<14}{_with_interval(metrics.estimate(quantity))}"
+    scored = sum(rate.as_expected is not None for rate in metrics.rates)
+    yield f"{'right':<14}{metrics.as_expected} of {scored} queries are on the right side of 50%"
+    if metrics.errored:
+        yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, which are not counted"
+
+
+def _with_interval(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    return f"{percent(estimate.value):>4}  (95% interval {percent(estimate.low)} to {percent(estimate.high)})"
+
+
+def _part_table(found: Improvement) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "Queries", "Recall", "Fires wrongly", "Precision", "Score"):
+        table.add_column(column, no_wrap=True, justify="left" if not column else "right")
+    first, best, test = found.attempts[0], found.best, found.test
+    parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]
+    if test:
+        parts.append(("test", test.before, test.after))
+    for part, before, after in parts:
+        for word, metrics in (("before", before), ("after", after if found.improved else None)):
+            if metrics is not None:
+                estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
+                shares = [percent(estimate.value if estimate else None) for estimate in estimates]
+                table.add_row(f"{part}, {word}", str(len(metrics.rates)), *shares, percent(metrics.score))
+    return table
+
+
+def _test_line(found: Improvement) -> str:
+    test = found.test
+    if test is None or test.change is None or test.p_value is None:
+        return "unknown, because they were not run to the end."
+    change = test.change
+    points = f"{100 * change.value:+.0f} points (95% interval {100 * change.low:+.0f} to {100 * change.high:+.0f}"
+    conclusion = "better" if change.low > 0 else "no better" if change.value <= 0 else "too few to be sure"
+    return f"{points}, p = {test.p_value:.3f}): {conclusion}."
+
+
+def _indented(shown: RenderableType) -> RenderableType:
+    return Padding(shown, (0, 0, 0, 2))
+
+
+# As JSON. The keys are stable; new ones may be added.
+
+
+def triggered_to_json(found: Triggered) -> dict[str, Any]:
+    evaluation = found.evaluation
+    return _head_to_json(evaluation.plan, found.queries) | {
+        "run": evaluation.run.id,
+        "models": [metrics.plain() for metrics in found.metrics],
+        "requirements": [
+            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
+            for model, ruling in found.rulings
+        ],
+        "errors": [_error_to_json(*error) for error in evaluation.errors],
+        "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
+        "halted": evaluation.halted,
+        "warnings": evaluation.warnings,
+        "spent": _spent_to_json(found.spent),
+        "improvement": None,
+    }
+
+
+def improvement_to_json(found: Improvement) -> dict[str, Any]:
+    test = found.test
+    return _head_to_json(found.plan, found.queries) | {
+        "run": found.best.run,
+        "models": [],
+        "requirements": [],
+        "errors": [_error_to_json(*error) for evaluation in found.evaluations for error in evaluation.errors],
+        "stopped": [],
+        "halted": found.halted,
+        "warnings": list(dict.fromkeys(line for evaluation in found.evaluations for line in evaluation.warnings)),
+        "spent": _spent_to_json(found.spent),
+        "improvement": {
+            "improved": found.improved,
+            "description": found.skill.description,
+            "attempts": [_attempt_to_json(attempt) for attempt in found.attempts],
+            "test": test
+            and {
+                "before": test.before.plain(),
+                "after": test.after.plain(),
+                "change": estimate_to_json(test.change),
+                "p_value": rounded(test.p_value),
+            },
+            "ended": found.ended,
+            "saved_to": str(found.saved_to) if found.saved_to else None,
+        },
+    }
+
+
+def _head_to_json(plan: Plan, queries: Queries) -> dict[str, Any]:
+    skill = plan.skill
+    return {
+        "skill": {"name": skill.name, "description": skill.description, "fingerprint": skill.fingerprint},
+        "agent": plan.agent,
+        "with_skills": [other.name for other in plan.distractors],
+        "queries": {
+            "source": queries.source,
+            "should_trigger": len(queries.should_trigger),
+            "should_not_trigger": len(queries.should_not_trigger),
+            **{part: len(queries.part(part)) for part in PARTS},
+        },
+        "runs": plan.runs,
+    }
+
+
+def _attempt_to_json(attempt: DescriptionAttempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "description": attempt.skill.description,
+        "accepted": attempt.accepted,
+        "note": attempt.note,
+        "run": attempt.run or None,
+        "train": attempt.train.plain() if attempt.train else None,
+        "validation": attempt.validation.plain() if attempt.validation else None,
+    }
+
+
+def _error_to_json(model: str, message: str, trials: int) -> dict[str, Any]:
+    return {"model": model, "message": message, "trials": trials}
+
+
+def _spent_to_json(spent: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
+    return {role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()}
