@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
-from upskill.skills.install import RECORD, TARGETS, Installed, find_target, install
+from upskill.skills.install import RECORD, TARGETS, Installation, find_target, install
 
 # agent -> below the project, below the home folder
 PLACES = {
@@ -68,14 +68,14 @@ def test_an_unknown_agent_is_a_usage_error_that_suggests_one(home: Path, upskill
 def test_the_same_again_is_unchanged_and_a_newer_one_is_an_update(tmp_path: Path) -> None:
     there = tmp_path / "there"
     first = Skill.load(made(tmp_path / "skills"))
-    assert install(first, there) == Installed(there / "my-skill", "installed")
-    assert install(first, there) == Installed(there / "my-skill", "unchanged")
+    assert install(first, there) == Installation(there / "my-skill", "installed")
+    assert install(first, there) == Installation(there / "my-skill", "unchanged")
     second = Skill.load(made(tmp_path / "skills", "Better."))
-    assert install(second, there) == Installed(there / "my-skill", "updated")
+    assert install(second, there) == Installation(there / "my-skill", "updated")
     assert Skill.load(there / "my-skill").fingerprint == second.fingerprint
     assert sorted(path.name for path in there.iterdir()) == [RECORD, "my-skill"]
     # And back: what is there is what we put there.
-    assert install(first, there).done == "updated"
+    assert install(first, there).status == "updated"
 
 
 @pytest.mark.parametrize("change", ["edited", "added", "removed", "run bit", "broken", "not ours", "a file", "a link"])
@@ -118,13 +118,13 @@ def test_force_replaces_and_keeps_the_old_one_beside_it(tmp_path: Path) -> None:
     for number in range(3):  # within one second, too
         (target / "mine.txt").write_text(f"mine {number}")
         done = install(Skill.load(made(tmp_path / "skills", f"Better {number}.")), there, force=True)
-        assert done.done == "replaced"
+        assert done.status == "replaced"
         assert done.kept is not None
         kept.append(done.kept)
         assert not (target / "mine.txt").exists()
     assert [(folder / "mine.txt").read_text() for folder in kept] == ["mine 0", "mine 1", "mine 2"]
     assert len(set(kept)) == 3
-    assert install(Skill.load(made(tmp_path / "skills", "Next.")), there).done == "updated"
+    assert install(Skill.load(made(tmp_path / "skills", "Next.")), there).status == "updated"
 
 
 def test_the_command_says_where_the_old_one_went(home: Path, upskill: Upskill) -> None:
@@ -145,7 +145,7 @@ def test_an_update_keeps_the_history_that_someone_began_there(tmp_path: Path) ->
     install(Skill.load(made(tmp_path / "skills")), there)
     (there / "my-skill" / ".git").mkdir()
     (there / "my-skill" / ".git" / "HEAD").write_text("history")
-    assert install(Skill.load(made(tmp_path / "skills", "Better.")), there).done == "updated"
+    assert install(Skill.load(made(tmp_path / "skills", "Better.")), there).status == "updated"
     assert (there / "my-skill" / ".git" / "HEAD").read_text() == "history"
 
 

@@ -170,7 +170,7 @@ def test_dashes_inside_a_description_do_not_end_the_frontmatter(tmp_path: Path) 
     skill = Skill.load(write(tmp_path / "my-skill", doc("name: my-skill\ndescription: a --- b\nlicense: MIT\n")))
     assert skill.description == "a --- b"
     assert skill.frontmatter["license"] == "MIT"
-    assert skill.warnings == ("--- stands inside the frontmatter, where some readers end it",)
+    assert skill.warnings == ("there is a --- inside the frontmatter, where some readers end it",)
 
 
 def test_a_long_body_and_an_empty_one_are_warnings(tmp_path: Path) -> None:

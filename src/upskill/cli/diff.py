@@ -12,7 +12,7 @@ from upskill.cli.options import open_existing_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.runs.stores.rows import Candidate, files_from_json
 from upskill.settings import Settings
-from upskill.skills import INVISIBLE
+from upskill.skills import HIDDEN_FROM_STUDENTS
 
 
 @click.command("diff")
@@ -40,7 +40,7 @@ def _texts(candidate: Candidate) -> dict[str, list[str]]:
     return {
         file.path: (f"-> {file.link}" if file.link else file.data.decode("utf-8", "replace")).splitlines()
         for file in files_from_json(candidate.files)
-        if not file.path.startswith(INVISIBLE)
+        if not file.path.startswith(HIDDEN_FROM_STUDENTS)
     }
 
 

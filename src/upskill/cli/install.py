@@ -31,8 +31,8 @@ def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, 
     done = install(Skill.load(skill), folder, force=force)
     if as_json:
         kept = str(done.kept) if done.kept else None
-        show_json({"agent": agent, "folder": str(done.folder), "done": done.done, "kept": kept})
+        show_json({"agent": agent, "folder": str(done.folder), "done": done.status, "kept": kept})
         return
-    click.echo(f"{done.done}: {done.folder}")
+    click.echo(f"{done.status}: {done.folder}")
     if done.kept:
         note(f"The folder that was there is now {done.kept}")

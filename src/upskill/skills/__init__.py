@@ -1,18 +1,20 @@
-"""A Skill is a folder with a SKILL.md: read leniently, validated strictly, hashed and saved byte for byte."""
+"""A Skill is a folder with a SKILL.md: read leniently, validated strictly, hashed and saved byte for byte.
 
-from upskill.skills.skill import (
-    INVISIBLE,
-    MANIFEST,
-    Profile,
-    Skill,
-    SkillFile,
-    estimate_tokens,
-    find_skills,
-    load_skills,
-)
+skill         Skill, and finding skills in a folder
+files         SkillFile: reading, hashing and writing the folder
+frontmatter   the YAML at the top of SKILL.md
+validation    what is wrong with a skill by the specification
+placebo       a skill of the same form and length that says nothing
+install       copying a skill to where an agent looks for it
+agent_specs   AGENT_SPECS: one row per real agent, which everything about that agent is derived from
+"""
+
+from upskill.skills.files import MANIFEST, SkillFile
+from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, estimate_tokens, find_skills
+from upskill.skills.validation import Profile
 
 __all__ = [
-    "INVISIBLE",
+    "HIDDEN_FROM_STUDENTS",
     "MANIFEST",
     "Profile",
     "Skill",

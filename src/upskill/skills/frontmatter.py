@@ -28,7 +28,7 @@ _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 
 
 def split(text: str, where: str) -> tuple[str, str]:
-    """Frontmatter and body; the closing line is the first `---` that stands alone."""
+    """Frontmatter and body; the first `---` on a line of its own closes the frontmatter."""
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
     if opening and closing:
@@ -45,37 +45,37 @@ def split(text: str, where: str) -> tuple[str, str]:
 
 
 def reference_split(text: str) -> tuple[str, str] | None:
-    """Frontmatter and body as the reference validator cuts them: at the first two `---`, wherever they stand."""
+    """Frontmatter and body as the reference validator splits them: at the first two `---`, wherever they are."""
     if not text.startswith("---") or text.count("---") < 2:
         return None
     _, head, body = text.split("---", 2)
     return head, body.strip()
 
 
-def parse(head: str, where: str, notes: list[Problem]) -> dict[str, Any]:
-    """Every field, each scalar as the text that was written; what strict readers refuse goes into `notes`."""
-    _, node = _mended(head, where, notes)
+def parse(head: str, where: str, problems: list[Problem]) -> dict[str, Any]:
+    """Every field, each scalar as it was written; what strict readers refuse goes into `problems`."""
+    _, node = _compose_leniently(head, where, problems)
     if not isinstance(node, yaml.MappingNode):
         raise UsageError(f"{where}: the frontmatter is not a list of `field: value` lines", "See agentskills.io.")
     try:
         bound_yaml(node, deepest=20, most=10_000)
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}", "Write the values out, one `field: value` a line.") from error
-    return _mapping(node, notes)
+    return _mapping(node, problems)
 
 
-def with_value(head: str, key: str, value: str) -> str:
-    """The frontmatter with this field's text replaced, every other character as it was."""
-    text, node = _mended(head, key, [])
+def replace_value(head: str, key: str, value: str) -> str:
+    """The frontmatter with the value of this field replaced, every other character as it was."""
+    text, node = _compose_leniently(head, key, [])
     assert isinstance(node, yaml.MappingNode)
     old = next(item for name, item in reversed(node.value) if name.value == key)
     quoted = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=10**9).strip()
-    if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):  # its end is the start of the next line
+    if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):  # it ends where the next line starts
         quoted += "\n"
     return text[: old.start_mark.index] + quoted + text[old.end_mark.index :]
 
 
-def _mended(head: str, where: str, notes: list[Problem]) -> tuple[str, yaml.Node | None]:
+def _compose_leniently(head: str, where: str, problems: list[Problem]) -> tuple[str, yaml.Node | None]:
     try:
         node = _compose(head)
     except yaml.YAMLError as first:
@@ -86,9 +86,9 @@ def _mended(head: str, where: str, notes: list[Problem]) -> tuple[str, yaml.Node
             node = None
         if node is None:
             raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
-        notes.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
+        problems.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
         return mended, node
-    notes += _tokens_refused(head)
+    problems += _strictness_problems(head)
     return head, node
 
 
@@ -99,15 +99,15 @@ def _is_mapping(head: str) -> bool:
         return False
 
 
-# YAML 1.2 has only \n and \r end a line, and so have the readers of other clients; PyYAML reads YAML 1.1, where these
-# end one too. They stand for themselves under another name while PyYAML looks.
-_BREAKS = {0x85: 0xF7085, 0x2028: 0xF7028, 0x2029: 0xF7029}
-_BACK = {alias: chr(real) for real, alias in _BREAKS.items()}
+# In YAML 1.2, which other clients read, only \n and \r end a line. PyYAML reads YAML 1.1, where these end one, too, so
+# they are replaced by private characters while it parses.
+_LINE_BREAKS = {0x85: 0xF7085, 0x2028: 0xF7028, 0x2029: 0xF7029}
+_LINE_BREAKS_BACK = {alias: chr(real) for real, alias in _LINE_BREAKS.items()}
 
 
 def _compose(text: str) -> yaml.Node | None:
     try:
-        return cast("yaml.Node | None", yaml.compose(text.translate(_BREAKS), Loader=yaml.SafeLoader))
+        return cast("yaml.Node | None", yaml.compose(text.translate(_LINE_BREAKS), Loader=yaml.SafeLoader))
     except RecursionError as error:
         raise refused_yaml("is nested too deeply") from error
     except ValueError as error:  # an escape that is no character
@@ -127,54 +127,56 @@ def _quote_colons(head: str) -> str:
     return "\n".join(mend(line) for line in head.split("\n"))
 
 
-def _tokens_refused(head: str) -> list[Problem]:
-    """What is YAML but not strict YAML."""
+def _strictness_problems(head: str) -> list[Problem]:
+    """What YAML allows and strict readers refuse."""
     words: dict[type[Any], str] = {
         yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
         yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
         yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
         yaml.TagToken: "the frontmatter uses a tag (!…); leave it out, or put the value in quotes",
     }
-    tokens = {type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_BREAKS), yaml.SafeLoader))}
+    tokens = {
+        type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
+    }
     return [Problem("error", message) for kind, message in words.items() if kind in tokens]
 
 
-def _mapping(node: yaml.MappingNode, notes: list[Problem]) -> dict[str, Any]:
+def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key in found:
-            notes.append(Problem("error", f"the field {key!r} is there twice"))
-        found[key] = _value(value_node, notes)
+            problems.append(Problem("error", f"the field {key!r} is there twice"))
+        found[key] = _value(value_node, problems)
     if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
-        notes.append(Problem("error", "fields below fields are indented differently; use the same width everywhere"))
+        problems.append(Problem("error", "fields below fields are indented differently; use the same width everywhere"))
     return found
 
 
-def _value(node: yaml.Node, notes: list[Problem]) -> Any:
+def _value(node: yaml.Node, problems: list[Problem]) -> Any:
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, notes)
+        return _mapping(node, problems)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, notes) for item in node.value]
+        return [_value(item, problems) for item in node.value]
     return _text(node)
 
 
 def _text(node: yaml.Node) -> str:
-    """The scalar as text; \\uD83D\\uDE00 is one character, as in JSON, and half of such a pair is none."""
-    text = str(node.value).translate(_BACK)
+    """The scalar as text. \\uD83D\\uDE00 is one character, as in JSON, and a lone half of such a pair is replaced."""
+    text = str(node.value).translate(_LINE_BREAKS_BACK)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what YAML 1.1 and 1.2 would read differently as escapes."""
+    """Escapes what YAML 1.1 and 1.2 would read differently."""
 
 
-def _written(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if text.translate(_BREAKS) != text else None
+def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text.translate(_LINE_BREAKS) != text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _written)
+_Dumper.add_representer(str, _represent_str)
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:

@@ -15,17 +15,17 @@ from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.skill import Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
-RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we put there
+RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we installed
 
 TARGETS: dict[str, AgentSpec] = {spec.name: spec for spec in AGENT_SPECS.values() if spec.user_skills}
 
-Done = Literal["installed", "updated", "unchanged", "replaced"]
+InstallStatus = Literal["installed", "updated", "unchanged", "replaced"]
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class Installation:
     folder: Path
-    done: Done
+    status: InstallStatus
     kept: Path | None = None  # where the replaced folder went
 
 
@@ -35,34 +35,34 @@ def find_target(name: str) -> AgentSpec:
     return TARGETS[name]
 
 
-def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> Installed:
+def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> Installation:
     """Copy a skill into a folder of skills.
 
-    A copy that was not changed since we put it there is updated. One that was changed, or that we did not put there,
-    is left alone unless `force`, and is then kept in .upskill-kept.
+    A copy that was not changed since we installed it is updated. One that was changed, or that we did not install, is
+    left alone unless `force` is set, and then kept in .upskill-kept.
     """
-    wrong = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
-    wrong = [message for message in wrong if "differs from the folder's name" not in message]
-    if wrong:
-        raise UsageError(f"{skill.name}: is not a valid skill: {wrong[0]}", "`upskill validate` lists every problem.")
+    errors = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
+    errors = [message for message in errors if "differs from the folder's name" not in message]
+    if errors:
+        raise UsageError(f"{skill.name}: is not a valid skill: {errors[0]}", "`upskill validate` lists every problem.")
     root = Path(skills_folder)
     target = root / skill.name
     if not os.path.lexists(target):
         skill.save(target)
         _record(root, skill)
-        return Installed(target, "installed")
+        return Installation(target, "installed")
     there = _fingerprint_at(target)
     if there == skill.fingerprint:
         _record(root, skill)
-        return Installed(target, "unchanged")
+        return Installation(target, "unchanged")
     if there is not None and not target.is_symlink() and _recorded(root).get(skill.name) == there:
         skill.save(target, overwrite=True)
         _record(root, skill)
-        return Installed(target, "updated")
+        return Installation(target, "updated")
     if not force:
         raise UsageError(
             f"{target}: holds a skill that was changed since it was installed, or that upskill did not install",
-            "Look at the difference; --force replaces it and keeps the old one beside it.",
+            "Compare the two; --force replaces it and keeps the old one beside it.",
         )
     kept = _free_name(root, skill.name)
     try:
@@ -76,13 +76,13 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
         kept.rename(target)
         raise
     _record(root, skill)
-    return Installed(target, "replaced", kept)
+    return Installation(target, "replaced", kept)
 
 
 def _free_name(root: Path, name: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     names = (f"{name}-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
-    # A folder further down than agents look: one beside the skills would be loaded as a skill.
+    # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
     place = root / KEPT
     return next(place / kept for kept in names if not os.path.lexists(place / kept))
 

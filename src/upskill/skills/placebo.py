@@ -1,7 +1,7 @@
-"""A placebo is a skill of the same form and length that says nothing: it tells what length alone is worth.
+"""A placebo is a skill of the same form and length that says nothing: it shows what length alone is worth.
 
-Headings stay headings, lists stay lists, code blocks stay code blocks, and every line keeps its length; only the words
-are replaced, by words about working well in general. The same skill always gives the same placebo.
+Headings, lists and code blocks stay what they are, and every line keeps its length; only the words are replaced, by
+words about good work in general. The same skill always gives the same placebo.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from upskill.skills.skill import Skill
 
-# Common words that give no fact, name, number or command of any field.
+# Common words without any fact, name, number or command.
 _TEXT = """
 work carefully and keep the result clear for everyone who reads it later when something changes
 take time to think about what matters most before going on with the next part of the task
@@ -20,12 +20,12 @@ good practice is to stay calm and to look at each point from more than one side
 this section describes general ideas that may be helpful in many situations of daily work
 it is often useful to write down what was done and why it was done in that way
 """
-FILLER = re.findall(r"\w+", _TEXT)
+FILLER_WORDS = re.findall(r"\w+", _TEXT)
 _PREFIX = re.compile(r"^(\s*(?:#{1,6}\s+|[-*+]\s+|\d+[.)]\s+|>\s+|\|\s*)*)(.*)$")
 
 
 def placebo(skill: Skill) -> Skill:
-    """The same skill with its body emptied of content. Resources beside SKILL.md are left out."""
+    """The same skill with its body emptied of content, and without its other files."""
     words = _words(skill.visible_hash)
     lines: list[str] = []
     in_code = False
@@ -46,24 +46,24 @@ def placebo(skill: Skill) -> Skill:
 
 
 def _words(seed: str) -> Iterator[str]:
-    """The filler words from a place that the skill decides, over and over."""
-    start = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % len(FILLER)
+    """The filler words over and over, starting at a word that depends on the skill."""
+    start = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % len(FILLER_WORDS)
     while True:
-        yield FILLER[start]
-        start = (start + 1) % len(FILLER)
+        yield FILLER_WORDS[start]
+        start = (start + 1) % len(FILLER_WORDS)
 
 
 def _fill(text: str, words: Iterator[str]) -> str:
-    """Filler words to the length of a text, in bytes as a tokenizer would count them."""
+    """Filler words of the same length as a text, in bytes."""
     length = len(text.encode())
     if not text.strip():
         return text
-    said: list[str] = []
+    chosen: list[str] = []
     used = 0
     while used < length:
         word = next(words)
-        said.append(word)
+        chosen.append(word)
         used += len(word) + 1
-    line = " ".join(said)
+    line = " ".join(chosen)
     line = line[:1].upper() + line[1:] if text[:1].isupper() else line
     return line[: max(length, 1)].rstrip() + ("." if text.rstrip().endswith(".") else "")

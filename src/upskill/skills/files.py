@@ -1,0 +1,211 @@
+"""The files of a skill: read from its folder, hashed, and written back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from upskill.errors import UsageError
+
+MANIFEST = "SKILL.md"
+MAX_MANIFEST_BYTES = 1_000_000  # a body of this size is over 200,000 tokens
+MAX_FOLDER_BYTES = 256_000_000
+MAX_FILES = 10_000
+IGNORED_NAMES = {".git", "__pycache__", ".DS_Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFile:
+    """One file of a skill; a symbolic link to another of its files has `link` instead of `data`."""
+
+    path: str
+    data: bytes = b""
+    executable: bool = False
+    link: str = ""
+
+
+def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
+    """Every file, and the empty folders."""
+    files: list[SkillFile] = []
+    empty: list[str] = []
+    total = 0
+    for path in _walk(root):
+        name = path.relative_to(root).as_posix()
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{root}: a file's name is not UTF-8: {name!r}", "Rename it.") from error
+        info = path.lstat()
+        total += info.st_size
+        if total > MAX_FOLDER_BYTES or len(files) + len(empty) >= MAX_FILES:
+            raise UsageError(
+                f"{root}: is too large for a skill (over {MAX_FOLDER_BYTES // 10**6} MB or {MAX_FILES:,} files)",
+                "Is this the right folder? Keep data sets outside of the skill.",
+            )
+        if stat.S_ISDIR(info.st_mode):
+            empty.append(name)
+        else:
+            files.append(_read_file(root, path, name, info))
+    return files, tuple(sorted(empty))
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Everything that is no folder, and the empty folders."""
+    waiting = [root]
+    while waiting:
+        here = waiting.pop()
+        try:
+            entries = [entry for entry in os.scandir(here) if entry.name not in IGNORED_NAMES]
+        except OSError as error:
+            raise UsageError(f"{here}: cannot be read: {describe_error(error)}") from error
+        if not entries and here != root:
+            yield here
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(here / entry.name)
+            else:
+                yield here / entry.name
+
+
+def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> SkillFile:
+    if stat.S_ISLNK(info.st_mode):
+        target = str(path.readlink())
+        try:
+            end = path.resolve(strict=True)
+            inside = end.is_relative_to(root) and not IGNORED_NAMES & set(end.relative_to(root).parts)
+        except (OSError, RuntimeError) as error:
+            why = "runs in a circle" if not isinstance(error, FileNotFoundError) else f"leads nowhere ({target})"
+            raise UsageError(f"{path}: this symbolic link {why}", "Remove it, or put the file itself there.") from error
+        if not inside or Path(target).is_absolute():
+            raise UsageError(
+                f"{path}: this symbolic link leads out of the skill ({target})", "Put the file itself there."
+            )
+        return SkillFile(name, link=target)
+    if not stat.S_ISREG(info.st_mode):
+        raise UsageError(f"{path}: is neither a file nor a folder", "Remove it from the skill.")
+    if name.lower() == MANIFEST.lower() and info.st_size > MAX_MANIFEST_BYTES:
+        raise UsageError(
+            f"{path}: is {info.st_size / 1e6:.1f} MB; a SKILL.md may have {MAX_MANIFEST_BYTES / 1e6:.0f} MB",
+            "Instructions are read whole by the model: move details into references/.",
+        )
+    try:
+        return SkillFile(name, path.read_bytes(), bool(info.st_mode & 0o100))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {describe_error(error)}") from error
+
+
+def find_manifest(files: Iterable[SkillFile], where: str) -> SkillFile:
+    """SKILL.md under the name that it has; if it is a link, with the data of the file it leads to."""
+    for name in (MANIFEST, "skill.md"):
+        found = find_file(files, name)
+        if found:
+            return replace(found, path=name)
+    raise UsageError(f"{where}: has no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
+
+
+def find_file(files: Iterable[SkillFile], path: str) -> SkillFile | None:
+    """The file at this path, through links to files and to folders."""
+    by_path = {file.path: file for file in files}
+    waiting, at, steps = path.split("/")[::-1], PurePosixPath(), 0
+    while waiting and steps < 1000:
+        steps += 1
+        part = waiting.pop()
+        if part == "..":
+            at = at.parent
+            continue
+        link = by_path.get(str(at / part))
+        if link and link.link:
+            waiting += link.link.split("/")[::-1]
+        else:
+            at /= part
+    found = by_path.get(str(at))
+    return found if not waiting else None
+
+
+def decode_text(file: SkillFile, where: str) -> str:
+    try:
+        text = file.data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+    if "\0" in text:
+        raise UsageError(f"{where}: holds zero bytes, so it is not a text file", "Save it as UTF-8.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def hash_files(files: Iterable[SkillFile]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        kind = "link" if file.link else "run" if file.executable else "file"
+        data = file.link.encode() if file.link else file.data
+        for part in (file.path.encode(), kind.encode(), hashlib.sha256(data).digest()):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()[:16]
+
+
+def write_folder(target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str]) -> None:
+    """Write all files, or none: an existing folder is replaced once everything is written."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {describe_error(error)}") from error
+    try:
+        for file in files:
+            _write(fresh / file.path, file)
+        for empty in empty_folders:
+            (fresh / empty).mkdir(parents=True, exist_ok=True)
+        fresh.chmod(0o755)
+        _replace_folder(fresh, target)
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {describe_error(error)}", "Nothing was changed.") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write(path: Path, file: SkillFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file.link:
+        path.symlink_to(file.link)
+        return
+    path.write_bytes(file.data)
+    path.chmod(0o755 if file.executable else 0o644)
+
+
+def _replace_folder(fresh: Path, target: Path) -> None:
+    if not os.path.lexists(target):
+        fresh.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(old / "old")
+    try:
+        fresh.rename(target)
+    except BaseException:  # Ctrl-C, too: the old folder comes back before anything else happens
+        (old / "old").rename(target)
+        old.rmdir()
+        raise
+    _keep_git_folders(old / "old", target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _keep_git_folders(old: Path, new: Path) -> None:
+    """Move each .git over: it is no part of the skill, but it is the person's."""
+    if old.is_symlink() or not old.is_dir():
+        return
+    for folder, folders, files in os.walk(old):
+        if ".git" in (*folders, *files):
+            place = new / Path(folder).relative_to(old)
+            place.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / ".git").rename(place / ".git")
+            folders[:] = [name for name in folders if name != ".git"]
+
+
+def describe_error(error: Exception) -> str:
+    if isinstance(error, RuntimeError):  # Path.resolve before Python 3.13
+        return "its symbolic links run in a circle"
+    return getattr(error, "strerror", None) or str(error)

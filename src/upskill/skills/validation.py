@@ -1,0 +1,84 @@
+"""What is wrong with a skill by the Agent Skills specification."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from upskill.errors import UsageError
+from upskill.skills import frontmatter
+from upskill.skills.files import MANIFEST
+from upskill.skills.frontmatter import Level, Problem
+
+FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+CLIENT_FIELDS = (
+    "argument-hint",
+    "user-invocable",
+    "disable-model-invocation",
+    "model",
+    "context",
+    "agent",
+    "hooks",
+    "paths",
+    "effort",
+)
+
+Profile = Literal["strict", "clients"]
+
+
+def reference_fields(text: str, where: str) -> tuple[Mapping[str, Any], list[Problem]] | None:
+    """The fields as the reference validator reads them, with its problems; None if it reads the same as we do.
+
+    It ends the frontmatter at the first two `---`, wherever they are.
+    """
+    cut = frontmatter.reference_split(text)
+    if cut is None or cut[0].strip() == frontmatter.split(text, where)[0].strip():
+        return None
+    problems: list[Problem] = []
+    try:
+        return frontmatter.parse(cut[0], MANIFEST, problems), problems
+    except UsageError as error:
+        return {}, [Problem("error", f"{error.message} (as far as the first ---)")]
+
+
+def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Problem]:
+    for key, value in fields.items():
+        if key not in FIELDS:
+            level: Level = "warning" if profile == "clients" and key in CLIENT_FIELDS else "error"
+            kind = "a client's own field" if key in CLIENT_FIELDS else "not a field of the specification"
+            yield Problem(level, f"{key!r} is {kind}")
+        elif key == "metadata":
+            if not isinstance(value, Mapping):
+                yield Problem("warning", "metadata should be a list of `name: text` lines")
+        elif not isinstance(value, str):
+            yield Problem(
+                "error" if key in ("name", "description", "compatibility") else "warning", f"{key} is not text"
+            )
+    compatibility = fields.get("compatibility")
+    if isinstance(compatibility, str) and len(compatibility) > 500:
+        yield Problem("error", f"compatibility is longer than 500 characters ({len(compatibility)})")
+
+
+def name_problems(written: object, folder: str | None) -> Iterator[Problem]:
+    if not isinstance(written, str) or not written.strip():
+        yield Problem("error", "name is missing")
+        return
+    name = unicodedata.normalize("NFKC", written.strip())
+    if len(name) > 64:
+        yield Problem("error", f"name is longer than 64 characters ({len(name)})")
+    if name != name.lower():
+        yield Problem("error", f"name {name!r} has capital letters")
+    if not all(letter.isalnum() or letter == "-" for letter in name):
+        yield Problem("error", f"name {name!r} has characters other than letters, digits and -")
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        yield Problem("error", f"name {name!r} starts or ends with - or has two in a row")
+    if folder is not None and unicodedata.normalize("NFKC", folder) != name:
+        yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}")
+
+
+def description_problems(written: object) -> Iterator[Problem]:
+    if not isinstance(written, str) or not written.strip():
+        yield Problem("error", "description is missing")
+    elif len(written) > 1024:
+        yield Problem("error", f"description is longer than 1024 characters ({len(written)})")
