@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from upskill.cli import main
 from upskill.models.http import throttling
-from upskill.models.keys import VARIABLES
+from upskill.models.keys import KEY_VARIABLES
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.
 settings.register_profile(
@@ -64,7 +64,7 @@ Upskill = Callable[..., Done]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to be in, with no key, no settings and no cache of the person who runs the tests."""
-    for name in (*VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
+    for name in (*KEY_VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
         monkeypatch.delenv(name, raising=False)
     for name, folder in (
         ("HOME", ""),

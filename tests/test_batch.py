@@ -301,7 +301,7 @@ def test_what_a_server_does_not_take_is_left_out_in_a_second_batch(bench: Bench,
         first, second = server.batches.values()
         assert all("temperature" in body for body in first.asked.values())
         assert not any("temperature" in body for body in second.asked.values())
-        assert "the server does not take temperature; going on without it" in done.err
+        assert "the server does not support temperature; continuing without it" in done.err
 
 
 def test_every_round_until_decided_is_a_batch_and_learns_only_once(bench: Bench) -> None:

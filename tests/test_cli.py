@@ -296,7 +296,7 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path) -
     again = upskill(*command, "--runs", 2, "--temperature", 0, "--fresh", "--replay", "--json")
     assert again.json["models"] == first["models"]
     done = upskill(*command, "--seed", 99, "--replay")
-    assert (done.code, "has no stored reply, and --replay asks nobody" in done.out) == (3, True)
+    assert (done.code, "has no stored reply, and --replay asks no model" in done.out) == (3, True)
 
 
 def test_results_of_one_server_are_not_used_for_another(

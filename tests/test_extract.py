@@ -11,8 +11,8 @@ from conftest import REPOSITORY
 from upskill.authoring.extract import Extraction, extract
 from upskill.errors import UpskillError, UsageError
 from upskill.models import ModelContext, Models
-from upskill.models.embedded.local_models import find
-from upskill.models.embedded.weights import pull
+from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.weights import pull_weights
 from upskill.runs.evaluate import evaluate
 from upskill.runs.plan import make_plan
 from upskill.suites import Suite
@@ -166,7 +166,7 @@ async def test_short_traces_give_what_little_they_have(name: str) -> None:
 
 async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
     """The real model, on every held-out case: none of these facts can be known without the skill."""
-    await pull(find(""), ModelContext())
+    await pull_weights(find_local_model(""), ModelContext())
     made = await extracted()
     held_out = made.suite.held_out
     assert len(held_out) >= 20

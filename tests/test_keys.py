@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from upskill.errors import UsageError
-from upskill.models.keys import VARIABLES, read_env_file, read_keys
+from upskill.models.keys import KEY_VARIABLES, read_env_file, read_keys
 
 ENV = """\
 # keys of this project
@@ -48,7 +48,7 @@ def test_the_environment_wins_and_is_not_touched(tmp_path: Path) -> None:
 def test_no_file_means_no_keys_from_one(tmp_path: Path) -> None:
     assert read_keys({}, tmp_path / ".env") == {}
     assert read_keys({}) == {}
-    assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN", "GENERIC_BASE_URL"} <= set(VARIABLES)
+    assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN", "GENERIC_BASE_URL"} <= set(KEY_VARIABLES)
 
 
 def test_a_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:

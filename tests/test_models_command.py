@@ -113,14 +113,14 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def ask(name: str, request: Request = HELLO, **surroundings: Any) -> Reply:
-    async with Models(ModelContext(**surroundings)) as models:
+async def ask(name: str, request: Request = HELLO, **context: Any) -> Reply:
+    async with Models(ModelContext(**context)) as models:
         return await (await models.get(resolve(name))).reply(request)
 
 
-async def fail(name: str, request: Request = HELLO, **surroundings: Any) -> ModelError:
+async def fail(name: str, request: Request = HELLO, **context: Any) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        await ask(name, request, **surroundings)
+        await ask(name, request, **context)
     return caught.value
 
 

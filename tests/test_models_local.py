@@ -19,9 +19,9 @@ import pytest_asyncio
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, ModelContext, Request, open_model
 from upskill.models.addresses import resolve
-from upskill.models.embedded.local import Embedded, Process, threads
-from upskill.models.embedded.local_models import find
-from upskill.models.embedded.weights import pull
+from upskill.models.embedded.local import EmbeddedModel, ServerProcess, thread_count
+from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.weights import pull_weights
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -46,21 +46,21 @@ QUESTIONS = [request(f"What is the {thing} of the ship? Answer in one line.") fo
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return await pull(find(""), ModelContext())
+    return await pull_weights(find_local_model(""), ModelContext())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def local(weights: Path) -> AsyncGenerator[Embedded]:
+async def local(weights: Path) -> AsyncGenerator[EmbeddedModel]:
     model = await opened("local")
     yield model
     await model.close()
 
 
-async def opened(name: str, surroundings: ModelContext | None = None) -> Embedded:
-    return cast("Embedded", await open_model(resolve(name), surroundings or ModelContext()))
+async def opened(name: str, context: ModelContext | None = None) -> EmbeddedModel:
+    return cast("EmbeddedModel", await open_model(resolve(name), context or ModelContext()))
 
 
-async def process_of(model: Embedded) -> Process:
+async def process_of(model: EmbeddedModel) -> ServerProcess:
     return (await model.start()).process
 
 
@@ -73,7 +73,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-async def test_it_answers_with_a_fact_from_the_system_prompt(local: Embedded) -> None:
+async def test_it_answers_with_a_fact_from_the_system_prompt(local: EmbeddedModel) -> None:
     replies = [await local.reply(question) for question in QUESTIONS]
     known = [word in reply.text for word, reply in zip(("Aurora", "Lisbon", "cinnamon"), replies, strict=True)]
     assert sum(known) >= 2  # all three here; other processors round differently
@@ -85,13 +85,15 @@ async def test_it_answers_with_a_fact_from_the_system_prompt(local: Embedded) ->
     assert reply.attempts == 1
 
 
-async def test_what_two_prompts_share_is_read_once(local: Embedded) -> None:
+async def test_what_two_prompts_share_is_read_once(local: EmbeddedModel) -> None:
     await local.reply(QUESTIONS[0])
     reply = await local.reply(QUESTIONS[2])
     assert reply.usage.cached_tokens > reply.usage.input_tokens / 2
 
 
-async def test_another_process_that_is_asked_in_another_order_says_the_same(local: Embedded, weights: Path) -> None:
+async def test_another_process_that_is_asked_in_another_order_says_the_same(
+    local: EmbeddedModel, weights: Path
+) -> None:
     stories = [request(f"Tell me about the {thing}.", tokens=24) for thing in ("captain", "port")]
     asked = [*QUESTIONS, *stories]
     first = [(await local.reply(one)).text for one in asked]
@@ -105,7 +107,7 @@ async def test_another_process_that_is_asked_in_another_order_says_the_same(loca
         await other.close()
 
 
-async def test_a_seed_repeats_and_another_seed_differs(local: Embedded) -> None:
+async def test_a_seed_repeats_and_another_seed_differs(local: EmbeddedModel) -> None:
     texts = [
         (await local.reply(request("Invent a name for a ship.", system="", tokens=20, seed=seed))).text
         for seed in (1, 2, 3, 1, 2, 3)
@@ -114,7 +116,7 @@ async def test_a_seed_repeats_and_another_seed_differs(local: Embedded) -> None:
     assert len(set(texts)) > 1
 
 
-async def test_an_answer_with_a_schema_is_json_of_that_schema(local: Embedded) -> None:
+async def test_an_answer_with_a_schema_is_json_of_that_schema(local: EmbeddedModel) -> None:
     cargoes = ["pepper", "cinnamon", "salt"]
     schema = {
         "type": "object",
@@ -129,13 +131,13 @@ async def test_an_answer_with_a_schema_is_json_of_that_schema(local: Embedded) -
     assert answer["cargo"] in cargoes
 
 
-async def test_calls_at_the_same_time_wait_for_each_other(local: Embedded) -> None:
+async def test_calls_at_the_same_time_wait_for_each_other(local: EmbeddedModel) -> None:
     alone = [(await local.reply(one)).text for one in QUESTIONS]
     together = await asyncio.gather(*(local.reply(one) for one in QUESTIONS))
     assert [reply.text for reply in together] == alone
 
 
-async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: Embedded) -> None:
+async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: EmbeddedModel) -> None:
     with pytest.raises(ModelError, match=r"^the prompt needs (9|1\d)\d\d\d tokens, and 8192 fit into local$") as caught:
         await local.reply(request("word " * 9000))
     assert "longer context" in caught.value.hint
@@ -144,7 +146,7 @@ async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: E
 
 
 async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) -> None:
-    model = Embedded(Address("local", "local", "small"), weights, 256, ModelContext())
+    model = EmbeddedModel(Address("local", "local", "small"), weights, 256, ModelContext())
     try:
         with pytest.raises(
             ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 2\d\d"
@@ -154,13 +156,13 @@ async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) ->
         await model.close()
 
 
-async def test_tokens_are_counted_by_the_model_itself(local: Embedded) -> None:
+async def test_tokens_are_counted_by_the_model_itself(local: EmbeddedModel) -> None:
     assert await local.count_tokens("") == 0
     assert await local.count_tokens("hello there") == 2
     assert await local.count_tokens("hello there " * 100) > 150
 
 
-async def test_a_proxy_for_everything_else_is_not_asked(local: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_for_everything_else_is_not_asked(local: EmbeddedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -168,7 +170,7 @@ async def test_a_proxy_for_everything_else_is_not_asked(local: Embedded, monkeyp
     assert (await local.reply(QUESTIONS[0])).text
 
 
-async def test_ctrl_c_is_for_us_and_not_for_the_server(local: Embedded) -> None:
+async def test_ctrl_c_is_for_us_and_not_for_the_server(local: EmbeddedModel) -> None:
     assert os.getsid((await process_of(local)).pid) != os.getsid(0)
 
 
@@ -181,13 +183,13 @@ async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(w
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(ModelError, match=r"the server of the local model \S+ was killed by signal 9") as caught:
             await call
-        assert "starts again with the next call" in caught.value.hint
+        assert "The next call starts it again" in caught.value.hint
         assert not caught.value.fatal
         assert (await model.reply(QUESTIONS[0])).text
         assert is_gone(process.pid)
         again = await process_of(model)
         os.kill(again.pid, signal.SIGKILL)
-        assert await again.ended(within=10)
+        assert await again.wait_for_exit(within=10)
         assert (await model.reply(QUESTIONS[0])).text  # dead before the call: nothing is lost
     finally:
         await model.close()
@@ -208,7 +210,7 @@ async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None:
-    model = Embedded(Address("local", "local", "x"), weights, 512, ModelContext())
+    model = EmbeddedModel(Address("local", "local", "x"), weights, 512, ModelContext())
     starting = asyncio.create_task(model.start())
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     before = children.read_text().split() if children.exists() else []
@@ -223,11 +225,11 @@ async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None
 
 PARENT = """
 import asyncio, sys
-from upskill.models import Surroundings, open_model
+from upskill.models import ModelContext, open_model
 from upskill.models.addresses import resolve
 
 async def main():
-    model = await open_model(resolve("local"), Surroundings(offline=True))
+    model = await open_model(resolve("local"), ModelContext(offline=True))
     print((await model.start()).process.pid, flush=True)
     await asyncio.sleep(1000)
 
@@ -300,4 +302,4 @@ async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: p
 
 
 async def test_at_least_one_thread_and_one_core_left_for_others() -> None:
-    assert 1 <= threads() <= max(1, (os.cpu_count() or 1) - 1)
+    assert 1 <= thread_count() <= max(1, (os.cpu_count() or 1) - 1)

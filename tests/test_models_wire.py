@@ -66,7 +66,7 @@ class Open:
 async def opened(
     format_: str, answer: Answer | Spoken = "Hello!", name: str = "", effort: str = "", **options: Any
 ) -> AsyncGenerator[Open]:
-    """A model of this format; options go to the server, and to the surroundings where they have such a field."""
+    """A model of this format; options go to the server, and to the context where it has such a field."""
     told: list[str] = []
     fields = {
         field: options.pop(field) for field in ("retries", "timeout", "connections", "prices") if field in options
@@ -259,7 +259,7 @@ async def test_a_complaint_about_a_parameter_is_learned_from_once(field: str) ->
         replies = [await it.model.reply(request) for _ in range(3)]
     assert [reply.attempts for reply in replies] == [2, 1, 1]
     assert [field in body for body in it.bodies] == [True, False, False, False]
-    assert it.told == [f"openai:gpt-4.1: the server does not take {field}; going on without it"]
+    assert it.told == [f"openai:gpt-4.1: the server does not support {field}; continuing without it"]
     if field == "max_tokens":
         assert it.bodies[-1]["max_completion_tokens"] == 64
 

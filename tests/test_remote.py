@@ -15,9 +15,9 @@ import pytest
 from conftest import Upskill, greetings, serving, write_skill
 from loopback import Say, refuse
 from upskill.models import ModelContext
-from upskill.models.embedded.local import threads
-from upskill.models.embedded.local_models import find
-from upskill.models.embedded.weights import pull
+from upskill.models.embedded.local import thread_count
+from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.weights import pull_weights
 
 USED = {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500}
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return asyncio.run(pull(find(""), ModelContext()))
+    return asyncio.run(pull_weights(find_local_model(""), ModelContext()))
 
 
 def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: Path, upskill: Upskill) -> None:
@@ -71,7 +71,15 @@ def test_no_key_is_left_anywhere_after_a_failing_run(
 @contextmanager
 def llama_server(model: Path) -> Generator[tuple[str, str]]:
     """A llama.cpp server that somebody else has started: its URL and key."""
-    argv = [sys.executable, "-m", "upskill.models.embedded.server", "--model", str(model), "--threads", str(threads())]
+    argv = [
+        sys.executable,
+        "-m",
+        "upskill.models.embedded.server",
+        "--model",
+        str(model),
+        "--threads",
+        str(thread_count()),
+    ]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None

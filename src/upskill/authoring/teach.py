@@ -19,7 +19,7 @@ from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Model, Models, ReplyStore
-from upskill.models.cache import Cached
+from upskill.models.cache import CachedModel
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.traces import Step, Trace, Usage, read_trace
@@ -227,7 +227,7 @@ class _LessonRun:
         if models.replies is None:
             return await models.uncached(address, "teacher")
         mode = "refresh" if self.fresh else models.cache
-        cached = Cached(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
+        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
         await cached.open()
         return cached
 
@@ -287,8 +287,8 @@ class _TeacherLedger(Ledger):
         self.whole = ledger
 
     def admit(self) -> None:
-        self.whole.admit()
+        self.whole.count_call()
 
     def enter(self, role: Role, usage: Usage) -> None:
         del role
-        self.whole.enter("teacher", usage)
+        self.whole.record("teacher", usage)

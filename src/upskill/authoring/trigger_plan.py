@@ -15,7 +15,7 @@ from upskill.agents.catalog import catalog
 from upskill.checks import Check, Evidence, Finding, Named
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
-from upskill.models.prices import Prices, price_of
+from upskill.models.prices import Prices, price_for
 from upskill.runs.estimate import USUAL_ANSWER_TOKENS, Estimate
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.skills import Skill, estimate_tokens
@@ -85,7 +85,7 @@ def make_trigger_plan(
 
 def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]) -> Estimate:
     """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
-    prices = {address.name: price_of(address, given) for address in plan.models}
+    prices = {address.name: price_for(address, given) for address in plan.models}
     offered = (*plan.distractors, plan.skill)
     shown = PROMPT_TOKENS + estimate_tokens(catalog(offered, "~/.agents/skills"))
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
@@ -94,10 +94,10 @@ def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[s
         first = shown + estimate_tokens(plan.suite.by_id[trial.case].prompt)
         calls += plan.bounds.turns
         low_tokens += first + USUAL_ANSWER_TOKENS
-        low += price.of(first, USUAL_ANSWER_TOKENS) or 0.0
+        low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0
         for turn in range(plan.bounds.turns):
             taken = first + turn * (plan.max_output_tokens + TOOL_RESULT_TOKENS)
             high_tokens += taken + plan.max_output_tokens
-            high += price.of(taken, plan.max_output_tokens) or 0.0
-    unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
+            high += price.cost(taken, plan.max_output_tokens) or 0.0
+    unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)

@@ -116,18 +116,18 @@ def _extras() -> Iterator[Row]:
 
 def _local() -> Iterator[Row]:
     from upskill.models.embedded.local_models import LOCAL_MODELS  # noqa: PLC0415
-    from upskill.models.embedded.weights import path_of, state  # noqa: PLC0415
+    from upskill.models.embedded.weights import weights_path, weights_state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
         yield "local runtime", "missing", 'pip install "upskill[local]"'
     else:
         yield "local runtime", "ok", "xllamacpp"
     for name, row in LOCAL_MODELS.items():
-        here = state(row)
+        here = weights_state(row)
         if here == "ready":
-            yield f"local:{name}", "ok", str(path_of(row))
+            yield f"local:{name}", "ok", str(weights_path(row))
         elif here == "damaged":
-            yield f"local:{name}", "broken", f"{path_of(row)} is damaged: upskill models pull {name}"
+            yield f"local:{name}", "broken", f"{weights_path(row)} is damaged: upskill models pull {name}"
         elif row is next(iter(LOCAL_MODELS.values())):
             yield f"local:{name}", "missing", f"fetched at first use, or now: upskill models pull {name}"
 

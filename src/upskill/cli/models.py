@@ -10,8 +10,8 @@ from rich.table import Table
 from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option, model_context, quiet_option
 from upskill.models.addresses import ALIASES, COMMANDS
-from upskill.models.embedded.local_models import LOCAL_MODELS, find
-from upskill.models.embedded.weights import path_of, pull, state
+from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
+from upskill.models.embedded.weights import pull_weights, weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
 from upskill.settings import Settings
 
@@ -37,8 +37,8 @@ def group(context: click.Context, as_json: bool) -> None:
                     "licence": row.licence,
                     "context": row.context,
                     "source": row.source,
-                    "state": state(row),
-                    "path": str(path_of(row)),
+                    "state": weights_state(row),
+                    "path": str(weights_path(row)),
                 }
                 for row in LOCAL_MODELS.values()
             ]
@@ -49,7 +49,9 @@ def group(context: click.Context, as_json: bool) -> None:
         table.add_column(column, justify="right" if column in ("Size", "Context") else "left")
     for row in LOCAL_MODELS.values():
         size = f"{row.size / 1e6:,.0f} MB"
-        table.add_row(f"local:{row.name}", size, row.licence, f"{row.context:,}", state(row), row.source, row.advice)
+        table.add_row(
+            f"local:{row.name}", size, row.licence, f"{row.context:,}", weights_state(row), row.source, row.advice
+        )
     show(table)
     click.echo()
     click.echo(f"local is {next(iter(LOCAL_MODELS))}; local:/path/to/model.gguf takes any other file.")
@@ -63,9 +65,9 @@ def group(context: click.Context, as_json: bool) -> None:
 @quiet_option
 def pull_command(name: str, quiet: bool) -> None:
     """Fetch the weights of the embedded model NAME into the cache folder."""
-    row = find(name.removeprefix("local:"))
-    if state(row) == "ready":
+    row = find_local_model(name.removeprefix("local:"))
+    if weights_state(row) == "ready":
         note(f"{row.name} is there already.")
     else:
-        asyncio.run(pull(row, model_context(Settings.load(), quiet=quiet)))
-    click.echo(path_of(row))
+        asyncio.run(pull_weights(row, model_context(Settings.load(), quiet=quiet)))
+    click.echo(weights_path(row))

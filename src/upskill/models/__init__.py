@@ -25,7 +25,7 @@ from upskill.registry import Registry
 from upskill.traces import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from upskill.models.cache import Cached
+    from upskill.models.cache import CachedModel
     from upskill.models.ledger import Ledger
     from upskill.settings import Settings
 
@@ -209,7 +209,7 @@ class Models:
         self._locks: dict[Address, asyncio.Lock] = {}
         self._in_role: dict[tuple[Address, str], Model] = {}
         self._users = 0
-        self._cached: list[Cached] = []
+        self._cached: list[CachedModel] = []
 
     @property
     def hits(self) -> int:
@@ -238,9 +238,11 @@ class Models:
 
         if self.replies is None:
             return await opened()
-        from upskill.models.cache import Cached  # noqa: PLC0415 - leans on this page
+        from upskill.models.cache import CachedModel  # noqa: PLC0415 - leans on this page
 
-        cached = Cached(address, opened, self.replies, _mode_of(address, self.cache), "" if role == "student" else role)
+        cached = CachedModel(
+            address, opened, self.replies, _mode_of(address, self.cache), "" if role == "student" else role
+        )
         await cached.open()
         self._cached.append(cached)
         return cached

@@ -1,4 +1,4 @@
-"""From a model's name as people type it to its Address, or a usage error with suggestions."""
+"""Resolves a model's name as users type it to its Address, or a usage error with suggestions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALIASES: dict[str, str] = {
     "deepseek": "deepseek:deepseek-chat",
 }
 COMMANDS = tuple(spec.name for spec in AGENT_SPECS.values() if spec.model)  # installed command-line agents
-MAKERS = {  # who a name sounds like
+PROVIDER_PATTERNS = {  # for suggestions
     r"claude-(?!code)": "anthropic",
     r"(gpt-|chatgpt-|o\d)": "openai",
     r"gemini-": "gemini",
@@ -33,8 +33,8 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     """The address behind a name.
 
     With a base URL the whole string is that server's name for the model. Otherwise it is an alias, `local`, a
-    command-line agent, `provider:model`, or the older dotted form `provider.model[.effort]`. A base URL that is set
-    among the keys becomes part of the address, so that results of one server are never taken for another's.
+    command-line agent, `provider:model`, or the older dotted form `provider.model[.effort]`. A base URL among the keys
+    becomes part of the address, so that results of one server are never taken for those of another.
     """
     name = name.strip()
     if not name:
@@ -59,22 +59,22 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     if mark == "." and model.rpartition(".")[2] in EFFORTS:
         model, _, effort = model.rpartition(".")
     if provider in ENDPOINTS:
-        url = _url_among(keys, ENDPOINTS[provider].url_variables)
+        url = _base_url_in(keys, ENDPOINTS[provider].url_variables)
         return Address(name, "openai", model, endpoint=provider, base_url=url, effort=effort)
     if provider in PROVIDERS and provider != "command":
-        url = _url_among(keys, ("ANTHROPIC_BASE_URL",)) if provider == "anthropic" else ""
+        url = _base_url_in(keys, ("ANTHROPIC_BASE_URL",)) if provider == "anthropic" else ""
         return Address(name, provider, model, base_url=url, effort=effort)
     known = [*ENDPOINTS, *(row for row in PROVIDERS.names() if row != "command"), *COMMANDS]
     raise UsageError(f"{name!r}: no provider is called {provider!r}", did_you_mean(provider, known))
 
 
-def _url_among(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> str:
+def _base_url_in(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> str:
     return next((keys[name].rstrip("/") for name in variables if keys and keys.get(name)), "")
 
 
 def _guess(text: str) -> str:
     """A hint for a name without a provider: who most likely serves it, or the nearest alias."""
-    for pattern, provider in MAKERS.items():
+    for pattern, provider in PROVIDER_PATTERNS.items():
         if re.match(pattern, text):
             return f"Did you mean {provider}:{text}?"
     return did_you_mean(

@@ -1,7 +1,7 @@
-"""The bridge: `pydantic-ai:PROVIDER:MODEL` reaches every provider that pydantic-ai's model classes reach.
+"""The bridge to pydantic-ai: `pydantic-ai:PROVIDER:MODEL` reaches every provider that it supports.
 
-Breadth at a price: a call through it takes about forty times the CPU of one on our own wire formats. Keys come from
-the environment, under the names that pydantic-ai documents for each provider.
+A call takes about forty times the CPU of one through our own wire formats. Keys come from the environment, under the
+names that pydantic-ai documents for each provider.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
 from upskill.models.http.throttling import PERMANENT, CircuitBreaker, PromptTooLong, limiter_for
 from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt
-from upskill.models.prices import UNKNOWN, Price, find_price
+from upskill.models.prices import find_price
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
 INSTALL = 'pip install "upskill[providers]"'
-KEPT = "pydantic_ai"  # the key under which a reply keeps pydantic-ai's own form of a turn
+ORIGINAL = "pydantic_ai"  # where a reply keeps pydantic-ai's own form of a turn
 STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
 
 
@@ -39,7 +39,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     try:
         model = models.infer_model(address.model)
     except (pydantic_ai.UserError, ImportError, ValueError) as error:
-        # An unknown provider, a missing key or a missing package of the provider's: pydantic-ai says which.
+        # An unknown provider, a missing key or a missing package: pydantic-ai says which.
         raise UsageError(f"{address.name!r}: {error}") from error
     return BridgedModel(address, await model.__aenter__(), context)
 
@@ -49,10 +49,7 @@ class BridgedModel:
         self.address = address
         self.model = model
         self.context = context
-        self.price: Price | None = None
-        if (given := find_price("", address.name, address.model, given=context.prices)) is not UNKNOWN:
-            assert isinstance(given, Price)
-            self.price = given
+        self.price = find_price("", address.name, address.model, given=context.prices)
         provider = address.model.partition(":")[0]
         self._limiter = limiter_for(f"{address.provider}:{provider}", context.connections)
         self._breaker = CircuitBreaker(address.name)
@@ -133,7 +130,7 @@ class BridgedModel:
             self._usage(response),
             "tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
             tuple(calls),
-            (_kept(response),) if calls else (),
+            (_original(response),) if calls else (),
             "".join(thoughts),
             response.model_name or "",
             seconds,
@@ -144,7 +141,7 @@ class BridgedModel:
         taken, given = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
         cached = count_or_zero(usage.cache_read_tokens)
         reasoning = count_or_zero(dict_or_empty(usage.details).get("reasoning_tokens"))
-        cost = self.price.of(taken, given, cached) if self.price else _cost(response)
+        cost = self.price.cost(taken, given, cached) if self.price.is_known else _cost(response)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
 
 
@@ -156,7 +153,7 @@ def _cost(response: Any) -> float | None:
 
 
 def _write_messages(messages: Iterable[Message]) -> list[Any]:
-    """Our turns as pydantic-ai's: what comes between two answers is one request."""
+    """Our turns as those of pydantic-ai, where all that lies between two answers is one request."""
     its = import_module("pydantic_ai.messages")
     written: list[Any] = []
     names = {call.id: call.name for message in messages for call in message.calls}
@@ -179,16 +176,16 @@ def _write_messages(messages: Iterable[Message]) -> list[Any]:
 
 def _write_answer(its: Any, message: Message) -> Any:
     for kept in message.thinking:
-        if KEPT in kept:
-            return its.ModelMessagesTypeAdapter.validate_python([kept[KEPT]])[0]
+        if ORIGINAL in kept:
+            return its.ModelMessagesTypeAdapter.validate_python([kept[ORIGINAL]])[0]
     text = [its.TextPart(message.text)] if message.text else []
     calls = [its.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.calls]
     return its.ModelResponse(parts=[*text, *calls])
 
 
-def _kept(response: Any) -> Mapping[str, Any]:
+def _original(response: Any) -> Mapping[str, Any]:
     its = import_module("pydantic_ai.messages")
-    return {KEPT: its.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0]}
+    return {ORIGINAL: its.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0]}
 
 
 def _parameters(request: Request) -> Any:

@@ -1,6 +1,6 @@
-"""The cache gives an identical request its stored reply: a second asking costs nothing.
+"""The cache answers an identical request with the stored reply, at no cost.
 
-Everything that decides an answer is in the key, the seed too, so repeats with different seeds never share a reply.
+The key covers everything that decides an answer, the seed included, so repeats with different seeds never share one.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
-_ASKED: ContextVar[list[str] | None] = ContextVar("asked", default=None)
+_TRACKED_KEYS: ContextVar[list[str] | None] = ContextVar("tracked_keys", default=None)
 
 
 @contextmanager
 def track_keys() -> Generator[list[str]]:
-    """The keys of every request that is made inside, so that the replies of a trial that errored can be forgotten."""
-    asked: list[str] = []
-    before = _ASKED.set(asked)
+    """Collects the keys of all requests inside, so that the replies of an errored trial can be forgotten."""
+    keys: list[str] = []
+    before = _TRACKED_KEYS.set(keys)
     try:
-        yield asked
+        yield keys
     finally:
-        _ASKED.reset(before)
+        _TRACKED_KEYS.reset(before)
 
 
-_NOTED: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("noted", default=None)
+_TRACKED_USAGE: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("tracked_usage", default=None)
 
 
 @contextmanager
 def track_usage() -> Generator[dict[str, tuple[str, Usage]]]:
-    """What everyone but the students used inside, with their role, by the key of the request.
+    """Collects what all roles but the student used inside: role and usage by request key.
 
-    A reply from the shelf is in it at the price it had when it was paid for, each once.
+    A cached reply counts once, at the price that was paid for it.
     """
-    noted: dict[str, tuple[str, Usage]] = {}
-    before = _NOTED.set(noted)
+    usage: dict[str, tuple[str, Usage]] = {}
+    before = _TRACKED_USAGE.set(usage)
     try:
-        yield noted
+        yield usage
     finally:
-        _NOTED.reset(before)
+        _TRACKED_USAGE.reset(before)
 
 
-class Cached:
-    """Looks on the shelf before it asks. `refresh` only puts there; `replay` only takes, and a miss is an error."""
+class CachedModel:
+    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, and a miss is an error."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Cached:
         role: str = "",
     ) -> None:
         self.address = address
-        self.role = role  # with one, the requests are kept beside the replies
+        self.role = role  # with one, requests are stored with their replies
         self.replies = replies
         self.mode = mode
         self.hits = 0
@@ -73,29 +73,29 @@ class Cached:
 
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request)
-        if (asked := _ASKED.get()) is not None:
-            asked.append(key)
+        if (keys := _TRACKED_KEYS.get()) is not None:
+            keys.append(key)
         if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
             self.hits += 1
-            return self._noted(key, read_reply(text))
+            return self._note_usage(key, read_reply(text))
         if self.mode == "replay":
             raise ModelError(
-                f"{self.address.name}: this request has no stored reply, and --replay asks nobody",
+                f"{self.address.name}: this request has no stored reply, and --replay asks no model",
                 "Run once without --replay to record it.",
             )
         await self.open()
         assert self._model is not None
         reply = await self._model.reply(request)
-        asked_for = write_request(request) if self.role else ""
-        # A student's trial waits for its result to be on disk, and what the store got before is then there too.
+        written = write_request(request) if self.role else ""
+        # A student's trial waits for its result to be on disk, and the reply was handed to the store before it.
         await self.replies.add_reply(
-            key, self.address.name, write_reply(reply), self.role, asked_for, wait=bool(self.role)
+            key, self.address.name, write_reply(reply), self.role, written, wait=bool(self.role)
         )
-        return self._noted(key, reply)
+        return self._note_usage(key, reply)
 
-    def _noted(self, key: str, reply: Reply) -> Reply:
-        if self.role and (noted := _NOTED.get()) is not None:
-            noted[key] = (self.role, reply.usage)
+    def _note_usage(self, key: str, reply: Reply) -> Reply:
+        if self.role and (usage := _TRACKED_USAGE.get()) is not None:
+            usage[key] = (self.role, reply.usage)
         return reply
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class Cached:
 
 
 class BatchReplies:
-    """Answers with what a batch has put on the shelf, and asks nobody: what has no reply has an error that says why."""
+    """Answers with the stored replies of a batch, and asks no model; a request without a reply has an error."""
 
     def __init__(self, address: Address, replies: ReplyStore, errors: Mapping[str, UpskillError]) -> None:
         self.address = address
@@ -114,7 +114,7 @@ class BatchReplies:
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request)
         if error := self.errors.get(key):
-            raise copy(error)  # whoever catches it may add to its words
+            raise copy(error)  # whoever catches it may change its message
         if (text := self.replies.reply(key)) is None:
             raise ModelError(f"{self.address.name}: this request was not part of a batch")
         return read_reply(text)
@@ -125,7 +125,7 @@ class BatchReplies:
 
 def request_key(address: Address, request: Request) -> str:
     place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
-    return digest_text(compact([place, request]))  # every request has its fields in one order
+    return digest_text(compact([place, request]))  # fields always come in the same order
 
 
 def write_request(request: Request) -> str:
@@ -137,8 +137,8 @@ def write_reply(reply: Reply) -> str:
 
 
 def read_reply(text: str) -> Reply:
-    said: dict[str, Any] = json.loads(text)
-    said["usage"] = Usage(**said["usage"])
-    said["calls"] = tuple(ToolCall(**call) for call in said["calls"])
-    said["thinking"] = tuple(said["thinking"])
-    return Reply(**said)
+    fields: dict[str, Any] = json.loads(text)
+    fields["usage"] = Usage(**fields["usage"])
+    fields["calls"] = tuple(ToolCall(**call) for call in fields["calls"])
+    fields["thinking"] = tuple(fields["thinking"])
+    return Reply(**fields)

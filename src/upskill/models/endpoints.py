@@ -1,9 +1,10 @@
-"""The table of OpenAI-compatible endpoints: one row each, nothing else to write."""
+"""The table of OpenAI-compatible endpoints: one row each, and nothing else to write."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,13 @@ class Endpoint:
     key_variables: tuple[str, ...] = ()  # the first that is set is used; none listed: no key is sent
     url_variables: tuple[str, ...] = ()
     key_required: bool = True
-    prices: str = ""  # the provider id in the price table; "free" for one's own machine
+    prices: str = ""  # the provider's id in the price list; "free" on this machine
     limit_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "max_tokens"
-    seeds: bool = True  # seeds are accepted
+    seeds: bool = True  # whether it takes a seed
     seed_field: str = "seed"
 
 
-def _own_machine(name: str, base_url: str, *url_variables: str) -> Endpoint:
+def _local(name: str, base_url: str, *url_variables: str) -> Endpoint:
     return Endpoint(name, base_url, (), url_variables, key_required=False, prices="free")
 
 
@@ -58,9 +59,15 @@ ENDPOINTS: dict[str, Endpoint] = {
             prices="google",
         ),
         Endpoint("generic", "", ("GENERIC_API_KEY",), ("GENERIC_BASE_URL",), key_required=False),
-        _own_machine("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL"),
-        _own_machine("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL"),
-        _own_machine("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL"),
-        _own_machine("llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL"),
+        _local("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL"),
+        _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL"),
+        _local("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL"),
+        _local("llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL"),
     )
 }
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a server is reached over the loopback interface."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,7 +1,7 @@
-"""`handoff:FOLDER`: what would be asked of a model is written into files, and a person or any agent answers them.
+"""`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
-Each request becomes `N-HASH.prompt.md`; its answer is put beside it as `N-HASH.answer.json` (or `.answer.md`). While an
-answer is missing the command ends and says which; the same command goes on once it is there.
+Each request becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` (or `.answer.md`). While an
+answer is missing the command ends and says which; run again, it continues with the answers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from upskill.plain import digest
 ENDINGS = (".answer.json", ".answer.md", ".answer.txt")
 
 
-class Waiting(UsageError):
+class AnswersMissing(UsageError):
     """Some prompts have no answer yet."""
 
 
-class Handoff:
+class HandoffModel:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
@@ -32,13 +32,13 @@ class Handoff:
             if file.is_file():
                 return Reply(file.read_text(encoding="utf-8-sig").strip(), model=self.name)
         self._write(stem, request)
-        raise self._waiting()
+        raise self._answers_missing()
 
     async def close(self) -> None:
         pass
 
     def _stem(self, request: Request) -> str:
-        """The name of this request's files: the one it has, or the next number."""
+        """The stem of this request's files: the one it has, or the next number."""
         key = digest(request)[:8]
         known = sorted(self.folder.glob("*.prompt.md"))
         for file in known:
@@ -59,20 +59,20 @@ class Handoff:
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
 
-    def _waiting(self) -> Waiting:
-        open_ones = [
+    def _answers_missing(self) -> AnswersMissing:
+        unanswered = [
             file
             for file in sorted(self.folder.glob("*.prompt.md"))
             if not any(file.with_name(file.name.removesuffix(".prompt.md") + ending).is_file() for ending in ENDINGS)
         ]
-        names = ", ".join(str(file) for file in open_ones)
-        count = "1 prompt waits" if len(open_ones) == 1 else f"{len(open_ones)} prompts wait"
-        return Waiting(
+        names = ", ".join(str(file) for file in unanswered)
+        count = "1 prompt waits" if len(unanswered) == 1 else f"{len(unanswered)} prompts wait"
+        return AnswersMissing(
             f"{count} for an answer: {names}",
-            "Write each answer to the file of the same name with .answer.json, then give the same command again.",
+            "Write each answer to the file of the same name with .answer.json, then run the same command again.",
         )
 
 
-async def open_model(address: Address, context: ModelContext) -> Handoff:
+async def open_model(address: Address, context: ModelContext) -> HandoffModel:
     del context
-    return Handoff(address.name, Path(address.model))
+    return HandoffModel(address.name, Path(address.model))

@@ -1,7 +1,7 @@
-"""Keys: the API keys and base URLs that models may use, from the environment and from a `.env` file.
+"""The API keys and base URLs that models may use, from the environment and from a `.env` file.
 
-They are handed to models as a plain mapping. Nothing is ever put into this process's environment, so nothing we start
-inherits a key from a file, and nothing else in that file is read at all.
+Models get them as a plain mapping. They are never put into the environment, so no process we start inherits a key from
+the file; other variables of the file are ignored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from upskill.errors import UsageError
 from upskill.models.endpoints import ENDPOINTS
 
-LINE = re.compile(r"""^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$""")
-VARIABLES: tuple[str, ...] = tuple(
+ENV_LINE = re.compile(r"""^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$""")
+KEY_VARIABLES: tuple[str, ...] = tuple(
     dict.fromkeys(
         (
             "ANTHROPIC_API_KEY",
@@ -34,7 +34,7 @@ def find_keys() -> dict[str, str]:
 def read_keys(environment: Mapping[str, str], env_file: Path | None = None) -> dict[str, str]:
     """Every known variable that is set. The environment wins over the file; an empty value counts as not set."""
     found = read_env_file(env_file) if env_file is not None and env_file.is_file() else {}
-    found |= {name: environment[name] for name in VARIABLES if environment.get(name)}
+    found |= {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
     return found
 
 
@@ -46,8 +46,8 @@ def read_env_file(path: Path) -> dict[str, str]:
         raise UsageError(f"{path}: cannot be read as text: {error}") from error
     found: dict[str, str] = {}
     for line in text.splitlines():
-        match = LINE.match(line)
-        if match and match.group(1) in VARIABLES and (value := _unquoted(match.group(2))):
+        match = ENV_LINE.match(line)
+        if match and match.group(1) in KEY_VARIABLES and (value := _unquoted(match.group(2))):
             found[match.group(1)] = value
     return found
 

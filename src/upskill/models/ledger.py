@@ -1,4 +1,4 @@
-"""The ledger counts what this process spends on models, by role, and stops at the ceilings a person has set."""
+"""The ledger counts what this process spends on models, by role, and enforces ceilings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upskill.traces import NO_USAGE, Usage
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The most that may be spent. None: no ceiling."""
+    """The most that may be spent; None: no ceiling."""
 
     cost_usd: float | None = None
     tokens: int | None = None
@@ -23,7 +23,7 @@ class Ceilings:
 @dataclass
 class Ledger:
     ceilings: Ceilings = Ceilings()
-    calls: int = 0  # asked, answered or not
+    calls: int = 0  # answered or not
     spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
 
     @property
@@ -33,8 +33,8 @@ class Ledger:
             total = total + usage
         return total
 
-    def admit(self) -> None:
-        """Let one more call through, or say which ceiling is reached. Calls in flight are not called back."""
+    def count_call(self) -> None:
+        """Count one more call, or raise which ceiling is reached. Calls in flight are not cancelled."""
         ceilings, total = self.ceilings, self.total
         if ceilings.calls is not None and self.calls >= ceilings.calls:
             raise CeilingReached(f"the ceiling of {ceilings.calls:,} calls is reached")
@@ -46,24 +46,24 @@ class Ledger:
         self.calls += 1
 
     def metered(self, model: Model, role: Role) -> Model:
-        return Metered(model, self, role)
+        return MeteredModel(model, self, role)
 
-    def enter(self, role: Role, usage: Usage) -> None:
+    def record(self, role: Role, usage: Usage) -> None:
         self.spent[role] = self.spent.get(role, NO_USAGE) + usage
 
 
-# A model that asks again within one call lets each further asking through here.
-_ADMIT: ContextVar[Callable[[], None] | None] = ContextVar("admit", default=None)
+# How a retry inside a model's `reply` reaches the ledger of the model around it.
+_COUNT_CALL: ContextVar[Callable[[], None] | None] = ContextVar("count_call", default=None)
 
 
-def admit_another() -> None:
-    """Called before a request is sent again: a retry counts as a call and ends at the same ceilings."""
-    if (admit := _ADMIT.get()) is not None:
-        admit()
+def count_retry() -> None:
+    """Called before each retry: it counts as a call, with the same ceilings."""
+    if (count_call := _COUNT_CALL.get()) is not None:
+        count_call()
 
 
-class Metered:
-    """A model whose calls are entered in a ledger and end at its ceilings."""
+class MeteredModel:
+    """A model whose calls are counted in a ledger, up to its ceilings."""
 
     def __init__(self, model: Model, ledger: Ledger, role: Role) -> None:
         self.model = model
@@ -71,17 +71,17 @@ class Metered:
         self.role: Role = role
 
     async def reply(self, request: Request) -> Reply:
-        self.ledger.admit()
-        before = _ADMIT.set(self.ledger.admit)
+        self.ledger.count_call()
+        before = _COUNT_CALL.set(self.ledger.count_call)
         try:
             reply = await self.model.reply(request)
         except ModelError as error:
             if error.usage is not None:
-                self.ledger.enter(self.role, error.usage)
+                self.ledger.record(self.role, error.usage)
             raise
         finally:
-            _ADMIT.reset(before)
-        self.ledger.enter(self.role, reply.usage)
+            _COUNT_CALL.reset(before)
+        self.ledger.record(self.role, reply.usage)
         return reply
 
     async def close(self) -> None:

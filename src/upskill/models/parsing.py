@@ -1,4 +1,4 @@
-"""Reading what other programs wrote, where anything may be missing or of another type than promised, and quoting it."""
+"""Reading JSON from other programs, in which anything may be missing or of the wrong type, and quoting their errors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from typing import Any, cast
 
 from upskill.plain import is_deep
 
-MAX_EXCERPT = 300  # characters of a provider's own words in a message
+MAX_EXCERPT = 300  # characters of a provider's text in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
 
 def count_or_zero(value: object) -> int:
-    """The value where it is a count, otherwise none."""
+    """The value where it is a positive number, otherwise 0."""
     return int(value) if isinstance(value, int | float) and value > 0 else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:
-    """A provider's own words for a message: short, on one line, without a key."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    text = " ".join(text.split())
+    """A provider's text for a message: short, on one line, without secrets."""
+    text = " ".join(redact(text, secrets).split())
     return text if len(text) <= MAX_EXCERPT else text[: MAX_EXCERPT - 1] + "…"
 
 
+def redact(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
 def parse_arguments(text: object) -> Mapping[str, Any]:
-    """The arguments of a tool call. What is no JSON object is the model's own mistake, handed on to be told to it."""
+    """The arguments of a tool call. Anything but a JSON object is the model's mistake, kept so that it can be told."""
     parsed: Any = text
     try:
         if not isinstance(text, dict):
@@ -43,6 +47,6 @@ def estimate_tokens(text: str) -> int:
 
 
 def collect_secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Everything that may not show up in a message: the key in use, and the others we were given."""
+    """What must never show up in a message: the key in use and all others we were given, longest first."""
     others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
     return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))

@@ -1,6 +1,6 @@
-"""What tokens cost in US dollars: given by the person, nothing on one's own machine, else from genai-prices, offline.
+"""What tokens cost in US dollars: the user's own prices, nothing on this machine, otherwise genai-prices, offline.
 
-None means that nobody knows, which is not the same as nothing.
+A cost of None means that the price is unknown, which is not the same as free.
 """
 
 from __future__ import annotations
@@ -8,53 +8,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import urlsplit
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Address
-from upskill.models.endpoints import ENDPOINTS, Endpoint
+from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
 BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
-FREE = "free"  # the price row of one's own machine
-ROUTER = "huggingface"  # its price is that of whoever serves the model, known where the name says it: MODEL:HOST
-PROBE = 1_000  # tokens: far below where any price list has its first tier
-LAST_FLAT = 100_000  # input tokens; above them some models cost more a token
+FREE = "free"  # the price list id of this machine
+HF_ROUTER = "huggingface"  # costs what the host of the model costs, known where the name says it: MODEL:HOST
+PROBE_TOKENS = 1_000  # far below the first tier of any price list
+FLAT_RATE_TOKENS = 100_000  # of input; above, some models cost more per token
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars a million tokens. `cached` are read from a cache, `written` into one; both are part of the input."""
+    """Dollars per million tokens. `cached` are read from a cache, `written` into one; both are part of the input."""
 
     input: float
     output: float
     cached: float
     written: float
-    provider: str = ""  # where longer prompts have to be looked up
+    provider: str = ""  # where the price of longer prompts is looked up
     model: str = ""
+    is_known: bool = True
 
-    def of(self, taken: int, given: int, cached: int = 0, written: int = 0) -> float | None:
-        if self.provider and taken > LAST_FLAT:
-            return _look_up(self.provider, self.model, (taken, given, cached, written))
-        plain = max(0, taken - cached - written)
-        dollars = plain * self.input + cached * self.cached + written * self.written + given * self.output
-        return dollars / 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownPrice:
-    def of(self, taken: int, given: int, cached: int = 0, written: int = 0) -> float | None:
-        del taken, given, cached, written
-        return None
+    def cost(
+        self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, written_tokens: int = 0
+    ) -> float | None:
+        if not self.is_known:
+            return None
+        if self.provider and input_tokens > FLAT_RATE_TOKENS:
+            return _look_up(self.provider, self.model, (input_tokens, output_tokens, cached_tokens, written_tokens))
+        uncached = max(0, input_tokens - cached_tokens - written_tokens)
+        cached = cached_tokens * self.cached + written_tokens * self.written
+        return (uncached * self.input + cached + output_tokens * self.output) / 1_000_000
 
 
-UNKNOWN = UnknownPrice()
+UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0, is_known=False)
 
 
-def find_price(provider: str, *names: str, given: Prices | None = None) -> Price | UnknownPrice:
-    """The price of the model with any of these names; the last is the one its provider uses.
+def find_price(provider: str, *names: str, given: Prices | None = None) -> Price:
+    """The price of the model with any of these names, of which the last is its provider's.
 
-    A price the person has given wins. `provider` is an id of the price list, `free`, or empty where none has it.
+    The user's own price wins. `provider` is an id of the price list, `free`, or empty where no list has it.
     """
     for name in names:
         if given and name in given:
@@ -62,33 +59,27 @@ def find_price(provider: str, *names: str, given: Prices | None = None) -> Price
     if provider == FREE:
         return Price(0.0, 0.0, 0.0, 0.0)
     model = names[-1]
-    if provider == ROUTER:
+    if provider == HF_ROUTER:
         model, _, host = model.partition(":")
-        provider = f"{ROUTER}_{host}" if host else ""
-    return _listed_price(provider, model) if provider and model else UNKNOWN
+        provider = f"{HF_ROUTER}_{host}" if host else ""
+    return _listed_price(provider, model) if provider and model else UNKNOWN_PRICE
 
 
-def price_of(address: Address, given: Prices | None = None) -> Price | UnknownPrice:
+def price_for(address: Address, given: Prices | None = None) -> Price:
     """The price of the model at an address, before it is opened."""
     provider = {"local": FREE, "scripted": FREE, "anthropic": "anthropic"}.get(address.provider, "")
     if address.provider == "openai":
-        provider = price_list(ENDPOINTS[address.endpoint or "openai"], address.base_url)
+        provider = price_list_id(ENDPOINTS[address.endpoint or "openai"], address.base_url)
     return find_price(provider, address.name, address.model, given=given)
 
 
-def price_list(endpoint: Endpoint, base_url: str) -> str:
-    """The id of the price list for a row reached at this URL.
+def price_list_id(endpoint: Endpoint, base_url: str) -> str:
+    """The id of the price list for an endpoint at this URL.
 
-    A server of nobody's row on this machine is free. A row that has a list keeps it there too: what answers on this
-    machine under a provider's name is a proxy, and the provider sends its bill all the same.
+    An endpoint without a price list is free on this machine. One that has a list keeps it there too: what answers
+    locally under a provider's name is a proxy, and the provider still sends a bill.
     """
-    return endpoint.prices or (FREE if on_this_machine(base_url) else "")
-
-
-def on_this_machine(url: str) -> bool:
-    """Whether a server is reached over the loopback interface."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    return endpoint.prices or (FREE if is_loopback(base_url) else "")
 
 
 def _given_price(name: str, rates: Mapping[str, float]) -> Price:
@@ -105,12 +96,12 @@ def _given_price(name: str, rates: Mapping[str, float]) -> Price:
 
 
 @lru_cache(maxsize=256)
-def _listed_price(provider: str, model: str) -> Price | UnknownPrice:
-    """The flat rates of a model, asked for once: a look-up costs as much CPU as a whole call on the wire."""
-    probes = ((PROBE, 0, 0, 0), (0, PROBE, 0, 0), (PROBE, 0, PROBE, 0), (PROBE, 0, 0, PROBE))
-    found = [_look_up(provider, model, probe) for probe in probes]
-    rates = [dollars / PROBE * 1_000_000 for dollars in found if dollars is not None]
-    return Price(*rates, provider=provider, model=model) if len(rates) == len(probes) else UNKNOWN
+def _listed_price(provider: str, model: str) -> Price:
+    """The flat rates of a model. Cached: a look-up costs as much CPU as a whole call."""
+    probes = ((PROBE_TOKENS, 0, 0, 0), (0, PROBE_TOKENS, 0, 0), (PROBE_TOKENS, 0, PROBE_TOKENS, 0))
+    found = [_look_up(provider, model, probe) for probe in (*probes, (PROBE_TOKENS, 0, 0, PROBE_TOKENS))]
+    rates = [dollars / PROBE_TOKENS * 1_000_000 for dollars in found if dollars is not None]
+    return Price(*rates, provider=provider, model=model) if len(rates) == len(found) else UNKNOWN_PRICE
 
 
 def _look_up(provider: str, model: str, tokens: tuple[int, int, int, int]) -> float | None:

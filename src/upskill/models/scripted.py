@@ -1,16 +1,16 @@
 """`scripted:FILE`: a model that answers from a file, for tests and demonstrations.
 
-The file is YAML or JSON: a list of rules, or a mapping with `rules:`. The first rule whose conditions all hold
-answers; without one that does, the call is an error, never a guess.
+The file is YAML or JSON: a list of rules, or a mapping with `rules:`. The first rule that matches answers; if none
+does, the call is an error.
 
     - when: "9.0"              # this text is in the last user message (a regular expression with `match:`)
       system: "cuda"           # and this text is in the system prompt
       seed: 1                  # and the request has this seed
-      answer: "Use 9.0."       # or `answers:`, a list chosen by the seed; or `error:`, a provider's complaint
+      answer: "Use 9.0."       # or `answers:`, a list to choose from by seed; or `error:`, as from a provider
       usage: {input: 10, output: 3}
 
-An agent that acts asks several times. `turns:` has a reply for each time, in order: a text, or text and tool calls.
-A rule can also name its `turn:`, from 0, and what a tool has just given back (`result:`).
+An agent that acts calls the model several times. `turns:` has a reply for each, in order: a text, or text and tool
+calls. A rule can also match the `turn:`, from 0, and the last result of a tool (`result:`).
 
     - when: "a file"
       turns:
@@ -34,7 +34,7 @@ from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
 
 
-class _Used(BaseModel):
+class _RuleUsage(BaseModel):
     model_config = ConfigDict(extra="forbid")
     input: int | None = None
     output: int | None = None
@@ -69,11 +69,11 @@ class Rule(BaseModel):
     turns: list[str | _Turn] = Field(default_factory=list[str | _Turn])
     error: str = ""
     seconds: float = 0.0
-    usage: _Used = _Used()
+    usage: _RuleUsage = _RuleUsage()
 
     @field_validator("match")
     @classmethod
-    def _compiles(cls, pattern: str) -> str:
+    def _is_regex(cls, pattern: str) -> str:
         try:
             re.compile(pattern)
         except re.error as error:
@@ -81,14 +81,14 @@ class Rule(BaseModel):
         return pattern
 
     @model_validator(mode="after")
-    def _says_something(self) -> Rule:
+    def _has_content(self) -> Rule:
         if self.answer is None and not self.answers and not self.calls and not self.turns and not self.error:
             raise ValueError("has neither answer, answers, calls, turns nor error")
         if self.turns and (self.answer is not None or self.answers or self.calls):
-            raise ValueError("has turns, so what is said stands there and not in answer, answers or calls")
+            raise ValueError("has turns, so it cannot have answer, answers or calls too")
         return self
 
-    def fits(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         user = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
         system = "\n".join(message.text for message in request.messages if message.role == "system")
         result = next((message.text for message in reversed(request.messages) if message.role == "tool"), "")
@@ -102,74 +102,74 @@ class Rule(BaseModel):
             and self.turn in (None, _turns_before(request))
         )
 
-    def said(self, request: Request) -> _Turn:
-        """What the model says now."""
+    def next_turn(self, request: Request) -> _Turn:
+        """The turn that answers this request."""
         if not self.turns:
             texts = self.answers or [self.answer or ""]
             return _Turn(text=texts[(request.seed or 0) % len(texts)], calls=self.calls)
         before = _turns_before(request)
         if before >= len(self.turns):
-            raise ModelError(f"the script has {len(self.turns)} turns, and is asked for turn {before + 1}")
-        said = self.turns[before]
-        return said if isinstance(said, _Turn) else _Turn(text=said)
+            raise ModelError(f"the script has {len(self.turns)} turns, but turn {before + 1} was requested")
+        turn = self.turns[before]
+        return turn if isinstance(turn, _Turn) else _Turn(text=turn)
 
 
 def _turns_before(request: Request) -> int:
     return sum(message.role == "assistant" for message in request.messages)
 
 
-class Scripted:
+class ScriptedModel:
     def __init__(self, name: str, rules: list[Rule]) -> None:
         self.name = name
         self.rules = rules
 
     async def reply(self, request: Request) -> Reply:
-        rule = next((rule for rule in self.rules if rule.fits(request)), None)
+        rule = next((rule for rule in self.rules if rule.matches(request)), None)
         if rule is None:
-            raise ModelError(f"{self.name}: no rule of the script fits this request")
+            raise ModelError(f"{self.name}: no rule of the script matches this request")
         if rule.seconds:
             await asyncio.sleep(rule.seconds)
         if rule.error:
             raise ModelError(rule.error)
-        said = rule.said(request)
+        turn = rule.next_turn(request)
         calls = tuple(
-            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(said.calls, start=1)
+            ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(turn.calls, start=1)
         )
         words = sum(len(message.text.split()) for message in request.messages)
         usage = Usage(
             rule.usage.input if rule.usage.input is not None else words,
-            rule.usage.output if rule.usage.output is not None else len(said.text.split()),
+            rule.usage.output if rule.usage.output is not None else len(turn.text.split()),
             cost_usd=rule.usage.cost,
         )
-        return Reply(said.text, usage, "tools" if calls else "end", calls, model=self.name)
+        return Reply(turn.text, usage, "tools" if calls else "end", calls, model=self.name)
 
     async def close(self) -> None:
         pass
 
 
-async def open_model(address: Address, context: ModelContext) -> Scripted:
-    return Scripted(address.name, _read_rules(address))
+async def open_model(address: Address, context: ModelContext) -> ScriptedModel:
+    return ScriptedModel(address.name, _read_rules(address))
 
 
 def _read_rules(address: Address) -> list[Rule]:
     try:
-        said = read_yaml(Path(address.model).read_text(encoding="utf-8-sig"))
+        document = read_yaml(Path(address.model).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{address.name}: {error.strerror or error}", "Give the path of a script.") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{address.name}: {yaml_words(error)}") from error
     except ValueError as error:
         raise UsageError(f"{address.name}: is not UTF-8 text", "Save it as UTF-8.") from error
-    mapping = as_mapping(said)
-    rules = as_list(mapping.get("rules") if mapping is not None else said)
+    mapping = as_mapping(document)
+    rules = as_list(mapping.get("rules") if mapping is not None else document)
     if not rules:
         raise UsageError(f"{address.name}: is not a list of rules", "For example: - answer: hello")
     return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
 
 
-def _rule(said: object, place: str) -> Rule:
+def _rule(document: object, place: str) -> Rule:
     try:
-        return Rule.model_validate(said)
+        return Rule.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = [place, ".".join(str(part) for part in first["loc"])]

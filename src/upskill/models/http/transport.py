@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from upskill.errors import UpskillError
+from upskill.models.endpoints import is_loopback
 
 MAX_CONNECTIONS = 1024  # sockets in total; an endpoint's limiter decides how many of them it gets
 CONNECT_TIMEOUT = 15.0  # seconds
@@ -147,8 +148,7 @@ class AiohttpTransport:
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment sets for this URL. Cached: aiohttp's own look-up uses a thread for each call."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
+    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies().get(parts.scheme)
 
