@@ -10,7 +10,7 @@ agent_specs   AGENT_SPECS: one row per real agent, which everything about that a
 """
 
 from upskill.skills.files import MANIFEST, SkillFile
-from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, estimate_tokens, find_skills
+from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, estimate_tokens, find_skills, load_skills
 from upskill.skills.validation import Profile
 
 __all__ = [
