@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,15 @@ import pytest
 
 from conftest import REPOSITORY, Done, Upskill, serving, write_script
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Skill, open_store
+from upskill import Events, ModelContext, Models, Result, Skill, TriggerOptions, improve_description, open_store
+from upskill import trigger as measure
 from upskill.agents import Bounds
 from upskill.authoring.description import check_parts, estimate_improvement
 from upskill.authoring.trigger_plan import estimate_runs, make_trigger_plan
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
+from upskill.models.ledger import Ledger
+from upskill.reports.trigger import improvement_to_json, triggered_to_json
 from upskill.runs.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query, part_of
@@ -791,6 +795,73 @@ def test_a_description_without_a_fault_is_left_alone(upskill: Upskill, house: Pa
     done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
     assert done.code == 0
     assert "0 descriptions were tried; the search ended: nothing is left to gain." in done.out
+
+
+# From Python.
+
+
+def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six: Path) -> None:
+    options = TriggerOptions(
+        skill=f"skills/{GREETER}",
+        with_skills=("skills",),
+        models=("scripted:student.json",),
+        requirements=("recall>=0.9",),
+        runs_dir="others",
+    )
+    results: list[Result] = []
+    estimates: list[int] = []
+    started: list[int] = []
+    events = Events(
+        started=lambda _plan, _run, missing: started.append(len(missing)),
+        result=results.append,
+        estimate=lambda expected: estimates.append(expected.calls),
+    )
+    found = asyncio.run(measure(options, events=events))
+    assert (started, len(results), estimates) == ([18], 18, [54])
+    assert [(model, ruling.held) for model, ruling in found.rulings] == [("scripted:student.json", False)]
+    done = trigger(upskill, *STUDENT, "--require", "recall>=0.9", "--json")
+    assert done.code == 1
+    assert triggered_to_json(found) == done.json
+    with open_store("mine") as store:
+        asyncio.run(measure(options, store=store))
+        assert len(list(store.runs())) == 1
+
+
+def test_a_library_user_improves_a_description_like_the_command(upskill: Upskill, house: Path) -> None:
+    put_queries(house)
+    write_teacher(house, GREEDY, WIDE)
+    with serving(student) as server:
+        options = TriggerOptions(
+            skill=f"skills/{GREETER}",
+            with_skills=("skills",),
+            models=("student",),
+            base_url=server.url,
+            teacher="scripted:teacher.json",
+            runs=1,
+        )
+        messages: list[str] = []
+        found = asyncio.run(improve_description(options, events=Events(message=messages.append)))
+        again = improving(upskill, server, "--json")
+    assert found.improved
+    assert found.skill.description == WIDE
+    assert found.saved_to is None
+    assert found.spent.keys() == {"teacher", "student"}
+    assert improvement_to_json(found) | {"spent": {}} == again.json
+    assert messages[0] == f"Running the current description: {len(TRAIN) + len(VALIDATION)} queries..."
+    assert messages[3].endswith("validation 50%: not kept (It forgot a word.)")
+    assert messages[5].endswith("validation 100%: kept (It forgot a word.)")
+    assert Skill.load(house / "skills" / GREETER).description == NARROW
+
+
+def test_models_that_are_given_answer_and_count(six: Path) -> None:
+    options = TriggerOptions(skill=f"skills/{GREETER}", models=("scripted:student.json",), runs=1, log_runs=False)
+    models = Models(ModelContext(), ledger=Ledger())
+    found = asyncio.run(measure(options, models=models))
+    assert models.ledger is not None
+    assert models.ledger.calls == len(SIX)
+    assert found.metrics[0].scored == len(SIX)
+    assert found.spent.keys() == {"student"}
+    assert not (six / "runs").exists()
 
 
 # The example we ship.

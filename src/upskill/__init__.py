@@ -33,6 +33,7 @@ _WHERE = {
     "Suite": "upskill.suites",
     "ModelContext": "upskill.models",
     "Trace": "upskill.traces",
+    "TriggerOptions": "upskill.authoring.trigger",
     "Trial": "upskill.runs.plan",
     "TrialError": "upskill.errors",
     "UpskillError": "upskill.errors",
@@ -46,12 +47,14 @@ _WHERE = {
     "gather": "upskill.authoring.material",
     "generate_skill": "upskill.authoring.create",
     "generate_tests": "upskill.authoring.create",
+    "improve_description": "upskill.authoring.description",
     "install": "upskill.skills.install",
     "make_plan": "upskill.runs.plan",
     "open_store": "upskill.runs.stores",
     "refine": "upskill.authoring.refine",
     "refine_skill": "upskill.authoring.refine",
     "run_trial": "upskill.runs.trial",
+    "trigger": "upskill.authoring.trigger",
     "write_skill": "upskill.authoring.create",
     "write_suite": "upskill.authoring.create",
 }
@@ -80,6 +83,7 @@ __all__ = [
     "Trace",
     "Trial",
     "TrialError",
+    "TriggerOptions",
     "UpskillError",
     "UsageError",
     "Verdict",
@@ -91,12 +95,14 @@ __all__ = [
     "gather",
     "generate_skill",
     "generate_tests",
+    "improve_description",
     "install",
     "make_plan",
     "open_store",
     "refine",
     "refine_skill",
     "run_trial",
+    "trigger",
     "write_skill",
     "write_suite",
 ]
@@ -105,8 +111,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from upskill.authoring.create import generate_skill, generate_tests, write_skill, write_suite
+    from upskill.authoring.description import improve_description
     from upskill.authoring.material import Material, gather
     from upskill.authoring.refine import refine, refine_skill
+    from upskill.authoring.trigger import TriggerOptions, trigger
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
     from upskill.models import Address, ModelContext, Models
