@@ -32,7 +32,7 @@ MODULES = {
 FOUNDATION = ("registry", "options", "plain", "errors", "version")
 ARROWS = {
     "cli": "reports authoring runs verdicts suites agents models sandboxes traces skills settings",
-    "reports": "authoring runs verdicts suites models sandboxes skills",
+    "reports": "authoring runs verdicts suites sandboxes traces",
     "authoring": "runs verdicts suites checks agents models sandboxes traces skills settings",
     "runs": "verdicts suites checks agents models sandboxes traces skills settings",
     "verdicts": "suites",

@@ -16,7 +16,7 @@ import pytest
 from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.authoring.create import CHECK_KINDS, write_suite
+from upskill.authoring.suite_writer import CHECK_KINDS, write_suite
 from upskill.checks import CHECKS, harness, read_check
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks

@@ -7,19 +7,9 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY
-from upskill.authoring.evidence import (
-    VERIFY,
-    ErrorFix,
-    ReusedCommand,
-    TraceEvidence,
-    error_line,
-    evidence_of,
-    final_files,
-    program_and_verb,
-    shell_command,
-    split_words,
-    step_failed,
-)
+from upskill.authoring.evidence import VERIFY, ErrorFix, ReusedCommand, TraceEvidence, evidence_of
+from upskill.authoring.trace_commands import error_line, program_and_verb, shell_command, split_words, step_failed
+from upskill.authoring.trace_files import final_files
 from upskill.traces import Status, Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

@@ -14,9 +14,11 @@ import pytest
 from conftest import write_skill
 from teaching import HELD_OUT, NUMBERS, TRAIN, case, fact, prompt, student_rules, write_rules
 from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
+from upskill.authoring.comparison import ALPHA, affordable_attempts, compare
+from upskill.authoring.failures import mask_expected, stored_failures
 from upskill.authoring.material import Material, Piece
 from upskill.authoring.provenance import Provenance
-from upskill.authoring.refine import ALPHA, affordable_attempts, compare, mask_expected, refine, stored_failures
+from upskill.authoring.refine import RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, RejectedEdits
 from upskill.authoring.refiners.rewrite import Rewrite, apply_edits
 from upskill.checks import read_check
@@ -231,16 +233,15 @@ def student(home: Path) -> str:
     return write_rules(home / "student.json", student_rules())
 
 
-async def search(student: str, refiner: Scripted, attempts: int = 3, **more: Any) -> Any:
+async def search(student: str, refiner: Scripted, attempts: int = 3) -> Any:
     def plan_for(skill: Skill, suite: Suite) -> Plan:
         return make_plan(skill, suite, [student])
 
     start = Skill.new("house-words", "States words.", body_of(TRAIN[:2]))
     with open_store("runs") as store:
         models = Models(replies=store)
-        return await refine(
-            [start], words_suite(), plan_for, models=models, store=store, refiner=refiner, attempts=attempts, **more
-        )
+        options = RefineOptions(refiner=refiner, attempts=attempts)
+        return await refine([start], words_suite(), plan_for, models=models, store=store, options=options)
 
 
 async def test_three_rejections_in_a_row_end_the_search_with_the_best_kept(student: str) -> None:
@@ -298,7 +299,7 @@ async def test_a_suite_without_train_cases_is_evaluated_and_not_refined(student:
             lambda skill, part: make_plan(skill, part, [student]),
             models=Models(replies=store),
             store=store,
-            refiner=Scripted(""),
+            options=RefineOptions(refiner=Scripted("")),
         )
     assert found.fit is None
     assert found.held_out is not None

@@ -17,7 +17,7 @@ from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
 from upskill import Skill, UsageError, open_store
 from upskill.authoring.evidence import VERIFY, evidence_of
-from upskill.authoring.teach import Lesson, read_files, record_lesson
+from upskill.authoring.lesson import Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
 from upskill.sandboxes import SandboxChoice, choose_sandbox
@@ -173,7 +173,7 @@ async def test_a_real_agent_is_a_teacher_too(programs: str, home: Path, monkeypa
             check="grep ahoy out.txt",
         )
         async with Models(ModelContext(keys=keys), ledger=ledger) as models:
-            found = await record_lesson(lesson, models, place, folder=home, watch=lambda step: seen.append(step.tool))
+            found = await record_lesson(lesson, models, place, folder=home, on_step=lambda step: seen.append(step.tool))
     assert (found.checked, found.trace.goal, found.trace.turns) == (True, "copy in.txt", 3)
     assert found.trace.agent.startswith("claude-code ")
     assert [tool for tool in seen if tool] == ["Bash", "Bash", VERIFY]

@@ -12,30 +12,38 @@ from upskill.version import __version__ as __version__
 TYPE_CHECKING = False  # what type checkers take for true; importing `typing` would load twenty modules more
 
 _WHERE = {
-    "RunOptions": "upskill.runs.evaluate",
-    "PlanOptions": "upskill.runs.plan",
-    "Events": "upskill.runs.events",
     "Address": "upskill.models",
+    "AuthoringEvents": "upskill.authoring.events",
     "Case": "upskill.suites",
     "Check": "upskill.checks",
     "Config": "upskill.settings",
     "Evaluation": "upskill.runs.evaluation",
+    "Events": "upskill.runs.events",
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
+    "GenerateOptions": "upskill.authoring.options",
+    "Generated": "upskill.authoring.generate",
+    "LessonFailed": "upskill.authoring.teach",
     "Material": "upskill.authoring.material",
+    "ModelContext": "upskill.models",
     "Models": "upskill.models",
     "Outcome": "upskill.verdicts.outcome",
     "Plan": "upskill.runs.plan",
+    "PlanOptions": "upskill.runs.plan",
+    "RefineOptions": "upskill.authoring.refine",
+    "Refinement": "upskill.authoring.refine",
     "Result": "upskill.runs.plan",
+    "RunOptions": "upskill.runs.evaluate",
     "Settings": "upskill.settings",
     "Skill": "upskill.skills",
     "Store": "upskill.runs.stores",
     "Suite": "upskill.suites",
-    "ModelContext": "upskill.models",
+    "Taught": "upskill.authoring.teach",
+    "TeachOptions": "upskill.authoring.options",
     "Trace": "upskill.traces",
-    "TriggerOptions": "upskill.authoring.trigger",
     "Trial": "upskill.runs.plan",
     "TrialError": "upskill.errors",
+    "TriggerOptions": "upskill.authoring.trigger",
     "UpskillError": "upskill.errors",
     "UsageError": "upskill.errors",
     "Verdict": "upskill.verdicts.verdict",
@@ -45,8 +53,10 @@ _WHERE = {
     "evaluate_now": "upskill.runs.evaluate",
     "evaluate_skill": "upskill.runs.evaluate",
     "gather": "upskill.authoring.material",
-    "generate_skill": "upskill.authoring.create",
-    "generate_tests": "upskill.authoring.create",
+    "generate": "upskill.authoring.generate",
+    "generate_now": "upskill.authoring.generate",
+    "generate_skill": "upskill.authoring.skill_writer",
+    "generate_tests": "upskill.authoring.suite_writer",
     "improve_description": "upskill.authoring.description",
     "install": "upskill.skills.install",
     "make_plan": "upskill.runs.plan",
@@ -54,13 +64,15 @@ _WHERE = {
     "refine": "upskill.authoring.refine",
     "refine_skill": "upskill.authoring.refine",
     "run_trial": "upskill.runs.trial",
+    "teach": "upskill.authoring.teach",
     "trigger": "upskill.authoring.trigger",
-    "write_skill": "upskill.authoring.create",
-    "write_suite": "upskill.authoring.create",
+    "write_skill": "upskill.authoring.skill_writer",
+    "write_suite": "upskill.authoring.suite_writer",
 }
 
 __all__ = [
     "Address",
+    "AuthoringEvents",
     "Case",
     "Check",
     "Config",
@@ -68,18 +80,25 @@ __all__ = [
     "Events",
     "Evidence",
     "Finding",
+    "GenerateOptions",
+    "Generated",
+    "LessonFailed",
     "Material",
     "ModelContext",
     "Models",
     "Outcome",
     "Plan",
     "PlanOptions",
+    "RefineOptions",
+    "Refinement",
     "Result",
     "RunOptions",
     "Settings",
     "Skill",
     "Store",
     "Suite",
+    "Taught",
+    "TeachOptions",
     "Trace",
     "Trial",
     "TrialError",
@@ -93,6 +112,8 @@ __all__ = [
     "evaluate_now",
     "evaluate_skill",
     "gather",
+    "generate",
+    "generate_now",
     "generate_skill",
     "generate_tests",
     "improve_description",
@@ -102,6 +123,7 @@ __all__ = [
     "refine",
     "refine_skill",
     "run_trial",
+    "teach",
     "trigger",
     "write_skill",
     "write_suite",
@@ -110,10 +132,15 @@ __all__ = [
 if TYPE_CHECKING:
     from typing import Any
 
-    from upskill.authoring.create import generate_skill, generate_tests, write_skill, write_suite
     from upskill.authoring.description import improve_description
+    from upskill.authoring.events import AuthoringEvents
+    from upskill.authoring.generate import Generated, generate, generate_now
     from upskill.authoring.material import Material, gather
-    from upskill.authoring.refine import refine, refine_skill
+    from upskill.authoring.options import GenerateOptions, TeachOptions
+    from upskill.authoring.refine import Refinement, RefineOptions, refine, refine_skill
+    from upskill.authoring.skill_writer import generate_skill, write_skill
+    from upskill.authoring.suite_writer import generate_tests, write_suite
+    from upskill.authoring.teach import LessonFailed, Taught, teach
     from upskill.authoring.trigger import TriggerOptions, trigger
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError

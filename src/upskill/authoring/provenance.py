@@ -1,8 +1,8 @@
-"""A Meta is what `skill_meta.json` says of how a skill came about: by whom, from what, with which tests.
+"""Provenance is the content of `skill_meta.json`: who made a skill, from what, with which tests, at what cost.
 
-It has upstream's two fields, `metadata` and `tests`, and three of our own: `sources` (which evidence stands behind a
+The file has upstream's two fields, `metadata` and `tests`, and three of our own: `sources` (the evidence behind each
 line of the body), `evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost).
-A student never sees this file.
+Students never see it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from upskill.errors import UsageError
@@ -21,7 +22,7 @@ from upskill.suites import Case, Suite
 FILE = "skill_meta.json"
 EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
-
+VERSION = "1.0.0"  # of a skill that is new
 
 Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
 
@@ -30,7 +31,7 @@ Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; No
 class SearchCost:
     """What one search for a skill cost."""
 
-    search: str  # the same search, carried out again, has the same
+    search: str  # its id: the same search, done again, has the same
     spent: Spent
 
     @property
@@ -66,7 +67,7 @@ class Provenance:
 
     @classmethod
     def of(cls, skill: Skill) -> Provenance:
-        """What the skill's folder says; an empty one where it says nothing."""
+        """The provenance that is stored with a skill; an empty one where there is none."""
         data = skill.read(FILE)
         if data is None:
             return cls()
@@ -88,7 +89,7 @@ class Provenance:
         )
 
     def add_to(self, skill: Skill) -> Skill:
-        """The skill with this file in it. Only lines that the body has, and evidence that they cite, are kept."""
+        """The skill with this provenance. Only sources of lines that the body has, and evidence they cite, are kept."""
         lines = {line.strip() for line in skill.body.splitlines()}
         sources = {line: ids for line, ids in self.sources.items() if line in lines}
         cited = {name for ids in sources.values() for name in ids}
@@ -103,31 +104,42 @@ class Provenance:
     def with_sources(
         self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
     ) -> Provenance:
-        """With the evidence behind some more lines."""
+        """The same, with the evidence behind more lines."""
         more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
         return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
 
-    def with_cost(self, making: SearchCost) -> Provenance:
-        """With what a search cost, on top of the searches before it."""
-        before = tuple(one for one in self.costs if one.search != making.search)
-        return replace(self, costs=(*before, making))
+    def with_author(self, model: str, task: str) -> Provenance:
+        """The same, with who made the skill, when and for what, where that is not known yet."""
+        metadata: dict[str, Any] = {
+            "version": VERSION,
+            "generated_by": model,
+            "generated_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "source_task": task,
+            "test_pass_rate": None,
+        }
+        return replace(self, metadata=metadata | dict(self.metadata))
+
+    def with_cost(self, cost: SearchCost) -> Provenance:
+        """The same, with the cost of one more search; of a search that is done again, the last counts."""
+        before = tuple(one for one in self.costs if one.search != cost.search)
+        return replace(self, costs=(*before, cost))
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
-    """The dollars that making a skill cost, beyond what went into an older one already; None: nobody knows."""
+    """Dollars that making a skill cost, beyond what was spent on an older one already; None where it is not known."""
     try:
         before = {one.search for one in Provenance.of(older).costs} if older else set[str]()
         making = [one for one in Provenance.of(skill).costs if one.search not in before]
-    except UsageError:  # a file that is of no use here is no reason to run nothing
+    except UsageError:  # a broken file is no reason not to evaluate the skill
         return None
     return _sum(one.cost_usd for one in making) if making else None
 
 
 def add_suite(skill: Skill, suite: Suite) -> Skill:
-    """The skill with this suite in its folder: as `evals/evals.json`, and as the tests of `skill_meta.json`."""
-    meta = replace(Provenance.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
-    skill = meta.add_to(skill)
-    if any(case.files for case in suite.cases):  # evals.json has paths there, and a student would see other names
+    """The skill with this suite, as `evals/evals.json` and as the tests of `skill_meta.json`."""
+    provenance = replace(Provenance.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
+    skill = provenance.add_to(skill)
+    if any(case.files for case in suite.cases):  # evals.json keeps paths there, so a student would see other names
         return skill.with_file(SUITE, _json(suite.plain()))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
     said = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
@@ -157,11 +169,11 @@ def _expectation(case: Case) -> dict[str, str]:
 
 
 def _as_test(case: Case) -> dict[str, Any]:
-    """In upstream's shape: what it can say in `expected.contains`, and what only we read beside it."""
+    """A case in upstream's form, `expected.contains`, and beside it what only we read."""
     said = case.plain()
     checks: list[Any] = [{named.name: named.written} for named in case.checks]
     plain = [named.written for named in case.checks if named.name == "contains" and as_mapping(named.written) is None]
-    if len(plain) == 1:  # the words themselves; where there are more, `checks` says them one by one
+    if len(plain) == 1:  # the words themselves; where there are more, `checks` has them one by one
         checks = [check for check in checks if check != {"contains": plain[0]}]
     test: dict[str, Any] = {"id": said["id"], "input": case.prompt}
     if case.files:
@@ -186,7 +198,7 @@ def _rounded(cost: float | None) -> float | None:
 
 
 def _number(said: object) -> float | None:
-    """A number that can be an amount."""
+    """A number that can be an amount of something, else None."""
     if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said) or said < 0:
         return None
     return float(said)

@@ -1,35 +1,37 @@
-"""A Question is put to a teacher and answered with JSON that has to hold up: what does not is asked for again.
+"""Structured output: ask a model for JSON, and tell it what is wrong with an answer until it can be used.
 
-The model is told what was wrong with its answer, at most twice; a third answer that does not hold up is an error.
+A model gets at most two more attempts; after that there is NoUsableAnswer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from upskill.errors import UpskillError
-from upskill.models import Message, Model, Reply, Request
-from upskill.plain import as_mapping
+from upskill.models import Message, Model, Models, Reply, Request
+from upskill.models.cache import track_keys
+from upskill.plain import as_list, as_mapping
 
 REPAIRS = 2
 T = TypeVar("T")
 
 
 class InvalidAnswer(UpskillError):
-    """An answer that cannot be used; the message is what the model is told."""
+    """An answer that cannot be used. The model gets the message."""
 
 
 class NoUsableAnswer(UpskillError):
-    """A model did not come up with an answer that can be used, however often it was asked."""
+    """A model gave no answer that can be used, however often it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredRequest:
-    what: str  # that is asked for, for people
+    purpose: str  # for people: "writing the skill"
     system: str
     user: str
     schema: Mapping[str, Any]
@@ -40,38 +42,58 @@ class StructuredRequest:
 async def ask(
     model: Model, request: StructuredRequest, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
 ) -> T:
-    """What `read` makes of the answer. It raises Unfit, and is told whether this was the last attempt."""
+    """What `read` makes of the answer. It raises InvalidAnswer; its second argument is true on the last attempt."""
     messages = (Message("system", request.system), Message("user", request.user))
     for left in range(repairs, -1, -1):
         reply = await model.reply(
             Request(messages, request.max_output_tokens, seed=request.seed, schema=request.schema)
         )
         try:
-            return read(_object_in(reply), left == 0)
-        except InvalidAnswer as unfit:
+            return read(_read_object(reply), left == 0)
+        except InvalidAnswer as invalid:
             if not left:
                 raise NoUsableAnswer(
-                    f"{request.what}: no answer could be used after {repairs + 1} attempts; the last one: {unfit}",
+                    f"{request.purpose}: no answer could be used after {repairs + 1} attempts; the last one: {invalid}",
                     "Name a stronger model.",
-                ) from unfit
-            again = f"This answer cannot be used: {unfit.message}\nReply with the whole JSON object again, mended."
+                ) from invalid
+            again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, mended."
             messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
     raise AssertionError("not reached")
+
+
+@asynccontextmanager
+async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
+    """When no answer could be used, forget those answers: the same command would only get them again.
+
+    After a ceiling, a lost connection or an interruption nothing is forgotten: those answers are good, and paid for.
+    """
+    with track_keys() as asked:
+        try:
+            yield
+        except UpskillError as error:
+            if type(error) in (UpskillError, NoUsableAnswer):
+                await models.forget(asked)
+            raise
 
 
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
 
 
-def _object_in(reply: Reply) -> dict[str, Any]:
+def _read_object(reply: Reply) -> dict[str, Any]:
     if reply.stop == "length":
         raise InvalidAnswer("it was cut off because it was too long; say the same in fewer words")
     text = reply.text
     if fenced := _FENCE.match(text):
         text = fenced[1]
     try:
-        said = as_mapping(json.loads(text))
+        answer = as_mapping(json.loads(text))
     except ValueError as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from error
-    if said is None:
+    if answer is None:
         raise InvalidAnswer("it is not a JSON object")
-    return said
+    return answer
+
+
+def read_ids(value: object) -> list[str]:
+    """The ids of evidence in a field of an answer."""
+    return [str(item).strip() for item in as_list(value) or [] if str(item).strip()]

@@ -1,294 +1,142 @@
-"""Teach: a teacher does a task with tools in a sandbox, and what it did is recorded as a Trace to make a skill from.
-
-A recording is a file in the Agent Trajectory Interchange Format, without secrets. The same lesson is recorded once:
-whoever asks for it again gets the recording, so that what is made from it stays the same, too.
-"""
+"""Teach: a teacher does a task with tools in a sandbox, and a skill is made from the recording."""
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
-from upskill.authoring.evidence import VERIFY
-from upskill.authoring.output import as_name
-from upskill.authoring.prompts import read_prompt
-from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
-from upskill.models import Address, Model, Models, ReplyStore
-from upskill.models.cache import CachedModel
-from upskill.models.ledger import Ledger
-from upskill.plain import digest
-from upskill.traces import Step, Trace, Usage, read_trace
-from upskill.traces.atif import write
-from upskill.traces.redact import redact_trace
-
-if TYPE_CHECKING:
-    from upskill.models import Role
-    from upskill.sandboxes import Sandbox, SandboxChoice, Setup
-
-LESSONS_FOLDER = "lessons"  # in the folder of runs
-TEACHER_BOUNDS = Bounds(turns=60, seconds=1800.0)
-OUTPUT_TOKENS = 8192  # of one turn
-LOCAL_OUTPUT_TOKENS = 1024  # of the embedded model, which has little room
-BOUND_STOPS = ("turns", "tokens", "seconds")  # bounds that end the work before the teacher does
-CHECK_SECONDS = 300.0
-MAX_WORKSPACE_BYTES = 100_000_000  # bytes that are placed in a workspace
-# Of a folder that is placed in a workspace: what is rebuilt, or holds nothing but secrets.
-NOT_COPIED = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.evidence import error_line, step_failed
+from upskill.authoring.generate import EXTRACT, Generated, Generation
+from upskill.authoring.lesson import (
+    LESSONS_FOLDER,
+    Lesson,
+    Recording,
+    find_recording,
+    open_agent,
+    read_files,
+    record_lesson,
+)
+from upskill.authoring.options import TeachOptions
+from upskill.errors import UpskillError, UsageError
+from upskill.models import Models
+from upskill.plain import counted
+from upskill.runs.stores import Store
+from upskill.traces.redact import describe_counts
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A task that a teacher does, with what, and how far it may go."""
-
-    task: str
-    teacher: Address
-    agent: str = "tools"
-    bounds: Bounds = TEACHER_BOUNDS
-    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    runnable: frozenset[str] = frozenset()
-    check: str = ""  # a command that succeeds where the work was done
-
-    @property
-    def name(self) -> str:
-        """What its recording is called: another task, teacher, file or check is another lesson."""
-        placed = {path: sha256(data).hexdigest() for path, data in self.files.items()}
-        key = digest([self.task, self.teacher, self.agent, self.bounds, placed, sorted(self.runnable), self.check])
-        return f"{as_name(self.task)[:40].strip('-') or 'lesson'}-{key}"
+@dataclass(frozen=True)
+class Taught:
+    recording: Recording
+    generated: Generated | None  # None: `only_record` was asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    trace: Trace  # without secrets
-    redacted: Mapping[str, int] = field(default_factory=dict[str, int])
-    path: Path | None = None
+class LessonFailed(UpskillError):
+    """The teacher did not do the task, so no skill was made. The recording is kept."""
 
-    @property
-    def checked(self) -> bool | None:
-        """Whether the check held; None where there was none."""
-        steps = [step for step in self.trace.steps if step.tool == VERIFY]
-        return steps[-1].status == "ok" if steps else None
-
-    @property
-    def bound(self) -> str:
-        """The bound that ended the work; empty where the teacher did."""
-        return self.trace.stop if self.trace.stop in BOUND_STOPS else ""
+    def __init__(self, message: str, hint: str, recording: Recording) -> None:
+        if recording.path:
+            hint += f" To use the recording all the same: upskill generate --from {recording.path}"
+        super().__init__(message, hint)
+        self.recording = recording
 
 
-def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
-    """What is to lie in a workspace: the files, those that can be run, and what was left out.
-
-    A file goes by its name, a folder by what is in it.
-    """
-    files: dict[str, bytes] = {}
-    runnable: set[str] = set()
-    left_out: list[str] = []
-    size = 0
-    for place in map(Path, places):
-        if not place.exists():
-            raise UsageError(f"{place}: no such file or folder", "--files places it in the workspace.")
-        found = sorted(place.rglob("*")) if place.is_dir() else [place]
-        root = place if place.is_dir() else place.parent
-        for path in found:
-            name = path.relative_to(root)
-            if skipped := next((part for part in name.parts if part in NOT_COPIED), ""):
-                left_out.append(skipped)
-            elif path.is_symlink():
-                left_out.append(f"{name} (a link)")
-            elif path.is_file():
-                size += path.stat().st_size
-                if size > MAX_WORKSPACE_BYTES:
-                    raise UsageError(
-                        f"{place}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
-                    )
-                files[name.as_posix()] = _read(path)
-                if path.stat().st_mode & stat.S_IXUSR:
-                    runnable.add(name.as_posix())
-    return files, frozenset(runnable), list(dict.fromkeys(left_out))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-
-
-def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:
-    """The recording of this very lesson, where there is one."""
-    path = folder / f"{lesson.name}.json" if folder else None
-    return Recording(read_trace(path, "atif"), {}, path) if path and path.is_file() else None
-
-
-def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
-    """The agent that does it; UsageError where it cannot act, or not with this teacher."""
-    kind: type[Agent] = AGENTS.load(lesson.agent)
-    if not kind.acts:
-        raise UsageError(
-            f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
-            "Name one that acts, for example --agent tools.",
-        )
-    # Our own loop takes other words than those for students; a program brings its own.
-    agent: Agent = AGENTS.load(lesson.agent)(read_prompt("teach")) if lesson.agent == "tools" else kind()
-    if isinstance(agent, ExternalAgent):
-        agent.check(lesson.teacher, keys)
-    return agent
-
-
-async def record_lesson(
-    lesson: Lesson,
-    models: Models,
-    sandbox: SandboxChoice,
+async def teach(
+    options: TeachOptions,
     *,
-    folder: Path | None = None,
-    fresh: bool = False,
-    watch: Callable[[Step], None] | None = None,
-) -> Recording:
-    """Have the lesson done and recorded.
+    store: Store | None = None,
+    models: Models | None = None,
+    events: AuthoringEvents | None = None,
+) -> Taught:
+    """Have a teacher do the task and record it, then `generate` a skill from the recording.
 
-    `watch` is told of every step. Whatever ends the work early, what was done until then is kept in the folder as
-    NAME.part.json; replies are on the shelf, so the same lesson goes on where it stopped.
+    The same lesson is recorded once: later calls use the recording. LessonFailed where the check fails, or where there
+    is no check and the teacher did nothing or was stopped by a bound.
     """
-    work = _LessonRun(lesson, models, folder, watch, fresh=fresh)
-    agent = open_agent(lesson, models.context.keys)
-    task = Task(
-        lesson.task,
-        bounds=lesson.bounds,
-        max_output_tokens=LOCAL_OUTPUT_TOKENS if lesson.teacher.provider == "local" else OUTPUT_TOKENS,
-    )
-    try:
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
-            opened = await sandbox.backend.open(_with_files(agent.setup(task), lesson))
-        async with opened:
-            with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
-                trace = await agent.run(task, await work.student(opened))
-            work.finish(trace)
-            await opened.kill_processes()
-            if lesson.check:
-                with wrap_trial_errors(SandboxError, "running the check"):
-                    work.note(await _verify(opened, lesson.check))
-    except BaseException:
-        work.save("part.json")
-        raise
-    return work.save("json")
+    _check(options)
+    if options.only_record:  # no student is needed
+        options = replace(options, no_eval=True)
+    teaching = _Teaching(options, models, events or AuthoringEvents())
+    generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
+    assert teaching.recording is not None
+    return Taught(teaching.recording, generated)
 
 
-def _with_files(setup: Setup, lesson: Lesson) -> Setup:
-    return replace(setup, files={**setup.files, **lesson.files}, runnable=setup.runnable | lesson.runnable)
-
-
-async def _verify(sandbox: Sandbox, command: str) -> Step:
-    from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
-
-    done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
-    said = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
-    return Step(
-        "tool",
-        tool=VERIFY,
-        arguments={"command": command, "description": "Verify the result"},
-        output="\n".join(part for part in said if part),
-        status="error" if done.code or done.killed_why else "ok",
-        seconds=round(done.seconds, 4),
-    )
-
-
-class _LessonRun:
-    """A lesson under way, and what was seen of it."""
-
-    def __init__(
-        self,
-        lesson: Lesson,
-        models: Models,
-        folder: Path | None,
-        watch: Callable[[Step], None] | None,
-        *,
-        fresh: bool,
-    ) -> None:
-        self.lesson = lesson
-        self.models = models
-        self.folder = folder
-        self.fresh = fresh
-        self.watch = watch
-        self.steps: list[Step] = []
-        self.trace = Trace((), agent=lesson.agent)
-
-    async def student(self, sandbox: Sandbox) -> Student:
-        models, address = self.models, self.lesson.teacher
-        ledger = _TeacherLedger(models.ledger) if models.ledger else None
-        around = models.context
-        return Student(address, await self._model(), sandbox, around.keys, ledger, around.prices, self.note)
-
-    async def _model(self) -> Model:
-        address, models = self.lesson.teacher, self.models
-        if models.replies is None:
-            return await models.uncached(address, "teacher")
-        mode = "refresh" if self.fresh else models.cache
-        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
-        await cached.open()
-        return cached
-
-    def note(self, step: Step) -> None:
-        self.steps.append(step)
-        if self.watch:
-            self.watch(step)
-
-    def finish(self, trace: Trace) -> None:
-        """The agent's own trace takes the place of what was seen step by step."""
-        if self.watch and not self.steps:  # a program tells its steps only at the end
-            for step in trace.steps:
-                self.watch(step)
-        self.trace, self.steps = trace, list(trace.steps)
-
-    def save(self, ending: str) -> Recording:
-        steps = tuple(self.steps)
-        if not any(step.kind == "user" for step in steps):
-            steps = (Step("user", self.lesson.task), *steps)
-        clean = redact_trace(
-            replace(self.trace, steps=steps, goal=self.lesson.task, agent=self.trace.agent or self.lesson.agent)
+def _check(options: TeachOptions) -> None:
+    if options.only_record and not options.log_runs:
+        raise UsageError("--only-record and --no-log-runs contradict each other", "Nothing would be left.")
+    if not options.task.strip():
+        raise UsageError("there is no task", 'Say what is to be done: upskill teach "…".')
+    if options.model == EXTRACT:
+        raise UsageError(
+            "extract does nothing by itself, so it cannot be a teacher",
+            "Name a model; `upskill generate -m extract --from TRACE` compiles a recording by rules.",
         )
-        path = None
-        if self.folder and self.steps:
-            part, path = (self.folder / f"{self.lesson.name}.{word}" for word in ("part.json", ending))
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(write(clean.trace), encoding="utf-8")
-            if path != part:
-                part.unlink(missing_ok=True)
-        return Recording(clean.trace, dict(clean.counts), path)
 
 
-class _RepliesOnly:
-    """A shelf without requests: each turn of a conversation would repeat all that was said before, secrets too."""
+class _Teaching(Generation):
+    """One call of `teach`: a generation whose material is recorded first."""
 
-    def __init__(self, shelf: ReplyStore) -> None:
-        self.replies = shelf
+    def __init__(self, options: TeachOptions, models: Models | None, events: AuthoringEvents) -> None:
+        super().__init__(options, models, events)
+        self.recording: Recording | None = None
+        self.folder = options.runs_folder / LESSONS_FOLDER if options.log_runs else None
+        self.sandbox, self.fresh = options.sandbox, options.fresh
+        files, executable, left_out = read_files(options.files)
+        if left_out:
+            events.message(f"Not put into the workspace: {', '.join(left_out)}.")
+        self.lesson = Lesson(
+            options.task, self.teacher, options.agent, options.bounds, files, executable, options.check
+        )
+        open_agent(self.lesson, self.keys)
 
-    def reply(self, key: str) -> str | None:
-        return self.replies.reply(key)
+    async def learn(self, models: Models) -> None:
+        recording = None if self.fresh else find_recording(self.lesson, self.folder)
+        if recording:
+            self.events.message(f"This lesson was recorded before, in {recording.path}; --fresh does it again.")
+        else:
+            recording = await self._record(models)
+        self.recording, self.recorded = recording, recording.trace.usage
+        self._require_success(recording)
+        self.material = self.gather(recording.trace)
 
-    async def add_reply(
-        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
-    ) -> None:
-        del role, request, wait
-        await self.replies.add_reply(key, model, reply)
+    async def _record(self, models: Models) -> Recording:
+        from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
-    async def forget_reply(self, key: str) -> None:
-        await self.replies.forget_reply(key)
+        lesson, folder, tell = self.lesson, self.folder, self.events.message
+        sandbox = await choose_sandbox(self.sandbox or None)
+        if sandbox.warning:
+            tell(f"Note: {sandbox.warning}")
+        where = f"in {sandbox.name}" if sandbox.isolated else "without a sandbox"
+        tell(f"{lesson.teacher.name} does the task ({lesson.agent}, {where})...")
+        try:
+            recording = await record_lesson(
+                lesson, models, sandbox, folder=folder, fresh=self.fresh, on_step=self.events.step
+            )
+        except BaseException:
+            part = folder / f"{lesson.name}.part.json" if folder else None
+            if part and part.is_file():
+                tell(f"What the teacher did so far is in {part}; the same command continues from there.")
+            raise
+        calls = recording.trace.calls
+        where = f"recorded in {recording.path}" if recording.path else "not kept: --no-log-runs"
+        tell(f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}.")
+        if recording.redacted:
+            tell(f"Before it was kept: {describe_counts(recording.redacted)}.")
+        return recording
 
-
-class _TeacherLedger(Ledger):
-    """The same ledger, in which what a program asks through its proxy stands under the teacher."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(ledger.ceilings)
-        self.whole = ledger
-
-    def admit(self) -> None:
-        self.whole.count_call()
-
-    def enter(self, role: Role, usage: Usage) -> None:
-        del role
-        self.whole.record("teacher", usage)
+    def _require_success(self, recording: Recording) -> None:
+        check, acted = self.lesson.check, bool(recording.trace.calls)
+        if recording.checked:
+            self.events.message(f"The check holds: {check}")
+        elif recording.checked is False:
+            output = next(step.output for step in reversed(recording.trace.steps) if step.kind == "tool")
+            reason = f": {line}" if (line := error_line(output)) else ""
+            raise LessonFailed(f"the check failed: {check}{reason}", "--fresh lets it try again.", recording)
+        elif not acted:
+            raise LessonFailed("the teacher did nothing, it only answered", "Name a stronger model with -m.", recording)
+        elif recording.bound:
+            raise LessonFailed(
+                f"the teacher was stopped by its bound on {recording.bound}",
+                "Raise the bound, or give a --check.",
+                recording,
+            )

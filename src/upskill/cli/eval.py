@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from upskill.authoring.create import write_suite
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
+from upskill.authoring.suite_writer import write_suite
 from upskill.cli.console import RunProgress, check_writable, note, write_report
 from upskill.cli.options import CommandOptions, choose_students, click_options, confirm_cost
 from upskill.errors import UsageError

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import click
 
-from upskill.cli.generating import run_generate
-from upskill.cli.options import with_options
-from upskill.cli.wish import MAKING, SOURCES, GenerateOptions
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.generate import Generated, generate_now
+from upskill.authoring.options import GenerateOptions
+from upskill.authoring.refine import Attempt
+from upskill.cli.console import RunProgress, note, show, show_json
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.reports import generated as report
+from upskill.runs.estimate import Estimate
+from upskill.runs.plan import Plan
+from upskill.traces import Step
+
+
+@dataclass(kw_only=True)
+class _Options(GenerateOptions, CommandOptions):
+    pass
 
 
 @click.command("generate")
 @click.argument("task", required=False, default="")
-@with_options(SOURCES)
-@click.option(
-    "-m", "--model", metavar="MODEL", help="The teacher. `extract` compiles a trace by rules, without a model."
-)
-@click.option("--handoff", metavar="DIR", help="Write the teacher's prompts to files that you or any agent answer.")
-@with_options(MAKING)
+@click_options(_Options)
 def command(**given: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
-    The student is run on train cases; an edit is kept only if a paired test says that it helps. The number at the end
-    is from held-out cases that nobody looked at before. After Ctrl-C the same command goes on where it stopped.
+    The student is run on train cases; an edit is kept only if a paired test shows that it helps. The number at the end
+    is from held-out cases that nothing before has seen. After Ctrl-C the same command continues where it stopped.
 
     \b
     upskill generate "write changelog entries the way we do" -e "fixed login -> Fixed: login (#12)" -m sonnet
@@ -31,4 +42,59 @@ def command(**given: Any) -> None:
     upskill generate --from session.jsonl -m extract               no model writes anything, no key
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
-    run_generate(GenerateOptions(**given))
+    options = _Options(**given)
+    with showing_progress(options) as events:
+        generated = generate_now(options, events=events)
+    if options.as_json:
+        show_json(report.to_json(generated))
+    else:
+        show(*report.render(generated))
+    exit_on_errors(generated)
+
+
+def exit_on_errors(generated: Generated) -> None:
+    if generated.held_out is not None and generated.held_out.too_many_errors:
+        raise click.exceptions.Exit(3)
+
+
+@contextmanager
+def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
+    """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
+    bar = RunProgress(quiet=options.silent)
+    steps = count(1)
+
+    def confirm(expected: Estimate) -> None:
+        confirm_cost(options, expected, f"up to {expected.words}{further_cost}")
+
+    def attempt_started(number: int, plan: Plan) -> None:
+        options.tell(f"Evaluating on {plan.models[0].name}... (attempt {number})")
+
+    def attempt_ended(attempt: Attempt) -> None:
+        bar.stop()
+        options.tell(report.attempt_line(attempt))
+
+    def held_out_started(plan: Plan) -> None:
+        options.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
+
+    def step(step: Step) -> None:
+        if step.kind == "tool":
+            options.tell(report.step_line(next(steps), step))
+
+    try:
+        yield AuthoringEvents(
+            started=bar.started,
+            result=bar.result,
+            message=options.tell,
+            estimate=confirm,
+            attempt_started=attempt_started,
+            attempt_ended=attempt_ended,
+            held_out_started=held_out_started,
+            step=step,
+        )
+    except KeyboardInterrupt:
+        bar.stop()
+        if options.log_runs:
+            note("Interrupted. No skill was written; the same command continues from what is stored.")
+        raise
+    finally:
+        bar.stop()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from upskill.authoring.create import material_budget, write_suite
 from upskill.authoring.material import Material, gather
 from upskill.authoring.provenance import Provenance, add_suite
+from upskill.authoring.suite_writer import write_suite
+from upskill.authoring.summarize import material_budget
 from upskill.cli.console import note, show_json
 from upskill.cli.options import (
     CommonOptions,

@@ -101,15 +101,15 @@ class AgentOptions:
         metavar="KIND",
     )
     max_turns: int | None = option(
-        "--max-turns", default=None, help="Most turns of an agent in one trial.", metavar="N", minimum=1
+        "--max-turns", default=None, help="Most turns that an agent may take.", metavar="N", minimum=1
     )
     trial_tokens: int | None = option(
-        "--trial-tokens", default=None, help="Most tokens of an agent in one trial.", metavar="N", minimum=1
+        "--trial-tokens", default=None, help="Most tokens that an agent may use.", metavar="N", minimum=1
     )
     trial_timeout: float | None = option(
         "--trial-timeout",
         default=None,
-        help="Most time of an agent in one trial.",
+        help="Most time that an agent may take.",
         metavar="SECONDS",
         minimum=0,
         above_minimum=True,

@@ -106,8 +106,8 @@ class Rewrite:
         written = {line: edit.evidence for edit in edits for line in edit.text.splitlines()}
         sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
         changed = skill.with_body(body)
-        meta = Provenance.of(skill).with_sources(sources, self.material.excerpts())
-        changed = meta.add_to(changed)
+        provenance = Provenance.of(skill).with_sources(sources, self.material.excerpts())
+        changed = provenance.add_to(changed)
         return Proposal(changed, tuple(edits), str(said.get("note", "")), tuple(wrong))
 
 

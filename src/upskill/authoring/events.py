@@ -1,0 +1,26 @@
+"""Events of the verbs that make a skill, on top of those of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upskill.runs.events import Events
+from upskill.runs.plan import Plan
+from upskill.traces import Step
+
+if TYPE_CHECKING:
+    from upskill.authoring.refine import Attempt
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthoringEvents(Events):
+    attempt_started: Callable[[int, Plan], None] = _ignore  # its number, and the train trials that measure it
+    attempt_ended: Callable[[Attempt], None] = _ignore  # after it was stored
+    held_out_started: Callable[[Plan], None] = _ignore  # the last evaluation
+    step: Callable[[Step], None] = _ignore  # of a teacher that does a task

@@ -1,0 +1,153 @@
+"""Options of the verbs that make a skill: GenerateOptions, TeachOptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from upskill.authoring.lesson import TEACHER_BOUNDS
+from upskill.options import option
+from upskill.runs.options import AgentOptions, CommonOptions
+from upskill.skills.agent_specs import REAL_AGENTS
+
+
+@dataclass(kw_only=True)
+class GenerateOptions(CommonOptions):
+    """What a skill is made from, and how it is written, tested and improved."""
+
+    task: str = ""  # what the skill is for; with a trace or an older skill it may be left out
+    examples: tuple[str, ...] = option(
+        "-e", "--example", default=(), help="An example; repeatable.", metavar="'IN -> OUT'"
+    )
+    tools: tuple[str, ...] = option(
+        "--tool",
+        default=(),
+        help="An MCP tool schema, or all in FILE; mcp:COMMAND or a URL asks a running server; repeatable.",
+        metavar="FILE#NAME",
+    )
+    sources: tuple[str, ...] = option(
+        "-f",
+        "--from",
+        default=(),
+        help="A trace, a document, a skill's folder to improve, or claude-code:last, codex:last, …; repeatable. "
+        "doc:PATH, trace:PATH and skill:PATH say which.",
+        metavar="PATH",
+    )
+    model: str | None = option(
+        "-m",
+        "--model",
+        default=None,
+        help="The teacher. `extract` compiles a trace by rules, without a model.",
+        metavar="MODEL",
+    )
+    handoff: str | None = option(
+        "--handoff",
+        default=None,
+        help="Write the teacher's prompts to files that you or any agent answer.",
+        metavar="DIR",
+    )
+    test_gen_model: str | None = option(
+        "--test-gen-model", default=None, help="Writes the test cases (default: the teacher).", metavar="MODEL"
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        default=None,
+        help="The skill's folder, named like the skill (default ./skills/NAME).",
+        metavar="DIR",
+    )
+    force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
+    tokens: int = option(
+        "--tokens", default=800, help="How long the skill should be.", metavar="N", minimum=50, show_default=True
+    )
+    tests: str | None = option(
+        "-t", "--tests", default=None, help="Your own suite, instead of a generated one.", metavar="FILE"
+    )
+    cases: int = option(
+        "--cases",
+        default=20,
+        help="How many test cases to generate.",
+        metavar="N",
+        minimum=3,
+        maximum=60,
+        show_default=True,
+    )
+    no_eval: bool = option("--no-eval", default=False, help="Write the skill and its tests, and run nothing.")
+    eval_model: str | None = option(
+        "--eval-model", default=None, help="The student (default: settings, or local).", metavar="MODEL"
+    )
+    eval_base_url: str = option(
+        "--eval-base-url",
+        default="",
+        help="An OpenAI-compatible server; the student is its name for the model.",
+        metavar="URL",
+    )
+    judge_model: str | None = option(
+        "--judge-model", default=None, help="The model that grades cases with `judge` checks.", metavar="MODEL"
+    )
+    runs: int = option(
+        "--runs", default=1, help="How often each case is run.", metavar="N", minimum=1, show_default=True
+    )
+    attempts: int | None = option(
+        "--attempts",
+        default=None,
+        help="How often to try for a better skill (default: settings, or 3).",
+        metavar="N",
+        minimum=0,
+    )
+    candidates: int = option(
+        "--candidates",
+        default=1,
+        help="How many first drafts to write.",
+        metavar="N",
+        minimum=1,
+        maximum=10,
+        show_default=True,
+    )
+    target: float = option(
+        "--target",
+        default=100.0,
+        help="Stop at this pass rate on train cases (default 100).",
+        metavar="PERCENT",
+        minimum=0,
+        maximum=100,
+    )
+    refiner: str = option(
+        "--refiner", default="rewrite", help="How a better skill is proposed: rewrite.", metavar="KIND"
+    )
+
+    @property
+    def max_attempts(self) -> int:
+        return self.settings.max_refine_attempts if self.attempts is None else self.attempts
+
+
+@dataclass(kw_only=True)
+class TeachOptions(AgentOptions, GenerateOptions):
+    """What a teacher does and with what, and how a skill is made from it."""
+
+    default_bounds = TEACHER_BOUNDS
+
+    model: str | None = option(
+        "-m", "--model", default=None, help="The teacher: it does the task and writes the skill.", metavar="MODEL"
+    )
+    handoff: str | None = field(default=None, init=False)  # whoever answers prompts by hand does not act in a sandbox
+    agent: str = option(
+        "--agent",
+        default="tools",
+        help=f"How the teacher works: tools (our own loop), or a real agent: {REAL_AGENTS}.",
+        metavar="AGENT",
+        show_default=True,
+    )
+    files: tuple[str, ...] = option(
+        "--files",
+        default=(),
+        help="A file, or a folder with everything in it, to put into the workspace; repeatable.",
+        metavar="PATH",
+    )
+    check: str = option(
+        "--check",
+        default="",
+        help="A command that is run in the workspace afterwards: it succeeds if the task was done.",
+        metavar="COMMAND",
+    )
+    fresh: bool = option("--fresh", default=False, help="Do the task again, even if this lesson was recorded before.")
+    only_record: bool = option("--only-record", default=False, help="Make no skill; print where the recording is.")

@@ -1,0 +1,178 @@
+"""A generated skill, on the terminal and as JSON; and the lines that report the progress of making it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
+
+from upskill.authoring.generate import Generated
+from upskill.authoring.lesson import Recording
+from upskill.authoring.refine import Attempt, Refinement
+from upskill.authoring.trace_commands import error_line, shell_command, step_failed
+from upskill.reports import json as json_report
+from upskill.reports.numbers import percent
+from upskill.reports.terminal import bars
+from upskill.runs.evaluation import Evaluation
+from upskill.traces import Step
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.verdict import Verdict
+
+STEP_WIDTH = 110  # characters
+
+
+def render(generated: Generated) -> list[RenderableType]:
+    """The skill, its verdict, what it cost and where it is."""
+    skill, refinement = generated.skill, generated.refinement
+    heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
+    shown: list[RenderableType] = [
+        Padding(Text.from_markup(heading), (0, 0, 0, 2)),
+        Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
+    ]
+    evaluation = generated.held_out or generated.fit
+    if refinement and evaluation:
+        cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "fit only"
+        verdict = evaluation.verdicts[0]
+        shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
+        shown += [Text(f"  {line}") for line in _findings(refinement)]
+        shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
+    if spent := _spent(generated):
+        shown.append(Text(f"  Spent: {spent}"))
+    return [*shown, Text(f"\nSaved to {generated.folder}")]
+
+
+def _findings(refinement: Refinement) -> list[str]:
+    lines = [
+        f"{split}: {_rates(verdict)}, {_interval(verdict)}{verdict.pairs} pairs, {verdict.decision}"
+        for split, evaluation in (("fit", refinement.fit), ("held-out", refinement.held_out))
+        if evaluation is not None
+        for verdict in evaluation.verdicts
+    ]
+    if refinement.held_out is None:
+        lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
+    elif refinement.held_out.too_many_errors:
+        errors = refinement.held_out.errors
+        lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
+    count = len(refinement.attempts)
+    tried = "1 candidate was" if count == 1 else f"{count} candidates were"
+    return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
+
+
+def _rates(verdict: Verdict) -> str:
+    lift = percent(verdict.lift, signed=True)
+    return f"{percent(verdict.baseline.pass_rate)} -> {percent(verdict.skill.pass_rate)} ({lift})"
+
+
+def _interval(verdict: Verdict) -> str:
+    if verdict.interval is None:
+        return ""
+    low, high = verdict.interval
+    return f"95% interval {signed_points(low)} to {signed_points(high)} points, "
+
+
+def _spent(generated: Generated) -> str:
+    parts = [
+        f"{role} {usage.total_tokens:,} tokens"
+        + (", price unknown" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}" if usage.cost_usd else "")
+        for role, usage in generated.spent.items()
+    ]
+    return " · ".join(parts)
+
+
+# While it is made.
+
+
+def attempt_line(attempt: Attempt) -> str:
+    """How a candidate fared on train cases, and whether it is kept."""
+    if attempt.evaluation is None:
+        return f"  (attempt {attempt.number}) not kept: {attempt.note}"
+    verdict = attempt.evaluation.verdicts[0]
+    if attempt.comparison is None:
+        decision = " OK" if verdict.is_beneficial else ""
+    else:
+        decision = f" {'OK' if attempt.accepted else 'not kept'}: {attempt.note}"
+    return f"  {_rates(verdict)}{decision}  [fit, {verdict.cases} train cases]"
+
+
+def step_line(number: int, step: Step) -> str:
+    """A tool call of a teacher as one line."""
+    given = step.arguments
+    what = shell_command(step) or next(
+        (str(given[name]) for name in ("path", "file_path", "name") if name in given), ""
+    )
+    line = f"{number:>4}  {step.tool}: {' '.join(what.split())}".rstrip()
+    if not step_failed(step):
+        return _shorten(line, STEP_WIDTH)
+    error = error_line(step.output)
+    return _shorten(f"{_shorten(line, STEP_WIDTH // 2)} — failed{f': {error}' if error else ''}", STEP_WIDTH)
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# As JSON.
+
+
+def to_json(generated: Generated) -> dict[str, Any]:
+    skill, refinement, suite = generated.skill, generated.refinement, generated.suite
+    return {
+        "skill": {
+            "name": skill.name,
+            "description": skill.description,
+            "tokens": skill.tokens,
+            "fingerprint": skill.fingerprint,
+        },
+        "saved_to": str(generated.folder),
+        "teacher": generated.teacher.name,
+        "student": generated.student.name if generated.student else None,
+        "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)},
+        "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts] if refinement else [],
+        "ended": refinement.ended if refinement else "",
+        "halted": refinement.halted if refinement else "",
+        "fit": _evaluation_to_json(generated.fit),
+        "held_out": _evaluation_to_json(generated.held_out),
+        "spent": {
+            role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
+        },
+        "calls": generated.calls,
+        "making": generated.cost.plain(),
+        "redacted": dict(generated.material.redacted),
+        "left_out": list(generated.material.left_out),
+    }
+
+
+def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+    verdict = attempt.evaluation.verdicts[0] if attempt.evaluation else None
+    return {
+        "attempt": attempt.number,
+        "accepted": attempt.accepted,
+        "note": attempt.note,
+        "baseline": verdict.baseline.pass_rate if verdict else None,
+        "pass_rate": verdict.skill.pass_rate if verdict else None,
+        "p_value": attempt.comparison.p_value if attempt.comparison else None,
+        "level": attempt.comparison.level if attempt.comparison else None,
+        "edits": [str(edit) for edit in attempt.proposal.edits] if attempt.proposal else [],
+    }
+
+
+def _evaluation_to_json(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    return json_report.plain(evaluation) if evaluation else None
+
+
+def lesson_to_json(recording: Recording, agent: str) -> dict[str, Any]:
+    trace = recording.trace
+    return {
+        "trace": str(recording.path) if recording.path else None,
+        "agent": agent,
+        "calls": len(trace.calls),
+        "failed": sum(map(step_failed, trace.calls)),
+        "turns": trace.turns,
+        "stop": trace.stop,
+        "check": recording.checked,
+        "tokens": trace.usage.total_tokens,
+        "cost_usd": trace.usage.cost_usd,
+    }
