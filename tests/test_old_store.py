@@ -53,6 +53,7 @@ MEASURED = {"judged": "8 of 8 trials are", "acting": "6 of 6 trials are", "trigg
 SHOWN = {"show-controls": STOPPED, "show-judged": "house-greeting-cf06abf6", "show-acting": "tide-table-3b115412"}
 # Words that may have got another name since.
 NEWER = {"beside": "distractors", "against": "reference_skill", "taught": "visible_hash"}
+NO_BUGS: dict[str, Any] = {"trials": 0, "messages": []}  # newer versions count them
 NEWER_ARMS = {"again": "baseline_repeat"}
 
 
@@ -69,6 +70,7 @@ def normal(value: Any) -> Any:
     """What is said, under newer names, as far as it depends neither on the machine nor on the order of arms."""
     if isinstance(value, dict):
         said = {NEWER.get(name, name): normal(item) for name, item in cast("dict[str, Any]", value).items()}
+        assert said.pop("bugs", NO_BUGS) == NO_BUGS
         if isinstance(said.get("trials"), list):
             said["trials"].sort(key=_place)
         if isinstance(said.get("warnings"), list):

@@ -191,6 +191,7 @@ async def test_leaks_and_bugs_are_told_with_what_shows_them(store: Store) -> Non
     await store.add_result(run, replace(result_of(TRIALS[2], None), error="KeyError: 'x'", traceback="line 1\nline 2"))
     assert store.leaks(run) == [(TRIALS[1], "it read the skill")]
     assert list(store.bugs(run)) == [(TRIALS[2], "KeyError: 'x'", "line 1\nline 2")]
+    assert store.errors(run) == []
     await store.add_result(run, result_of(TRIALS[2]))
     assert list(store.bugs(run)) == []  # it was run again
 

@@ -285,8 +285,7 @@ def command(**given: Any) -> None:
 
 
 def run_eval(options: EvalOptions) -> None:
-    """Evaluate and print. Exits with 3 when the arms were not isolated or too many trials errored, with 1 when a
-    requirement does not hold."""
+    """Evaluate and print. Exits with 3 when the run has failed, with 1 when a requirement does not hold."""
     requirements = tuple(parse_requirement(text) for text in options.requirements)
     options.check()
     executor = options.open_executor()
@@ -309,7 +308,7 @@ def run_eval(options: EvalOptions) -> None:
             executor = BatchExecutor(executor, store, models, options.tell)
         evaluation = _evaluate(plan, store, models, options, options.run_options(plan, executor, requirements))
         _report(evaluation, store, options)
-    if evaluation.leaked or evaluation.too_many_errors:
+    if evaluation.has_failed:
         raise click.exceptions.Exit(3)
     if not all(ruling.held for _, ruling in evaluation.rulings):
         raise click.exceptions.Exit(1)

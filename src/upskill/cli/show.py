@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
@@ -17,16 +18,17 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.authoring.provenance import Provenance
-from upskill.cli.console import show, show_json
+from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option, open_existing_store
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.runs.plan import Result, Trial
-from upskill.runs.stores import Run
+from upskill.runs.stores import Run, RunStore
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.traces import Step
+from upskill.version import __version__
 
 WORDS = {True: "passed", False: "failed", None: "errored"}
 COLOURS = {True: "green", False: "red", None: "yellow"}
@@ -40,6 +42,7 @@ MOST_LINES = 20  # of one step
 @click.option("--case", metavar="ID", help="Only this case: both arms side by side, or every step of agents that act.")
 @click.option("-m", "--model", metavar="MODEL", help="Only this model.")
 @click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
+@click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show which evidence stands behind each line.")
 @click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
 @json_option
@@ -48,6 +51,7 @@ def command(
     case: str | None,
     model: str | None,
     failed: bool,
+    bugs: bool,
     sources: bool,
     runs_dir: str | None,
     as_json: bool,
@@ -61,6 +65,9 @@ def command(
         return
     with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
         found = store.run(run)
+        if bugs:
+            _show_bugs(store, found, as_json=as_json)
+            return
         cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
         if case is not None and case not in cases:
             raise UsageError(f"{found.id}: no case is called {case!r}", did_you_mean(case, cases))
@@ -77,6 +84,25 @@ def command(
         baseline = "older skill" if found.plan.get("reference_skill") else "baseline"
         for case_id, group in groupby(results, key=lambda result: result.trial.case):
             show(*_case(cases[case_id], list(group), baseline, closely=case is not None))
+
+
+def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:
+    """Everything that a report of a bug needs, and no secret."""
+    from upskill.traces.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+
+    versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    found = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
+    if as_json:
+        bugs = [{**asdict(trial), "error": error, "traceback": traceback} for trial, error, traceback in found]
+        show_json({"run": run.id, "versions": versions, "bugs": bugs})
+        return
+    if not found:
+        note(f"No trial of {run.id} hit a bug in upskill.")
+        return
+    click.echo(versions)
+    for trial, error, traceback in found:
+        click.echo(f"\n{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(error)}")
+        click.echo(printable(traceback.rstrip()))
 
 
 def _show_sources(skill: Skill, *, as_json: bool) -> None:

@@ -36,6 +36,7 @@ COLUMNS = (
     "baseline_tool_errors",
     "skill_tool_errors",
     "reason",
+    "bugs",
 )
 
 
@@ -76,6 +77,7 @@ def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
                 verdict.baseline.tool_errors,
                 verdict.skill.tool_errors,
                 verdict.reason,
+                verdict.baseline.bugs + verdict.skill.bugs,
             ]
         )
     return text.getvalue()

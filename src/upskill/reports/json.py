@@ -41,6 +41,10 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
         "errors": [
             {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
         ],
+        "bugs": {
+            "trials": evaluation.bug_count,
+            "messages": [{"message": message, "trials": trials} for message, trials in evaluation.bug_messages],
+        },
         "choices": _choices(evaluation),
         "spent": {
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()

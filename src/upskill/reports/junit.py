@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
+from upskill.reports.sentences import bug_heading
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.outcome import Outcome
 
@@ -28,6 +29,10 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
                 f"INVALID: the arms were not isolated, so no number of this run means anything ({where}: {reason})"
             )
             _say(_test(suite, "isolation", "the arms are apart"), "error", message)
+        if bugs := [bug for bug in evaluation.bugs if bug[0].model == verdict.model]:
+            tests, errors = tests + 1, errors + 1
+            test = _test(suite, "upskill", "no trial hits a bug in upskill")
+            ET.SubElement(test, "error", message=_clean(bug_heading(len(bugs)))).text = _clean(bugs[0][2])
         for model, ruling in evaluation.rulings:
             if model != verdict.model:
                 continue

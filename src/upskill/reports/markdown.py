@@ -14,6 +14,7 @@ from upskill.reports.numbers import (
     pass_rate,
     percent,
 )
+from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
 from upskill.verdicts.verdict import Verdict
@@ -29,6 +30,8 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     plan = evaluation.plan
     yield f"### upskill: `{plan.skill.name}`"
     yield ""
+    if evaluation.bugs:
+        yield from _bugs(evaluation)
     if evaluation.leaked:
         yield from _invalid(evaluation)
     runs = "one run each" if plan.runs == 1 else f"up to {plan.runs} runs each"
@@ -56,6 +59,15 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield f"> {counted(trials, 'trial')} of {_escape(model)} errored: {_escape(message)}"
     yield ""
     yield f"<sub>run `{evaluation.run.id}` · skill `{plan.skill.fingerprint}` · suite `{plan.suite.fingerprint}`</sub>"
+
+
+def _bugs(evaluation: Evaluation) -> Iterator[str]:
+    yield "> [!CAUTION]"
+    yield f"> **{bug_heading(evaluation.bug_count)}**"
+    for message, trials in evaluation.bug_messages[:MOST_BUGS]:
+        yield f"> - {_escape(message)} ({counted(trials, 'trial')})"
+    yield f"> - `upskill show {evaluation.run.id} --bugs` prints the tracebacks. {REPORT_BUG}"
+    yield ""
 
 
 def _invalid(evaluation: Evaluation, most: int = 3) -> Iterator[str]:

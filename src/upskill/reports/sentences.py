@@ -15,6 +15,25 @@ from upskill.verdicts.diagnosis import Kind, advice_for, diagnose
 from upskill.verdicts.verdict import Verdict
 
 MOST_ERRORS = 10
+MOST_BUGS = 3
+REPORT_BUG = "Please report it with them in upskill's issue tracker."
+
+
+def bug_heading(trials: int) -> str:
+    return f"{counted(trials, 'trial')} hit a bug in upskill, not in your skill or model."
+
+
+def bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
+    """That upskill has a bug, what shows it, and how to report it."""
+    yield bug_heading(evaluation.bug_count)
+    for message, trials in evaluation.bug_messages[:MOST_BUGS]:
+        yield f"  {printable(message)} ({counted(trials, 'trial')})"
+    if more := evaluation.bug_messages[MOST_BUGS:]:
+        yield f"  … and {len(more)} more"
+    if show_command:
+        yield f"`{show_command} --bugs` prints the tracebacks. {REPORT_BUG}"
+    else:
+        yield f"Run it without --no-log-runs to see the tracebacks with `upskill show`. {REPORT_BUG}"
 
 
 def troubles(evaluation: Evaluation) -> Iterator[str]:

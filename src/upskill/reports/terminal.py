@@ -48,20 +48,23 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     context = context or ReportContext()
     verdicts, baseline_is_skill = evaluation.verdicts, evaluation.plan.reference_skill is not None
     parts: list[RenderableType] = [_heading(evaluation)]
+    if evaluation.bugs:
+        lines = "\n".join(sentences.bugs(evaluation, context.show_command))
+        parts.insert(0, _indented(_red_panel("BUG", lines)))
     if len(verdicts) == 1 and not evaluation.leaked:
         parts.append(bars(verdicts[0], baseline_is_skill=baseline_is_skill))
     if context.verbose and context.results:
         parts += [_cases(evaluation, context.results()), Text("")]
-    lines: list[tuple[str, str]] = [(f"Note: {warning}", "dim") for warning in evaluation.warnings]
+    notes: list[tuple[str, str]] = [(f"Note: {warning}", "dim") for warning in evaluation.warnings]
     if evaluation.leaked:
-        lines += [(line, "") for line in (*sentences.troubles(evaluation), *sentences.spending(evaluation))]
+        notes += [(line, "") for line in (*sentences.troubles(evaluation), *sentences.spending(evaluation))]
     else:
         if len(verdicts) > 1:
             parts += _activity(verdicts, baseline_is_skill=baseline_is_skill)
-        lines += _findings(evaluation)
+        notes += _findings(evaluation)
     if context.show_command:
-        lines.append((f"Every trial: {context.show_command}", "dim"))
-    parts += [_indented(Text(line, style=style)) for line, style in lines]
+        notes.append((f"Every trial: {context.show_command}", "dim"))
+    parts += [_indented(Text(line, style=style)) for line, style in notes]
     if evaluation.leaked:
         parts += [Text(""), _indented(invalid(evaluation.invalid, context.show_command))]
     parts.append(_table(evaluation))
@@ -102,7 +105,11 @@ def invalid(leaks: list[tuple[Trial, str]], show_command: str = "", most: int = 
         lines.append(f"  … and {len(leaks) - most} more")
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
     lines.append(f"{look}Close the way by which it was reached, then run again with --fresh.")
-    return Panel(Text("\n".join(lines)), title="[bold]INVALID[/bold]", title_align="left", style="red")
+    return _red_panel("INVALID", "\n".join(lines))
+
+
+def _red_panel(title: str, text: str) -> RenderableType:
+    return Panel(Text(text), title=f"[bold]{title}[/bold]", title_align="left", style="red")
 
 
 def bar(share: float | None, width: int = BAR_WIDTH) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from upskill.agents import AGENTS, ExternalAgent
@@ -28,6 +29,8 @@ from upskill.version import __version__
 
 if TYPE_CHECKING:
     from upskill.sandboxes import SandboxChoice
+
+MOST_BUGS = 1000  # that are kept with their tracebacks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,7 @@ class _Run:
             halted=self.halted,
             warnings=list(dict.fromkeys(warnings)),
             invalid=store.leaks(run),
+            bugs=list(islice(store.bugs(run), MOST_BUGS)),
         )
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:

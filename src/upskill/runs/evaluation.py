@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,6 +35,8 @@ class Evaluation:
     warnings: list[str] = field(default_factory=list[str])
     # What shows that the arms were not isolated: then no number of the run means anything.
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
+    # The trials that a bug in upskill ended, each with its error and its traceback.
+    bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
     failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
 
     @cached_property
@@ -97,6 +100,21 @@ class Evaluation:
     def too_many_errors(self) -> bool:
         """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
         return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
+
+    @property
+    def bug_count(self) -> int:
+        return sum(outcome.bug for outcome in self.outcomes)
+
+    @property
+    def bug_messages(self) -> list[tuple[str, int]]:
+        """The last lines of the tracebacks, most frequent first, and how many trials each ended."""
+        return Counter(traceback.strip().rpartition("\n")[2] for _, _, traceback in self.bugs).most_common()
+
+    @property
+    def has_failed(self) -> bool:
+        """The command ends with exit code 3: the arms were not isolated, too many trials errored, or upskill has a
+        bug."""
+        return self.leaked or self.too_many_errors or bool(self.bugs)
 
 
 def verdict_so_far(

@@ -29,12 +29,13 @@ class ArmOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
-    """Totals of one arm. All but `errored` are over scored trials; cost is None where a price is missing."""
+    """Totals of one arm. All but `errored` and `bugs` are over scored trials; cost is None where a price is missing."""
 
     arm: str
     passed: int
     failed: int
     errored: int
+    bugs: int  # of the errored trials, those that a bug in upskill ended
     pass_rate: float | None
     interval: Interval  # Wilson's, on the effective number of trials
     input_tokens: int
@@ -124,6 +125,7 @@ def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
         passed=passes,
         failed=len(scored) - passes,
         errored=len(arm.trials) - len(scored),
+        bugs=sum(trial.bug for trial in arm.trials.values()),
         pass_rate=passes / len(scored) if scored else None,
         interval=share_interval([bool(trial.passed) for trial in scored], scored, level),
         input_tokens=sum(trial.input_tokens for trial in scored),

@@ -96,7 +96,7 @@ class RunStore(Protocol):
         ...
 
     def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
-        """The distinct errors, most frequent first: model, message, number of trials."""
+        """The distinct errors but for bugs, most frequent first: model, message, number of trials."""
         ...
 
     def leaks(self, run: Run) -> list[tuple[Trial, str]]:

@@ -228,7 +228,7 @@ class SqliteStore:
 
     def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
         return self._rows(
-            "SELECT model, error, COUNT(*) FROM results WHERE run = ? AND passed IS NULL"
+            "SELECT model, error, COUNT(*) FROM results WHERE run = ? AND passed IS NULL AND NOT bug"
             " GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?",
             run.number,
             limit,

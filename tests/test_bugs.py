@@ -1,0 +1,89 @@
+"""A bug in upskill: stored with its traceback, counted apart from other errors, shown loudly, and exit code 3."""
+
+from __future__ import annotations
+
+import csv
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, spawn, write_script, write_skill
+from plugin import install_plugin
+
+# A check of another package with a bug: this answer makes it look up what is not there.
+BROKEN = """
+from upskill.checks import Check, Finding
+
+class Broken(Check):
+    answer: str
+
+    async def run(self, evidence):
+        if evidence.answer == self.answer:
+            {}["sk-ant-api03-" + 40 * "Ab3"]
+        return Finding(False, "as it should be")
+"""
+HEADING = "4 trials hit a bug in upskill, not in your skill or model."
+
+
+@pytest.fixture
+def environment(home: Path, tmp_path: Path) -> dict[str, str]:
+    """A run of which half the trials hit a bug and one other trial a provider's error."""
+    suite = {
+        "cases": [{"id": f"greet-{number}", "prompt": f"Please greet guest {number}."} for number in range(4)],
+        "checks": [{"contains": "ahoy"}, {"broken": "ahoy, friend"}],
+    }
+    write_skill(home / "greeter", suite=suite)
+    gone: dict[str, Any] = {"when": "guest 0", "error": "gone"}
+    write_script(home / "model.yaml", [{"system": "ahoy", "answer": "ahoy, friend"}, gone, {"answer": "hello"}])
+    return install_plugin(tmp_path / "site", "broken_check", BROKEN, {"upskill.checks:broken": "Broken"})
+
+
+def run(environment: dict[str, str], *given: str) -> Done:
+    return spawn("eval", "greeter", "-m", "scripted:model.yaml", *given, env=environment)
+
+
+def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: dict[str, str]) -> None:
+    done = run(environment)
+    assert done.code == 3
+    assert done.out.index("BUG") < done.out.index(HEADING) < done.out.index("greeter\n")
+    said = " ".join(done.out.replace("│", " ").split())
+    assert "KeyError: 'sk-" in said
+    assert "--bugs` prints the tracebacks. Please report it with them in upskill's issue tracker." in said
+    assert "1 trial of scripted:model.yaml errored: asking scripted:model.yaml: gone" in said
+    assert "errored: checking" not in said  # a bug is no error of the provider
+    assert run(environment, "--no-log-runs").code == 3
+
+
+def test_every_report_counts_bugs_apart_from_errors(environment: dict[str, str]) -> None:
+    done = run(environment, "--json", "--junit", "tests.xml", "--markdown", "summary.md", "--report", "csv=rows.csv")
+    assert done.code == 3
+    (message,) = done.json["bugs"]["messages"]
+    assert (done.json["bugs"]["trials"], message["trials"]) == (4, 4)
+    assert message["message"].startswith("KeyError: ")
+    assert [error["message"] for error in done.json["errors"]] == ["asking scripted:model.yaml: gone"]
+    markdown = Path("summary.md").read_text()
+    assert markdown.index(f"> **{HEADING}**") < markdown.index("4 cases")
+    (suite,) = ET.parse("tests.xml").getroot()
+    (error,) = suite.findall("testcase[@classname='upskill']/error")
+    assert error.get("message") == HEADING
+    assert "Traceback (most recent call last)" in (error.text or "")
+    with Path("rows.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["errored"], row["bugs"]) == ("5", "4")
+
+
+def test_show_prints_the_tracebacks_without_secrets(environment: dict[str, str]) -> None:
+    run(environment)
+    shown = spawn("show", "last", "--bugs", env=environment)
+    assert (shown.code, shown.out.startswith("upskill ")) == (0, True)
+    assert shown.out.count("Traceback (most recent call last)") == 4
+    assert "greet-0, skill, scripted:model.yaml, seed 0: checking broken of greet-0: KeyError: " in shown.out
+    assert "Ab3Ab3" not in shown.out
+    assert len(spawn("show", "last", "--bugs", "--json", env=environment).json["bugs"]) == 4
+    write_script(Path("model.yaml"))  # answers that hit no bug
+    assert run(environment, "--fresh", "--no-baseline", "--no-cache").code == 3
+    write_script(Path("model.yaml"), [{"answer": "hello"}])
+    assert run(environment, "--fresh", "--no-baseline", "--no-cache").code == 0
+    assert "hit a bug in upskill" in spawn("show", "last", "--bugs", env=environment).err
