@@ -248,10 +248,10 @@ class _Search:
 
     async def _test(self, before: Skill, after: Skill) -> DescriptionComparison | None:
         """Run the test queries, once for each description; None where a ceiling ends that."""
-        old = await self._evaluate("the test queries, with the description that was there", before, "test")
+        old = await self._evaluate("the test queries with the old description", before, "test")
         if self.halted:
             return None
-        new = await self._evaluate("the test queries, with the one that was chosen", after, "test")
+        new = await self._evaluate("the test queries with the new one", after, "test")
         if self.halted:
             return None
         change, p_value = paired_change(old.outcomes, new.outcomes) or (None, None)

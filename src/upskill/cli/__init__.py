@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("upskill.cli.diff:command", "Show what one candidate for a skill changed against another."),
     "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and say what the skill did."),
     "benchmark": ("upskill.cli.benchmark:command", "The same for several models, three runs each."),
-    "trigger": ("upskill.cli.trigger:command", "Say whether a skill fires when it should, and only then."),
+    "trigger": ("upskill.cli.trigger:command", "Measure whether a skill fires when it should, and only then."),
     "plan": ("upskill.cli.plan:command", "How many cases and runs it takes to see a lift, and what that costs."),
     "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),

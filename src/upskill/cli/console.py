@@ -174,11 +174,11 @@ class RunProgress:
 
     def started(self, plan: Plan, _: Run, missing: list[Trial]) -> None:
         self.stop()
-        self._done = len(plan) - len(missing)
+        self._done, self._left = len(plan) - len(missing), len(missing)
         self._passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}  # and how many were scored
         self._errored = 0
         self._usage = NO_USAGE
-        if not self.is_drawn:
+        if not self.is_drawn or not missing:
             return
         from rich.progress import (  # noqa: PLC0415
             BarColumn,
@@ -207,7 +207,9 @@ class RunProgress:
             counts[0] += result.passed
             counts[1] += 1
         self._usage += result.usage
-        self._done += 1
+        self._done, self._left = self._done + 1, self._left - 1
+        if not self._left:  # what is said from here on is not to be drawn into a bar
+            self.stop()
         now = time.monotonic()
         if self._progress is not None and self._task is not None and now - self._drawn_at > 0.1:
             self._drawn_at = now
