@@ -159,6 +159,18 @@ def test_the_picture_in_contributing_is_the_table() -> None:
     assert shown == f"```\n{drawing()}\n```"
 
 
+def test_every_page_names_the_files_of_its_folder() -> None:
+    for page in PACKAGE.rglob("__init__.py"):
+        if page.parent == PACKAGE or page.parent.name == "prompts":
+            continue
+        written = page.read_text(encoding="utf-8")
+        files = {path.stem for path in page.parent.glob("*.py")} | {
+            path.parent.name for path in page.parent.glob("*/__init__.py")
+        }
+        missing = {name for name in files - {"__init__"} if not re.search(rf"\b{name}\b", written)}
+        assert not missing, f"{page.relative_to(PACKAGE)} does not name {sorted(missing)}"
+
+
 def test_only_the_command_line_prints_and_exits() -> None:
     for module, path in in_rooms():
         if room(module) == "cli":

@@ -1,1 +1,18 @@
-"""Authoring turns material (tasks, examples, documents, traces, older skills) into a proven skill."""
+"""Authoring turns material (tasks, examples, documents, traces, older skills) into a proven skill.
+
+The verbs, each with an options class (`options`) and events (`events`):
+- `generate`: writes a skill and its tests, improves it on train cases, and proves it on held-out ones
+- `teach`: lets a teacher do a task in a sandbox (`lesson`), and generates a skill from the recording
+- `trigger`: measures on which queries a skill fires (`trigger_plan`, `trigger_queries`); `description` looks for a
+  description that fires better
+- `refine`: searches for a better skill; `comparison` is its gate, `failures` is what a refiner may see, `refiners` are
+  the kinds of it
+- `extract`: compiles traces into a skill by rules alone; `facts` are its lines and questions
+
+What they use:
+- `material`: what a teacher is given to write from; `summarize` fits it into a prompt; `mcp` asks tool servers
+- `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`)
+- `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
+  the texts it gets
+- `output`: where a finished skill is saved; `provenance`: its skill_meta.json
+"""

@@ -1,4 +1,4 @@
-"""A Place is where a check works in the sandbox of a trial: a folder of its own that the agent has never seen.
+"""A CheckDir is where a check works in the sandbox of a trial: a folder of its own that the agent has never seen.
 
 What is run there has a clean environment: the sandbox's own PATH without any folder that the agent could write to, and
 an empty home folder, so that nothing the agent left behind stands in for a program or speaks to one at its start.

@@ -1,4 +1,6 @@
-"""The command line: one thin file per command, loaded when that command is asked for.
+"""The command line: one thin file per command (`COMMANDS`), loaded when that command is asked for.
+
+`options` makes flags from options classes; `console` prints and draws progress.
 
 This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
 standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored or

@@ -1,7 +1,7 @@
 """A Report shows how a run ended. Everything in it is computed from stored results.
 
 Kinds: `terminal` (bars and tables), `json`, `csv`, `junit`, `markdown`. `numbers` and `sentences` are how they write
-numbers and what they say about a run.
+numbers and what they say about a run. `generated` and `trigger` show what those verbs return.
 
 A kind is one file with one function, and one row of `REPORTS`; from another package, an entry point in the group
 `upskill.reports`. Then `upskill eval --report KIND=FILE` writes it.

@@ -1,4 +1,9 @@
-"""A Suite is a set of cases, each a task with checks, split into train and held-out by their ids."""
+"""A Suite is a set of cases, each a task with checks, split into train and held-out by their ids.
+
+- `suite`: Case, Suite, and the files they are read from
+- `quality`: probes that a suite has to fail before money is spent on it
+- `queries`: Query, Queries: what should and should not make a skill fire
+"""
 
 from upskill.suites.suite import (
     HELD_OUT_SHARE,

@@ -6,6 +6,9 @@ scheme is the name of a kind, or None for memory.
 A kind implements `Store`, which is four smaller protocols; code that needs one of them asks for no more than that.
 What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
 writing while iterating is fine, and memory does not grow with the run.
+
+- `rows`: Run, Batch, Candidate, ResultRow: what a store hands out and how a result is written
+- `sqlite`: the kind; `sqlite_writer`: group commit; `tables`: its migrations; `file_lock`: one process to a run
 """
 
 from __future__ import annotations
