@@ -35,9 +35,21 @@ from teaching import (
     write_rules,
 )
 from test_redact import PLANTED
-from upskill import Skill, Suite, open_store
+from upskill import (
+    AuthoringEvents,
+    GenerateOptions,
+    Models,
+    Result,
+    Skill,
+    Suite,
+    UpskillError,
+    generate_now,
+    open_store,
+)
 from upskill.authoring.provenance import Provenance, making_cost
 from upskill.models.embedded.weights import cache_folder
+from upskill.models.ledger import Ledger
+from upskill.runs.estimate import Estimate
 from upskill.suites.quality import probe_suite
 
 TASK = "know the words of this house"
@@ -546,6 +558,66 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
         if any(part in everything for part in (secret, json.dumps(secret)[1:-1]))
     ]
     assert leaked == []
+
+
+# From Python.
+
+
+def library_options(**more: Any) -> GenerateOptions:
+    return GenerateOptions(
+        task=TASK, model="scripted:teacher.json", eval_model="scripted:student.json", tokens=1000, **more
+    )
+
+
+def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: Upskill, house: Path) -> None:
+    seen: list[str] = []
+    results: list[Result] = []
+    made = generate_now(
+        library_options(),
+        events=AuthoringEvents(
+            estimate=lambda expected: seen.append(f"estimate {expected.calls > 0}"),
+            attempt_started=lambda number, plan: seen.append(f"attempt {number} {len(plan.suite.cases)}"),
+            started=lambda plan, run, missing: seen.append(f"run of {len(plan)}"),
+            attempt_ended=lambda attempt: seen.append(f"{attempt.accepted}"),
+            held_out_started=lambda plan: seen.append(f"held out {len(plan.suite.cases)}"),
+            result=results.append,
+        ),
+    )
+    first = ["estimate True", f"attempt 1 {len(TRAIN)}", f"run of {2 * len(TRAIN)}", "True"]
+    assert seen[:4] == first
+    assert seen[-2:] == [f"held out {len(HELD_OUT)}", f"run of {2 * len(HELD_OUT)}"]
+    assert [line for line in seen if line in ("True", "False")] == ["True", "False", "False", "True"]
+    assert len(results) == 4 * 2 * len(TRAIN) + 2 * len(HELD_OUT)
+    assert (made.folder, made.student and made.student.name) == (Path("skills/house-words"), "scripted:student.json")
+    assert made.fit is not None
+    assert made.held_out is not None
+    assert (made.fit.skill_lift, made.held_out.skill_lift) == (1.0, 1.0)
+    assert Skill.load(made.folder).fingerprint == made.skill.fingerprint
+    assert Suite.of(made.skill) is not None
+    # The command finds everything done.
+    again = generate(upskill, "--json").json
+    assert (again["calls"], again["saved_to"], made.calls > 0) == (0, "skills/house-words", True)
+
+
+def test_an_estimate_that_is_refused_stops_before_anything_is_paid_for(house: Path) -> None:
+    def refuse(expected: Estimate) -> None:
+        raise UpskillError(f"too much: {expected.words}")
+
+    with pytest.raises(UpskillError, match="too much: "):
+        generate_now(library_options(), events=AuthoringEvents(estimate=refuse))
+    with open_store("runs") as store:
+        assert list(store.requests()) == []
+    assert not (house / "skills").exists()
+
+
+def test_the_library_is_given_models_and_a_store(house: Path) -> None:
+    ledger = Ledger()
+    with open_store(None) as store:
+        models = Models(replies=store, ledger=ledger)
+        made = generate_now(library_options(attempts=0, log_runs=False), store=store, models=models)
+        assert len(list(store.runs())) == 2
+    assert (made.calls, made.spent) == (ledger.calls, ledger.spent)
+    assert not (house / "runs").exists()
 
 
 # Interruption.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import upskill
-from conftest import REPOSITORY
+from conftest import REPOSITORY, serving
+from loopback import Call
+from teaching import NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SKIP = "# doctest: skip"
@@ -82,6 +85,26 @@ for verdict in evaluation.verdicts:
     print(verdict.model, verdict.lift, verdict.decision, verdict.is_beneficial)
 """
     assert run(program, home) == "scripted:model.yaml 1.0 helps True\n"
+
+
+async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(call: Call) -> str:
+        if call.system.startswith(WRITES):
+            return json.dumps(draft(NUMBERS[:2]))
+        if call.system.startswith(TESTS):
+            return json.dumps({"cases": [case(number) for number in NUMBERS[:6]]})
+        return json.dumps(insert(fact(3))) if call.system.startswith(REVISES) else "I do not know."
+
+    (home / "upskill.config.yaml").write_text("skill_generation_model: openai:teacher\neval_model: openai:student\n")
+    with serving(answer, key="sk-4711") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        skill = await upskill.generate_skill("know the ship")
+        tests = await upskill.generate_tests("know the ship", count=6)
+        results = await upskill.evaluate_skill(skill, tests)
+        better = await upskill.refine_skill(skill, results.failures)
+    assert {logged.model for logged in server.requests} == {"teacher", "student"}
+    assert (len(tests.cases), results.skill_lift, fact(3) in better.body) == (6, 0.0, True)
 
 
 def blocks() -> list[tuple[str, str]]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from conftest import write_skill
-from teaching import HELD_OUT, NUMBERS, TRAIN, case, fact, prompt, student_rules, write_rules
+from conftest import spawn, write_skill
+from plugin import install_plugin
+from teaching import HELD_OUT, NUMBERS, TRAIN, case, draft, fact, prompt, student_rules, teacher_rules, write_rules
 from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
 from upskill.authoring.comparison import ALPHA, affordable_attempts, compare
 from upskill.authoring.failures import mask_expected, stored_failures
@@ -197,6 +198,38 @@ def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
 
 def test_the_table_of_refiners_leads_to_them() -> None:
     assert REFINERS.load("rewrite") is Rewrite
+
+
+# Somebody else's refiner: it knows the missing facts, and asks no teacher for them.
+APPEND = """
+from pathlib import Path
+
+from upskill.authoring.refiners import Edit, Proposal
+
+
+class Append:
+    def __init__(self, model, material, tokens):
+        pass
+
+    async def propose(self, skill, failures, rejected, attempt):
+        facts = Path("facts.txt").read_text()
+        return Proposal(skill.with_body(f"{skill.body}\\n{facts}"), (Edit("insert", 1, facts),), "appended")
+"""
+
+
+def test_a_refiner_of_another_package_is_named_on_the_command_line(home: Path, tmp_path: Path) -> None:
+    write_rules(home / "teacher.json", teacher_rules(draft(TRAIN[:2])))  # it cannot revise anything
+    write_rules(home / "student.json", student_rules())
+    (home / "facts.txt").write_text("\n".join(fact(number) for number in NUMBERS if number not in TRAIN[:2]))
+    environment = install_plugin(tmp_path / "site", "append_facts", APPEND, {"upskill.refiners:append": "Append"})
+    command = ["generate", "know the ship", "-m", "scripted:teacher.json", "--eval-model", "scripted:student.json"]
+    done = spawn(*command, "--refiner", "append", "--json", env=environment)
+    assert done.code == 0, done.err
+    assert [one["accepted"] for one in done.json["attempts"]] == [True, True]
+    assert done.json["held_out"]["models"][0]["lift"] == 1.0
+    unknown = spawn(*command, "--refiner", "appendix", env=environment)
+    assert (unknown.code, "no refiner is called 'appendix'" in unknown.err) == (2, True)
+    assert "Did you mean 'append'?" in unknown.err
 
 
 # The search.

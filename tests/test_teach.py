@@ -15,7 +15,7 @@ import pytest
 from agent_server import agent_server, working
 from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
-from upskill import Skill, UsageError, open_store
+from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
 from upskill.authoring.evidence import VERIFY, evidence_of
 from upskill.authoring.lesson import Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext, Models
@@ -181,6 +181,20 @@ async def test_a_real_agent_is_a_teacher_too(programs: str, home: Path, monkeypa
     assert ledger.total == found.trace.usage
     assert found.path is not None
     assert read_trace(found.path).calls[0].output.strip() == "ahoy"
+
+
+async def test_the_library_teaches_and_has_the_recording_of_a_lesson_that_failed(harbour: Path) -> None:
+    options = TeachOptions(task=TASK, model="scripted:teacher.json", files=("project",), check="false", no_eval=True)
+    steps: list[str] = []
+    with pytest.raises(LessonFailed, match="the check failed: false") as failed:
+        await teach(options, events=AuthoringEvents(step=lambda step: steps.append(step.tool)))
+    assert (failed.value.recording.checked, steps[-1]) == (False, VERIFY)
+    assert f"upskill generate --from {failed.value.recording.path}" in failed.value.hint
+    taught = await teach(replace(options, check="true"))
+    assert taught.generated is not None
+    assert (taught.recording.checked, taught.generated.folder) == (True, Path("skills/house-words"))
+    only = await teach(replace(options, check="true", only_record=True))
+    assert (only.generated, only.recording.path) == (None, taught.recording.path)
 
 
 def test_the_same_lesson_is_recorded_once(upskill: Upskill, harbour: Path) -> None:

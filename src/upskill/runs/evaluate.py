@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
@@ -20,6 +20,7 @@ from upskill.runs.executors.local import Local
 from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.stores import Run, RunStore, open_store
 from upskill.runs.trial import run_trial
+from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, only_by_acting, probe_suite, summarise, unwritten
@@ -242,18 +243,11 @@ def evaluate_now(
     return asyncio.run(evaluate(plan, store=store, models=models, options=options, events=events))
 
 
-class Preferences(Protocol):
-    """Which student to take where none is named: what `Config` has."""
-
-    @property
-    def eval_model(self) -> str | None: ...
-
-
 async def evaluate_skill(
     skill: Skill,
     tests: Suite | Sequence[Case] | None = None,
     model: str | None = None,
-    config: Preferences | None = None,
+    config: Settings | None = None,
     *,
     runs: int = 1,
     store: RunStore | None = None,
@@ -261,9 +255,8 @@ async def evaluate_skill(
 ) -> Evaluation:
     """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
     suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
-    plan = make_plan(
-        skill, suite, (model or (config.eval_model if config else None) or "local",), PlanOptions(runs=runs)
-    )
+    settings = config or Settings.load()
+    plan = make_plan(skill, suite, (model or settings.eval_model or "local",), PlanOptions(runs=runs))
     with nullcontext(store) if store else open_store(None) as kept:
         evaluation = await evaluate(plan, store=kept, models=models)
         for result in kept.results(evaluation.run):
