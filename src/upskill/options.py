@@ -28,6 +28,7 @@ class Option:
     maximum: float | None = None
     above_minimum: bool = False  # the minimum itself is refused
     show_default: bool = False
+    count: bool = False  # how often the flag is given
 
 
 def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A002 - click's own word

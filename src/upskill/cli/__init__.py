@@ -43,6 +43,34 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+def _set_up_logging(context: click.Context, _: click.Parameter, given: int) -> int:
+    verbosity = max(given, context.meta.get("upskill.verbosity", 0))  # `upskill -v eval` and `upskill eval -v`
+    context.meta["upskill.verbosity"] = verbosity
+    wanted = os.environ.get("UPSKILL_LOG", "")
+    if verbosity or wanted or "upskill.cli.log" in sys.modules:
+        from upskill.cli.log import set_up_logging  # noqa: PLC0415 - logging, only for those who read it
+
+        set_up_logging(verbosity, wanted)
+    return given
+
+
+def _verbose_option() -> click.Option:
+    line = "Log on standard error what is done; -vv also what is sent and received. Secrets are redacted."
+    return click.Option(
+        ["-v", "--verbose"], count=True, expose_value=False, is_eager=True, callback=_set_up_logging, help=line
+    )
+
+
+def _add_verbose(command: click.Command) -> None:
+    """Give a command and its own commands the option to log; one that has a `-v` of its own logs with that."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        own = next((param for param in each.params if param.name == "verbose"), None)
+        if own is None:
+            each.params.append(_verbose_option())
+        else:
+            own.callback = _set_up_logging
+
+
 class Commands(click.Group):
     """Knows every command by name and line of help, and imports one only to run it."""
 
@@ -53,7 +81,9 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        return getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(module), attribute)
+        _add_verbose(command)
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
@@ -87,6 +117,9 @@ def upskill() -> None:
     upskill show last                                            what was asked and answered
     upskill install SKILL --to claude-code                       use it
     """
+
+
+_add_verbose(upskill)
 
 
 def main() -> None:

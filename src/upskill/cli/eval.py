@@ -172,7 +172,13 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     resume: bool = option(
         "--resume", default=False, help="Go on with a stored run of this plan, or say that there is none."
     )
-    verbose: bool = option("-v", "--verbose", default=False, help="Also show every case.")
+    verbose: int = option(
+        "-v",
+        "--verbose",
+        default=0,
+        help="Also show every case, and log as with every command; -vv logs more.",
+        count=True,
+    )
 
     def __post_init__(self) -> None:
         self.as_json = self.as_json or "json" in self.reports
@@ -396,7 +402,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
-        results=lambda: store.results(evaluation.run), show_command=show_command, verbose=options.verbose
+        results=lambda: store.results(evaluation.run), show_command=show_command, verbose=bool(options.verbose)
     )
     for kind, file in options.report_files:
         report: Report = REPORTS.load(kind)

@@ -19,9 +19,9 @@ from upskill.skills import Skill, find_skills
 @click.option(
     "-d", "--dir", "folder", metavar="DIR", help="The folder (default: skills_dir of the settings, ./skills)."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also list each skill's files.")
+@click.option("-v", "--verbose", count=True, help="Also list each skill's files.")
 @json_option
-def command(folder: str | None, verbose: bool, as_json: bool) -> None:
+def command(folder: str | None, verbose: int, as_json: bool) -> None:
     """List the skills in a folder."""
     root = Path(folder or Settings.load().skills_dir)
     if not root.is_dir():

@@ -201,6 +201,8 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
         given |= {"multiple": True}
     elif get_origin(kind) is Literal:
         given |= {"default": default, "type": click.Choice(get_args(kind)), "metavar": None}
+    elif option.count:
+        given |= {"count": True, "metavar": None}
     elif kind is int:
         given |= {"default": default, "type": click.IntRange(**limits) if any(map(_is_set, limits.values())) else int}
     elif kind is float:

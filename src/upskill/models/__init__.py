@@ -17,12 +17,15 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from upskill.registry import Registry
 from upskill.traces import NO_USAGE, Usage
+
+logging.getLogger("upskill").addHandler(logging.NullHandler())  # silent until somebody listens
 
 if TYPE_CHECKING:
     from upskill.models.cache import CachedModel

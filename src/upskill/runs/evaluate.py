@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from upskill.version import __version__
 if TYPE_CHECKING:
     from upskill.sandboxes import SandboxChoice
 
+logger = logging.getLogger(__name__)
 MOST_BUGS = 1000  # that are kept with their tracebacks
 
 
@@ -96,6 +98,7 @@ class _Run:
             with store.claim(run):
                 done = store.scored_keys(run)
                 missing = [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
+                logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
                 if options.until_decided is None:
@@ -160,6 +163,7 @@ class _Run:
             async for result in results:
                 if result.fatal:
                     self.stopped.setdefault(result.trial.model, result.error)
+                logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
                 self.events.result(result)
 
     async def _execute_in_rounds(self, run: Run, missing: list[Trial]) -> None:
