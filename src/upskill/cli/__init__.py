@@ -2,9 +2,9 @@
 
 `options` makes flags from options classes; `console` prints and draws progress.
 
-This is the only part that prints, reads settings and exits. Standard output is the result; notes and progress go to
-standard error. Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored or
-results could not be kept, 130 interrupted; 70 is a bug in upskill.
+This is the only part that prints and exits. Standard output is the result; notes and progress go to standard error.
+Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
+trial, the run is invalid, or results could not be kept, 70 a bug in upskill outside a trial, 130 interrupted.
 """
 
 from __future__ import annotations
