@@ -187,9 +187,10 @@ def with_options(options: list[Decorator]) -> Decorator:
     return decorate
 
 
-def click_options(cls: type[Any]) -> Decorator:
-    """A command with the flags of this options class, in the order in which `options_of` lists them."""
-    return with_options([_click_option(*each) for each in options_of(cls)])
+def click_options(cls: type[Any], *names: str) -> Decorator:
+    """A command with the flags of this options class, or of those of its fields that are named."""
+    found = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
+    return with_options(found)
 
 
 def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorator:
