@@ -18,10 +18,12 @@ from pathlib import Path
 # Python puts the folder of a script on its path, where this file would hide the standard library's `statistics`.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
+from statistics import NormalDist  # noqa: E402
+
 import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
-from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds, normal_quantile  # noqa: E402
+from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds  # noqa: E402
 from upskill.verdicts.verdict import EARLY_ALPHA_SHARE  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
@@ -322,7 +324,7 @@ def fixed_pairs(values: Floats, chance: float) -> int:
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = ((values**2).cumsum(axis=1) - count * mean**2) / (count - 1)
         score = mean / np.sqrt(variance / count)
-        z = normal_quantile(0.975)
+        z = NormalDist().inv_cdf(0.975)
         critical = z + (z**3 + z) / (4 * (count - 1)) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * (count - 1.0) ** 2)
     found = ((score > critical) & (variance > 0)).mean(axis=0) >= chance
     found[:4] = False  # fewer pairs have no t-test worth the name

@@ -30,7 +30,7 @@ from upskill.models import Address, Message, Model, ModelContext, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, ScriptedModel
-from upskill.runs.estimate import Estimate, estimate
+from upskill.runs.estimate import CostEstimate, estimate
 from upskill.runs.events import Events
 from upskill.runs.plan import PlanOptions, Result, Trial
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
@@ -1043,7 +1043,7 @@ async def test_the_example_for_agents_lets_knowing_pass_and_nothing_else(kind: S
 
 
 def test_what_an_agent_that_acts_may_cost_grows_with_its_turns(home: Path) -> None:
-    def told(agent: str, turns: int = 20, tokens: int | None = None) -> Estimate:
+    def told(agent: str, turns: int = 20, tokens: int | None = None) -> CostEstimate:
         suite = Suite.parse({"cases": [{"prompt": "Do it.", "checks": [{"contains": "x"}]}]})
         bounds = Bounds(turns=turns, tokens=tokens)
         plan = make_plan(

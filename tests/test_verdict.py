@@ -604,13 +604,13 @@ def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
 )
 def test_a_case_is_diagnosed(before: str, after: str, kinds: tuple[str, ...]) -> None:
     (found,) = diagnose(both({"a": (before, after)}))
-    assert found.kinds == kinds
+    assert found.problems == kinds
     assert len(found.advice) == len(kinds)
 
 
 def test_a_case_of_one_arm_only_is_unscored() -> None:
     (found,) = diagnose(arm("skill", {"a": "PF"}))
-    assert (found.baseline_rate, found.skill_rate, found.kinds) == (None, 0.5, ("unscored",))
+    assert (found.baseline_rate, found.skill_rate, found.problems) == (None, 0.5, ("unscored",))
 
 
 # ---------------------------------------------------------------------------------------------------- models

@@ -60,7 +60,7 @@ def compare(before: Iterable[Outcome], after: Iterable[Outcome], level: float) -
     means = [sum(values) / len(values) for values in by_case.values()]
     change = sum(means) / len(means) if means else 0.0
     # The flips are symmetric, so half of the two-sided chance lies on our side.
-    p_value = statistics.sign_flip(differences, [case for case, _ in keys]) / 2 if change > 0 else 1.0
+    p_value = statistics.sign_flip_p_value(differences, [case for case, _ in keys]) / 2 if change > 0 else 1.0
     better, worse = sum(mean > 0 for mean in means), sum(mean < 0 for mean in means)
     return Comparison(better, worse, len(means) - better - worse, change, p_value, level, errored)
 

@@ -25,7 +25,7 @@ from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.prices import Prices, price_for
 from upskill.plain import digest, object_schema
-from upskill.runs.estimate import Estimate
+from upskill.runs.estimate import CostEstimate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.plan import Plan
@@ -379,7 +379,7 @@ def estimate_improvement(
     teacher: Address,
     attempts: int,
     given: Prices | Mapping[str, Mapping[str, float]],
-) -> Estimate:
+) -> CostEstimate:
     """The low end is a description that is good as it is, the high end every attempt with each answer asked for twice
     more."""
     seen = plan_for(skill, queries.part("train", "validation"))
@@ -390,7 +390,7 @@ def estimate_improvement(
     tokens, cost = asked + 400, price.cost(asked, 400)
     calls = 3 * attempts
     unknown = (*each.unknown, *((teacher.name,) if cost is None else ()))
-    return Estimate(
+    return CostEstimate(
         (attempts + 1) * each.calls + 2 * end.calls + calls,
         (each.tokens[0], (attempts + 1) * each.tokens[1] + 2 * end.tokens[1] + calls * tokens),
         (each.cost_usd[0], (attempts + 1) * each.cost_usd[1] + 2 * end.cost_usd[1] + calls * (cost or 0.0)),

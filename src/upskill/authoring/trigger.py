@@ -21,7 +21,7 @@ from upskill.models.cache import track_keys
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.options import option
-from upskill.runs.estimate import Estimate, check_prices, estimate_writing
+from upskill.runs.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
@@ -243,7 +243,7 @@ class TriggerSession:
         by_role = self.models.ledger.spent if self.models.ledger else {}
         return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items()}
 
-    def announce(self, expected: Estimate) -> None:
+    def announce(self, expected: CostEstimate) -> None:
         if not self.options.replay:
             self.events.estimate(expected)
 

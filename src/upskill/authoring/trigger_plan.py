@@ -16,7 +16,7 @@ from upskill.checks import Check, Evidence, Finding, Named
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.prices import Prices, price_for
-from upskill.runs.estimate import USUAL_ANSWER_TOKENS, Estimate
+from upskill.runs.estimate import USUAL_ANSWER_TOKENS, CostEstimate
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite
@@ -83,7 +83,9 @@ def make_trigger_plan(
     return make_plan(skill, suite_of(queries), names, options)
 
 
-def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]) -> Estimate:
+def estimate_runs(
+    plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]
+) -> CostEstimate:
     """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
     prices = {address.name: price_for(address, given) for address in plan.models}
     offered = (*plan.distractors, plan.skill)
@@ -100,4 +102,4 @@ def estimate_runs(plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[s
             high_tokens += taken + plan.max_output_tokens
             high += price.cost(taken, plan.max_output_tokens) or 0.0
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
-    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)

@@ -17,7 +17,7 @@ from upskill.authoring.refine import Attempt
 from upskill.cli.console import RunProgress, note, show, show_json
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.reports import generated as report
-from upskill.runs.estimate import Estimate
+from upskill.runs.estimate import CostEstimate
 from upskill.runs.plan import Plan
 from upskill.traces import Step
 
@@ -63,7 +63,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     bar = RunProgress(quiet=options.silent)
     steps = count(1)
 
-    def confirm(expected: Estimate) -> None:
+    def confirm(expected: CostEstimate) -> None:
         confirm_cost(options, expected, f"up to {expected.words}{further_cost}")
 
     def attempt_started(number: int, plan: Plan) -> None:

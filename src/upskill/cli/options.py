@@ -25,7 +25,7 @@ from upskill.runs.stores import Store, find_store
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
-    from upskill.runs.estimate import Estimate
+    from upskill.runs.estimate import CostEstimate
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -140,7 +140,7 @@ class CommandOptions(run_options.CommonOptions, OutputOptions):
         return f" --runs-dir {shlex.quote(self.runs_dir)}" if self.runs_dir else ""
 
 
-def confirm_cost(common: CommonOptions | CommandOptions, expected: Estimate, said: str = "") -> None:
+def confirm_cost(common: CommonOptions | CommandOptions, expected: CostEstimate, said: str = "") -> None:
     """Say what is expected to be spent before it is, and ask where that may be much and a person can answer."""
     if common.max_cost is not None:
         expected.check_prices()

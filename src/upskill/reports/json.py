@@ -73,7 +73,7 @@ def _split(verdict: Verdict) -> dict[str, Any]:
 def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for case in diagnose(evaluation.outcomes_of(model)):
-        for kind in case.kinds:
+        for kind in case.problems:
             found.setdefault(kind, []).append(case.case)
     return found
 

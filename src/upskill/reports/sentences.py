@@ -11,7 +11,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
-from upskill.verdicts.diagnosis import Kind, advice_for, diagnose
+from upskill.verdicts.diagnosis import CaseProblem, advice_for, diagnose
 from upskill.verdicts.verdict import Verdict
 
 MOST_ERRORS = 10
@@ -123,9 +123,9 @@ def diagnosis(evaluation: Evaluation) -> Iterator[str]:
     """Cases that cannot show a lift, by kind."""
     for address in evaluation.plan.models:
         name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
-        by_kind: dict[Kind, list[str]] = {}
+        by_kind: dict[CaseProblem, list[str]] = {}
         for found in diagnose(evaluation.outcomes_of(address.name)):
-            for kind in found.kinds:
+            for kind in found.problems:
                 if kind != "unscored":
                     by_kind.setdefault(kind, []).append(found.case)
         for kind, cases in by_kind.items():

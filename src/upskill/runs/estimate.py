@@ -21,7 +21,7 @@ FEWEST_TURNS = 2  # one that does something, and one that answers
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """A range in dollars: answers as short as the references, to answers as long as they may be."""
 
     calls: int
@@ -64,7 +64,7 @@ def estimate(
     given: Prices | Mapping[str, Mapping[str, float]],
     *,
     student_share: float = 1.0,
-) -> Estimate:
+) -> CostEstimate:
     """What these trials will use. An agent that acts may answer soon, or take every turn that it is allowed.
 
     `student_share` is what students pay of the list price; a judge pays all of it.
@@ -108,7 +108,7 @@ def estimate(
             for _ in range(sum(named.check.asks for named in case.checks)):
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
-    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def estimate_search(
     student: Address | None,
     given: Prices | Mapping[str, Mapping[str, float]],
     size: SearchSize,
-) -> Estimate:
+) -> CostEstimate:
     """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
 
     The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
@@ -151,18 +151,18 @@ def estimate_search(
         add(student, size.cases, size.cases * (1 + size.attempts + size.drafts), size.tokens + 60, 100)
         add(student, size.cases, size.cases, 60, 100)
     unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
-    return Estimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 
 def estimate_writing(
     writer: Address, given: Prices | Mapping[str, Mapping[str, float]], *, material: int, items: int
-) -> Estimate:
+) -> CostEstimate:
     """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
     taken, answered = material + 800, 200 * items
     cost = price_for(writer, given).cost(taken, answered)
     tokens = taken + answered
     unknown = (writer.name,) if cost is None else ()
-    return Estimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
+    return CostEstimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
 
 
 def input_tokens(request: Request) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upskill.runs.estimate import Estimate
+from upskill.runs.estimate import CostEstimate
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores import Run
 
@@ -21,4 +21,4 @@ class Events:
     started: Callable[[Plan, Run, list[Trial]], None] = _ignore  # a run, and its trials that are still missing
     result: Callable[[Result], None] = _ignore  # after it was stored
     message: Callable[[str], None] = _ignore  # a line for the person
-    estimate: Callable[[Estimate], None] = _ignore  # before the first paid call
+    estimate: Callable[[CostEstimate], None] = _ignore  # before the first paid call

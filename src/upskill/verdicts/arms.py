@@ -144,7 +144,7 @@ def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
 def share_interval(values: list[bool], trials: list[Outcome], level: float) -> Interval:
     """Wilson's interval of a share, on the effective number of trials: runs of one case resemble each other."""
     effective = statistics.effective_trials(values, [trial.case for trial in trials]) if trials else 0.0
-    return statistics.wilson(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
+    return statistics.wilson_interval(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
 
 
 def _mean(numbers: list[int]) -> float | None:

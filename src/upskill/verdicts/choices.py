@@ -1,4 +1,4 @@
-"""A Choice is one model in one arm: which of them is worth its price, and which is the cheapest that is good enough."""
+"""A Choice is one model in one arm; which are worth their price, and which is the cheapest that is good enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from upskill.verdicts.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One model in one arm: what a task costs, how often it passes."""
+    """What a task costs with one model in one arm, and how often it passes."""
 
     model: str
     arm: str
@@ -30,7 +30,7 @@ class Choice:
 def list_choices(
     outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
 ) -> tuple[Choice, ...]:
-    """Every (model, arm) with a scored trial, cheapest first, those without a price last."""
+    """Every model and arm with a scored trial, cheapest first, those without a price last."""
     by_model: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.arm in arms:

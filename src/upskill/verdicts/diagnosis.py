@@ -1,4 +1,4 @@
-"""A diagnosis says of each case what it can still tell after a run: whether it can show a lift at all."""
+"""A diagnosis of each case after a run: whether it can show a lift at all."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 
-Kind = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
+CaseProblem = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
 
-_ADVICE: dict[Kind, str] = {
+_ADVICE: dict[CaseProblem, str] = {
     "saturated": "passes with and without the skill: make it harder or drop it, it can show no lift",
     "dead": "never passes: see whether its checks can be met at all, or whether the skill lacks what it asks for",
     "baseline passes": "passes without the skill every time: it can only show harm",
@@ -19,7 +19,7 @@ _ADVICE: dict[Kind, str] = {
     "flaky": "passes now and then in the same arm: tighten the task or run it more often",
     "unscored": "never scored in both arms: repair what errors",
 }
-_ADVICE_BASELINE_IS_SKILL: dict[Kind, str] = {  # where the baseline is an older skill
+_ADVICE_BASELINE_IS_SKILL: dict[CaseProblem, str] = {  # where the baseline is an older skill
     "saturated": "passes with either skill: make it harder or drop it, it can show no lift",
     "baseline passes": "passes with the older skill every time: it can only show harm",
     "hurt": "passes less often than with the older skill: read both answers, this one may mislead here",
@@ -28,28 +28,28 @@ _ADVICE_BASELINE_IS_SKILL: dict[Kind, str] = {  # where the baseline is an older
 
 @dataclass(frozen=True, slots=True)
 class CaseDiagnosis:
-    """What one case can still tell, judged by its scored trials in both arms. A healthy case has no kinds."""
+    """What is wrong with one case, judged by its scored trials in both arms."""
 
     case: str
     baseline_rate: float | None
     skill_rate: float | None
-    runs: int  # scored trials in the arm that has fewer
-    kinds: tuple[Kind, ...]
+    runs: int  # scored trials, in the arm with fewer
+    problems: tuple[CaseProblem, ...]
 
     @property
     def advice(self) -> tuple[str, ...]:
-        return tuple(advice_for(kind) for kind in self.kinds)
+        return tuple(advice_for(kind) for kind in self.problems)
 
 
-def advice_for(kind: Kind, *, baseline_is_skill: bool = False) -> str:
-    """What to do about such a case; `against`: the baseline is an older skill."""
-    return _ADVICE_BASELINE_IS_SKILL.get(kind, _ADVICE[kind]) if baseline_is_skill else _ADVICE[kind]
+def advice_for(problem: CaseProblem, *, baseline_is_skill: bool = False) -> str:
+    """What to do about it; `baseline_is_skill`: the baseline is an older skill."""
+    return _ADVICE_BASELINE_IS_SKILL.get(problem, _ADVICE[problem]) if baseline_is_skill else _ADVICE[problem]
 
 
 def diagnose(
     outcomes: Iterable[Outcome], *, baseline: str = "baseline", skill: str = "skill"
 ) -> tuple[CaseDiagnosis, ...]:
-    """Every case of one model's outcomes, in the order of their ids."""
+    """Every case in the outcomes of one model, in the order of their ids."""
     tally: dict[str, dict[str, list[int]]] = {}
     for name, arm in by_arm(outcomes).items():
         if name in (baseline, skill):
@@ -66,7 +66,7 @@ def _diagnosis(case: str, passed: int, tried: int, passed_with: int, tried_with:
         rates = passed / tried if tried else None, passed_with / tried_with if tried_with else None
         return CaseDiagnosis(case, *rates, 0, ("unscored",))
     before, after = passed / tried, passed_with / tried_with
-    found: list[Kind] = []
+    found: list[CaseProblem] = []
     if before == after == 1:
         found.append("saturated")
     elif before == after == 0:

@@ -42,7 +42,7 @@ class QueryRate:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's interval for further runs of this query. It says nothing about other queries."""
-        return statistics.wilson(self.triggered, self.scored, level=LEVEL)
+        return statistics.wilson_interval(self.triggered, self.scored, level=LEVEL)
 
     @property
     def as_expected(self) -> bool | None:
@@ -157,7 +157,7 @@ def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[
         return None
     differences = [float(bool(new[key])) - float(bool(old[key])) for key in keys]
     labels = [query for query, _ in keys]
-    return statistics.paired_lift(differences, labels, level=LEVEL), statistics.sign_flip(differences, labels)
+    return statistics.paired_lift(differences, labels, level=LEVEL), statistics.sign_flip_p_value(differences, labels)
 
 
 def _query_rate(query: Query, part: Part, outcomes: list[Outcome]) -> QueryRate:
@@ -175,7 +175,7 @@ def _mean_rate(rates: Iterable[QueryRate]) -> Estimate | None:
     labels = [number for number, rate in enumerate(scored) for _ in range(rate.scored)]
     effective = statistics.effective_trials(triggered, labels)
     mean = math.fsum(rate.value or 0.0 for rate in scored) / len(scored)
-    return Estimate(mean, *statistics.wilson(mean * effective, effective, level=LEVEL), LEVEL)
+    return Estimate(mean, *statistics.wilson_interval(mean * effective, effective, level=LEVEL), LEVEL)
 
 
 def _accuracy(

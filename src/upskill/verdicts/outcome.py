@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one trial ended, in numbers."""
+    """The result of one trial, in numbers."""
 
     model: str
     case: str
@@ -25,5 +25,5 @@ class Outcome:
     turns: int = 0
     calls: int = 0  # of tools
     tool_errors: int = 0
-    leaked: bool = False  # it saw a skill that was kept from it
+    leaked: bool = False  # the trial saw a skill that was kept from it
     bug: bool = False  # it errored because of a bug in upskill

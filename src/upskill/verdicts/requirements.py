@@ -1,4 +1,4 @@
-"""A Requirement is a condition on a verdict that a person writes down, for CI to hold a skill to."""
+"""A Requirement is a condition on a verdict, for CI: `lift>=0.1`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Requirement:
     """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
 
     text: str
-    quantity: str  # one of the quantities, or "decision"
+    quantity: str  # a quantity, or "decision"
     comparison: str
     value: float
     decision: Decision | None = None
@@ -49,7 +49,7 @@ class Ruling:
 def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
     """Read `lift>=0.1`, `decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
 
-    Where `shares` are given, they are what can be required, and nothing else is.
+    With `shares`, these are the only quantities that can be required.
     """
     hint = f'Write for example "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
     match = re.fullmatch(r"\s*(point:)?\s*([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -22,9 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Scope = Literal["cases", "suite"]
 
-SEED = 20_261_115  # of every resampling: the same rows give the same interval, always
+NORMAL = NormalDist()
+SEED = 20_261_115  # of every resampling: the same rows always give the same interval
 RESAMPLES = 10_000
-BOOTSTRAP_MAX_CASES = 2_000  # cases from which on Student's t serves as well as a bootstrap, and sooner
+BOOTSTRAP_MAX_CASES = 2_000  # with more, Student's t is as good as a bootstrap, and faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +42,8 @@ class Estimate:
     def interval(self) -> tuple[float, float]:
         return self.low, self.high
 
-    def __neg__(self) -> Estimate:
-        return Estimate(-self.value, -self.high, -self.low, self.level)
-
 
 # ---------------------------------------------------------------------------------------------------- quantiles
-
-
-def normal_cdf(z: float) -> float:
-    """The chance that a standard normal variable is below z. Assumes nothing."""
-    return 0.5 * math.erfc(-z / math.sqrt(2.0))
-
-
-@lru_cache(maxsize=64)
-def normal_quantile(p: float) -> float:
-    """The z below which a standard normal variable falls with chance p. Assumes 0 < p < 1."""
-    return _inverse(normal_cdf, p)
 
 
 def t_cdf(t: float, freedom: int) -> float:
@@ -78,7 +66,7 @@ def t_quantile(p: float, freedom: int) -> float:
     """The t below which Student's t falls with chance p. Assumes 0 < p < 1 and whole degrees of freedom >= 1."""
     if freedom <= 300:
         return _inverse(lambda t: t_cdf(t, freedom), p)
-    z = normal_quantile(p)  # Cornish and Fisher's expansion, right to eight digits by here
+    z = NORMAL.inv_cdf(p)  # Cornish and Fisher's expansion, right to eight digits by here
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / freedom + second / freedom**2 + third / freedom**3
@@ -215,7 +203,7 @@ def _longest_run(ordered: Floats) -> Floats:
     return longest
 
 
-def sign_flip(differences: ArrayLike, cases: ArrayLike) -> float:
+def sign_flip_p_value(differences: ArrayLike, cases: ArrayLike) -> float:
     """Two-sided p-value of "the arms are interchangeable", flipping the sign of whole cases.
 
     Assumes only that under the null each case's mean difference is as likely to be its opposite, independently of the
@@ -270,7 +258,7 @@ def _random_flips(means: Floats) -> float:
 # ---------------------------------------------------------------------------------------------------- one arm
 
 
-def wilson(passed: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval for a pass rate; [0, 1] without trials.
 
     Assumes independent trials. Runs of one case are not: give `effective_trials` instead of the plain count (and the
@@ -279,7 +267,7 @@ def wilson(passed: float, trials: float, *, level: float = 0.95) -> tuple[float,
     _check_level(level)
     if trials <= 0:
         return 0.0, 1.0
-    z2 = normal_quantile(0.5 + 0.5 * level) ** 2
+    z2 = NORMAL.inv_cdf(0.5 + 0.5 * level) ** 2
     rate = passed / trials
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
     half = math.sqrt(z2 * rate * (1 - rate) / trials + z2 * z2 / (4 * trials * trials)) / (1 + z2 / trials)
@@ -319,7 +307,7 @@ def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level:
     """
     groups = CaseGroups.of(cases)
     change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
-    return _ratio_of_sums(groups.sums(change), groups.counts, level, log=False)
+    return _ratio_of_sums(groups.sums(change), groups.counts, level)
 
 
 def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -328,18 +316,8 @@ def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, le
     Assumes independent cases with a finite variance, and values that are not negative.
     """
     groups = CaseGroups.of(cases)
-    ratio = _ratio_of_sums(groups.sums(after), groups.sums(before), level, log=True)
+    ratio = _log_ratio((groups.sums(after),), (groups.sums(before),), level)
     return Estimate(ratio.value - 1.0, ratio.low - 1.0, ratio.high - 1.0, level)
-
-
-def cost_per_pass(cost: ArrayLike, passed: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Total cost over the number of passed trials, with Student's interval for its logarithm, clustered by case.
-
-    Assumes independent cases. Infinite without a pass: money was spent and nothing came of it. The interval is worked
-    out with half a pass more than was seen (as Haldane and Anscombe do), so that no pass at all still bounds it below.
-    """
-    groups = CaseGroups.of(cases)
-    return _log_ratio((groups.sums(cost),), (groups.sums(passed),), level, bottom_is_passes=True)
 
 
 def cost_per_pass_ratio(
@@ -351,19 +329,19 @@ def cost_per_pass_ratio(
     *,
     level: float = 0.95,
 ) -> Estimate:
-    """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper; paired by case.
+    """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper.
 
-    Assumes what `cost_per_pass` does. 0 if only the later arm passes anything, infinite if only the earlier one does.
+    Student's interval for the logarithm, clustered by case; assumes independent cases. 0 if only the later arm passes
+    anything, infinite if only the earlier one does. The interval is computed with half a pass more than was seen (as
+    Haldane and Anscombe do), so that it is bounded even without a pass.
     """
     groups = CaseGroups.of(cases)
     up = groups.sums(cost_after), groups.sums(passed_before)
     down = groups.sums(cost_before), groups.sums(passed_after)
-    return _log_ratio(up, down, level, bottom_is_passes=True, top_has_passes=True)
+    return _log_ratio(up, down, level, with_passes=True)
 
 
-def _ratio_of_sums(top: Floats, bottom: Floats, level: float, *, log: bool) -> Estimate:
-    if log:
-        return _log_ratio((top,), (bottom,), level)
+def _ratio_of_sums(top: Floats, bottom: Floats, level: float) -> Estimate:
     _check_level(level)
     count = len(top)
     if count == 0:
@@ -401,12 +379,11 @@ def _log_ratio(
     bottom: tuple[Floats, ...],
     level: float,
     *,
-    bottom_is_passes: bool = False,
-    top_has_passes: bool = False,
+    with_passes: bool = False,
 ) -> Estimate:
     """A product of sums over a product of as many sums, studentised on the scale of logarithms.
 
-    The last factor above or below may be a number of passes, which can be zero in a resample or altogether.
+    `with_passes`: the last factor above and below is a number of passes, which can be zero.
     """
     _check_level(level)
     count = len(top[0])
@@ -416,10 +393,8 @@ def _log_ratio(
     value = above / below if below else math.inf
     half = 0.5 / count
     parts = np.stack([*top, *bottom], axis=1)
-    if top_has_passes:
-        parts[:, len(top) - 1] += half
-    if bottom_is_passes:
-        parts[:, -1] += half
+    if with_passes:
+        parts[:, [len(top) - 1, -1]] += half
     sizes = parts.mean(axis=0)
     if count == 1 or (sizes == 0.0).any():
         return Estimate(value, 0.0, math.inf, level)
@@ -432,9 +407,7 @@ def _log_ratio(
     tail = 0.5 * (1.0 - level)
     student = t_quantile(1.0 - tail, count - 1)
     lower, upper = -student, student
-    if (
-        count <= BOOTSTRAP_MAX_CASES and not bottom_is_passes
-    ):  # resampling a handful of passes says less than the formula
+    if count <= BOOTSTRAP_MAX_CASES and not with_passes:  # resampling a handful of passes says less than the formula
         draws = _resamples(count)
         means = draws @ parts / count
         fine = (means > 0).all(axis=1)  # nearly always: sums of tokens and costs are hardly ever zero
@@ -534,15 +507,6 @@ class Sequential:
         # The looks may contradict each other, though no more often than the interval may be wrong at all.
         return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
 
-    def decided(self, margin: float = 0.05, level: float = 0.95) -> Literal["helps", "hurts", "no effect"] | None:
-        """What the interval says so far; None means go on."""
-        low, high = self.interval(level)
-        if low > 0:
-            return "helps"
-        if high < 0:
-            return "hurts"
-        return "no effect" if -margin <= low and high <= margin else None
-
 
 # Bets as fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large.
 BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
@@ -620,54 +584,32 @@ def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
     return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
 
 
-def power(lift: float, cases: int, runs: int, spread: VarianceComponents, *, level: float = 0.95) -> float:
+def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, level: float = 0.95) -> float:
     """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this.
 
     Assumes a nearly normal mean over cases; checked by simulation to be right to a few points from ten cases on.
     """
     if cases < 2:
         return 0.0
-    error = spread.error(cases, runs)
+    error = variance.error(cases, runs)
     if error == 0.0:
         return 1.0 if lift else 0.0
-    return normal_cdf(abs(lift) / error - t_quantile(0.5 + 0.5 * level, cases - 1))
+    return NORMAL.cdf(abs(lift) / error - t_quantile(0.5 + 0.5 * level, cases - 1))
 
 
 def cases_needed(
     lift: float,
     runs: int,
-    spread: VarianceComponents,
+    variance: VarianceComponents,
     *,
     chance: float = 0.8,
     level: float = 0.95,
-    most: int = 1_000_000,
+    limit: int = 1_000_000,
 ) -> int | None:
     """The fewest cases, run so often, that find a lift like this with this chance. Assumes what `power` does."""
-    if lift == 0.0 or power(lift, most, runs, spread, level=level) < chance:
+    if lift == 0.0:
         return None
-    low, high = 1, 2
-    while power(lift, high, runs, spread, level=level) < chance:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if power(lift, middle, runs, spread, level=level) < chance else (low, middle)
-    return high
-
-
-def runs_needed(
-    lift: float, cases: int, spread: VarianceComponents, *, chance: float = 0.8, level: float = 0.95, most: int = 1_000
-) -> int | None:
-    """The fewest runs of each case with which a lift like this is found with this chance; None if no number will do.
-
-    Assumes what `power` does. Runs only average out what varies within a case.
-    """
-    if power(lift, cases, most, spread, level=level) < chance:
-        return None
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if power(lift, cases, middle, spread, level=level) < chance else (low, middle)
-    return high
+    return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,8 +659,8 @@ def evidence_needed(
             critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
         return centre <= critical * error and centre + critical * error > margin
 
-    by_cases = _first(lambda n: not missing(n, 0), 1_000_000)
-    by_runs = _first(lambda n: not missing(0, n), 10_000)
+    by_cases = _smallest(lambda n: not missing(n, 0), 1_000_000)
+    by_runs = _smallest(lambda n: not missing(0, n), 10_000)
     more_cases = by_cases if by_cases is not None else 1_000_000
     pairs = more_cases * math.ceil(runs - 1e-9)
     if by_runs is not None:
@@ -726,7 +668,7 @@ def evidence_needed(
     return EvidenceNeeded(pairs, by_runs, more_cases)
 
 
-def _first(holds: Callable[[int], bool], most: int) -> int | None:
+def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
     """The smallest n from 1 on for which something that stays true has become true."""
     if not holds(most):
         return None

@@ -162,7 +162,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     if pairs:
         estimate = statistics.paired_lift(pairs.differences, pairs.cases, level=level)
         lift, interval = estimate.value, estimate.interval
-        p_value = statistics.sign_flip(pairs.differences, pairs.cases)
+        p_value = statistics.sign_flip_p_value(pairs.differences, pairs.cases)
         if options.anytime is not None:
             interval, p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options)
     tokens = _change(pairs, arms.total_tokens, level)
@@ -219,7 +219,7 @@ def _sequential_bounds(
     if options.stopping_point == "last":
         last = statistics.paired_lift(differences, pairs.cases, level=1.0 - (1.0 - early) * alpha)
         low, high = max(low, min(last.low, high)), min(high, max(last.high, low))
-        p_value = min(p_value, statistics.sign_flip(differences, pairs.cases) / (1.0 - early))
+        p_value = min(p_value, statistics.sign_flip_p_value(differences, pairs.cases) / (1.0 - early))
     return (low, high), p_value
 
 
@@ -304,7 +304,7 @@ def _proven_saving(pairs: Pairs, verdict: Verdict, options: VerdictOptions) -> s
         (low, _), _ = _sequential_bounds(pairs, saved, options.anytime, options)
         return "tokens" if low > 0 else ""
     # With few cases that hardly differ the intervals are too narrow; the sign-flip test is not fooled.
-    if statistics.sign_flip(np.sign(saved), pairs.cases) <= 1.0 - verdict.level:
+    if statistics.sign_flip_p_value(np.sign(saved), pairs.cases) <= 1.0 - verdict.level:
         relative = verdict.total_tokens.relative_interval if verdict.total_tokens else None
         if relative is not None and relative[1] < 0:
             return "tokens"
