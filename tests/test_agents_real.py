@@ -39,8 +39,8 @@ from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
 from upskill.agents.isolation import plant_canary
 from upskill.agents.opencode import OpenCode
-from upskill.agents.program import DUMMY, LIMITS, ProgramAgent, find_program
-from upskill.agents.proxy import MOST_AT_ONCE, MOST_REFUSED, Proxy, Upstream, Wire, upstream_of
+from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
+from upskill.agents.proxy import MAX_CONCURRENT, MAX_REFUSALS, Proxy, Upstream, Wire, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
@@ -148,7 +148,7 @@ def test_a_real_agent_works_in_both_arms_and_only_one_of_them_has_the_skill(
     assert {_credential(asked) for asked in server.asked} == {KEY}
     assert KEY not in json.dumps([asked.body for asked in server.asked])
     assert KEY not in json.dumps(trials)
-    assert DUMMY in json.dumps(trials) or name == "codex"
+    assert PLACEHOLDER_KEY in json.dumps(trials) or name == "codex"
     assert "no way out" in json.dumps(trials["baseline"]["trace"]["steps"])
     assert server.strange == []
 
@@ -342,7 +342,7 @@ def test_what_a_program_asked_cannot_be_replayed(upskill: Upskill, home: Path, m
         ("claude-code", "openai:gpt-5.5", "needs the Anthropic messages API"),
         ("claude-code", "local", "needs the Anthropic messages API"),
         ("opencode", "local", "the embedded models hold less"),
-        ("opencode", "scripted:answers.json", "needs a model on the wire"),
+        ("opencode", "scripted:answers.json", "needs a model with an API"),
     ],
 )
 def test_a_pairing_that_cannot_work_is_told_before_anything_is_run(
@@ -389,7 +389,7 @@ def test_a_program_is_followed_to_what_a_sandbox_has_to_show(home: Path, monkeyp
     assert find_program("true", "").readonly_mounts == {}  # in every sandbox anyway
     (home / "bin" / "shim").write_text("#!/bin/sh\nexec codex\n", encoding="utf-8")
     (home / "bin" / "shim").chmod(0o755)
-    with pytest.raises(UsageError, match="neither a program nor a package of node"):
+    with pytest.raises(UsageError, match="neither an executable nor a package of node"):
         find_program("shim", "npm install")
     monkeypatch.setenv("PATH", str(home / "bin"))
     if shutil.which("node") is None:
@@ -443,7 +443,7 @@ def test_claude_code_is_let_in_with_its_own_login(no_login: Path, monkeypatch: p
     invocation = agent.invocation(replace(address, effort="high"), found, "http://127.0.0.1:1/v1")
     assert invocation.arguments[-2:] == ("--effort", "high")
     assert invocation.environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
-    assert invocation.environment["ANTHROPIC_API_KEY"] == DUMMY
+    assert invocation.environment["ANTHROPIC_API_KEY"] == PLACEHOLDER_KEY
 
 
 def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
@@ -495,7 +495,7 @@ async def proxied(
 ) -> AsyncGenerator[tuple[Proxy, aiohttp.ClientSession]]:
     proxy = Proxy(upstream, bounds or Bounds(), ledger)
     with create_server(("127.0.0.1", 0)) as door:
-        async with proxy.served(door) as url, aiohttp.ClientSession(f"{url}/") as client:
+        async with proxy.serve(door) as url, aiohttp.ClientSession(f"{url}/") as client:
             yield proxy, client
 
 
@@ -505,7 +505,10 @@ def upstream_at(url: str, wire: Wire = "chat", model: str = "tiny") -> Upstream:
 
 
 @pytest.mark.parametrize(("wire", "path"), [("chat", "chat/completions"), ("responses", "responses")])
-async def test_the_proxy_puts_the_key_in_and_the_model_under_test(wire: Wire, path: str) -> None:
+async def test_the_proxy_puts_the_key_in_and_the_model_under_test(
+    wire: Wire, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "upskill.agents")
     ledger = Ledger()
     with agent_server(lambda _: "Hello.", KEY) as server:
         async with proxied(upstream_at(server.url, wire), ledger=ledger) as (proxy, client):
@@ -513,6 +516,10 @@ async def test_the_proxy_puts_the_key_in_and_the_model_under_test(wire: Wire, pa
             async with client.post(path, json={"model": "better", "stream": True}, headers=headers) as answer:
                 assert answer.status == 200
                 assert "Hello." in await answer.text()
+    logged = [record.getMessage() for record in caplog.records if record.name == "upskill.agents.proxy"]
+    assert logged == [f"POST /v1/{path}: 200", f"{proxy.usage.input_tokens} + {proxy.usage.output_tokens} tokens"]
+    assert KEY not in caplog.text
+    assert "stolen" not in caplog.text
     (asked,) = server.asked
     assert asked.body["model"] == "tiny"
     assert asked.headers["Authorization"] == f"Bearer {KEY}"
@@ -583,7 +590,7 @@ async def test_the_proxy_refuses_everything_but_the_model(method: str, path: str
         ):
             assert answer.status == 403
     assert (server.asked, server.strange) == ([], [])
-    assert len(proxy.refused) == 1
+    assert len(proxy.refusals) == 1
 
 
 async def test_what_only_looks_like_reaching_out_goes_through() -> None:
@@ -621,13 +628,13 @@ async def test_a_student_that_asks_without_end_fills_no_memory() -> None:
                     await answer.read()
                     return answer.status
 
-            assert set(await asyncio.gather(*(ask("chat/completions") for _ in range(2 * MOST_AT_ONCE)))) == {200}
-            assert set(await asyncio.gather(*(ask("x" * 1000) for _ in range(2 * MOST_REFUSED)))) == {403}
+            assert set(await asyncio.gather(*(ask("chat/completions") for _ in range(2 * MAX_CONCURRENT)))) == {200}
+            assert set(await asyncio.gather(*(ask("x" * 1000) for _ in range(2 * MAX_REFUSALS)))) == {403}
     finally:
         await runner.cleanup()
-    assert most == MOST_AT_ONCE
-    assert len(proxy.refused) == MOST_REFUSED
-    assert max(map(len, proxy.refused)) < 300
+    assert most == MAX_CONCURRENT
+    assert len(proxy.refusals) == MAX_REFUSALS
+    assert max(map(len, proxy.refusals)) < 300
 
 
 async def test_the_list_of_models_is_no_turn() -> None:
@@ -635,7 +642,7 @@ async def test_the_list_of_models_is_no_turn() -> None:
         async with proxied(upstream_at(server.url)) as (proxy, client), client.get("models") as answer:
             assert answer.status == 404  # which is what this server says
     assert server.strange == ["GET /v1/models"]
-    assert (proxy.turns, proxy.trouble) == (0, None)
+    assert (proxy.turns, proxy.model_error) == (0, None)
 
 
 async def test_tokens_are_a_bound_too() -> None:
@@ -654,11 +661,14 @@ async def test_trouble_is_kept_until_the_model_answers_again() -> None:
         async with proxied(upstream_at(server.url)) as (proxy, client):
             async with client.post("chat/completions", json={"model": "x"}) as answer:
                 assert (answer.status, KEY in await answer.text()) == (500, False)
-            assert proxy.trouble is not None
-            assert (proxy.trouble.message, proxy.trouble.fatal) == ("the server answered 500: broken ***", False)
+            assert proxy.model_error is not None
+            assert (proxy.model_error.message, proxy.model_error.fatal) == (
+                "the server answered 500: broken ***",
+                False,
+            )
             async with client.post("chat/completions", json={"model": "x"}) as answer:
                 await answer.read()
-            assert (proxy.trouble, proxy.turns) == (None, 1)
+            assert (proxy.model_error, proxy.turns) == (None, 1)
 
 
 async def test_a_server_that_is_not_there_is_trouble() -> None:
@@ -667,8 +677,8 @@ async def test_a_server_that_is_not_there_is_trouble() -> None:
         client.post("chat/completions", json={"model": "x"}) as answer,
     ):
         assert answer.status == 502
-    assert proxy.trouble is not None
-    assert proxy.trouble.message.startswith("no answer from the model's server")
+    assert proxy.model_error is not None
+    assert proxy.model_error.message.startswith("no answer from the model's server")
 
 
 async def _answering(handler: Any) -> tuple[web.AppRunner, str]:
@@ -697,8 +707,8 @@ async def test_an_answer_that_is_cut_is_no_whole_one_and_was_paid_for() -> None:
                     await answer.read()
     finally:
         await runner.cleanup()
-    assert proxy.trouble is not None
-    assert "broke off" in proxy.trouble.message
+    assert proxy.model_error is not None
+    assert "broke off" in proxy.model_error.message
     assert proxy.turns == 0
     assert proxy.usage.input_tokens > 0
 
@@ -727,16 +737,16 @@ async def test_whatever_form_an_answer_has_its_use_is_counted(text: str, used: U
         await runner.cleanup()
     # What is not said is estimated: four letters of the question, and one event of the answer, are a token.
     assert proxy.usage == used if used else (proxy.usage.input_tokens, proxy.usage.output_tokens > 0) == (8, True)
-    assert trouble in (proxy.trouble.message if proxy.trouble else "")
+    assert trouble in (proxy.model_error.message if proxy.model_error else "")
     assert proxy.turns == (0 if trouble else 1)
 
 
 def test_a_model_is_found_where_its_own_address_says() -> None:
     with pytest.raises(UsageError, match="does not begin with http"):
-        upstream_of(Address("x", "openai", "x", "generic", "ftp://here"), "chat", {})
-    ollama = upstream_of(resolve("ollama:qwen3"), "chat", {})
+        upstream_for(Address("x", "openai", "x", "generic", "ftp://here"), "chat", {})
+    ollama = upstream_for(resolve("ollama:qwen3"), "chat", {})
     assert (ollama.base_url, ollama.headers) == ("http://localhost:11434/v1", {})
     there = Address("x", "openai", "x", "generic", "http://here/v1/messages")
-    found = upstream_of(there, "messages", {"GENERIC_API_KEY": KEY})
+    found = upstream_for(there, "messages", {"GENERIC_API_KEY": KEY})
     assert found.base_url == "http://here/v1"
     assert found.headers == {"Authorization": f"Bearer {KEY}", "x-api-key": KEY}

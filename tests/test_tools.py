@@ -19,12 +19,12 @@ from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
-from upskill.agents.activation import activated, canaries, resources_read, touches
-from upskill.agents.catalog import BEHAVIOUR, activation, catalog
-from upskill.agents.isolation import canary_of, find_leak, plant_canary
-from upskill.agents.tool_calling import LONGEST_TEXT, JsonToolCalling, speaks_tools, tool_calling_for
-from upskill.agents.toolbox import TOOLS, Toolbox, cut
-from upskill.agents.tools import WORK, Tools
+from upskill.agents.activation import activated, find_canaries, folder_uses, resources_read
+from upskill.agents.catalog import INSTRUCTIONS, activation_text, catalog_prompt
+from upskill.agents.isolation import canary_for, find_leak, plant_canary
+from upskill.agents.tool_calling import MAX_TEXT, JsonToolCalling, has_native_tools, tool_calling_for
+from upskill.agents.toolbox import TOOLS, Toolbox, shorten_middle
+from upskill.agents.tools import WORKSPACE_PROMPT, Tools
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
 from upskill.models.addresses import resolve
@@ -92,7 +92,9 @@ async def work(kind: SandboxBackend, task: Task, model: Model, address: Address 
 # The loop.
 
 
-async def test_the_loop_goes_on_until_there_is_an_answer(kind: SandboxBackend) -> None:
+async def test_the_loop_goes_on_until_there_is_an_answer(
+    kind: SandboxBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     student = Recorded(
         [
             calls(call("write_file", path="a.txt", content="ahoy\n"), text="First I write."),
@@ -101,7 +103,13 @@ async def test_the_loop_goes_on_until_there_is_an_answer(kind: SandboxBackend) -
         ],
         usage={"input": 10, "output": 4, "cost": 0.5},
     )
+    caplog.set_level("DEBUG", "upskill.agents")
     trace = await work(kind, Task("Write it.", {"b.txt": "given\n"}), student)
+    assert [record.getMessage() for record in caplog.records if record.name == "upskill.agents.tools"] == [
+        "turn 1: 10 + 4 tokens, calls write_file",
+        "turn 2: 10 + 4 tokens, calls bash, list_files",
+        "turn 3: 10 + 4 tokens, answer",
+    ]
     assert [(step.kind, step.tool, step.text) for step in trace.steps] == [
         ("assistant", "", "First I write."),
         ("tool", "write_file", ""),
@@ -195,7 +203,7 @@ async def test_calls_without_ids_are_told_apart(kind: SandboxBackend) -> None:
 
 async def test_a_model_that_breaks_down_is_an_error_and_what_it_cost_is_kept(kind: SandboxBackend) -> None:
     student = Recorded([calls(call("bash", command="true"))], usage={"input": 5, "output": 2, "cost": 1.0})
-    with pytest.raises(ModelError, match="asked for turn 2") as caught:
+    with pytest.raises(ModelError, match="turn 2 was requested") as caught:
         await work(kind, Task("Try."), student)
     assert caught.value.usage == Usage(5, 2, cost_usd=1.0)
 
@@ -305,9 +313,9 @@ async def test_an_answer_that_was_cut_off_says_so(kind: SandboxBackend) -> None:
 
 
 def test_the_catalog_has_names_and_descriptions_and_nothing_else() -> None:
-    text = catalog((FULL, DISTRACTOR), "/home/student/.agents/skills")
+    text = catalog_prompt((FULL, DISTRACTOR), "/home/student/.agents/skills")
     behaviour, *block = text.splitlines()
-    assert behaviour == BEHAVIOUR
+    assert behaviour == INSTRUCTIONS
     assert block == [
         "<available_skills>",
         (
@@ -320,11 +328,11 @@ def test_the_catalog_has_names_and_descriptions_and_nothing_else() -> None:
         ),
         "</available_skills>",
     ]
-    assert catalog((), "/home/student/.agents/skills") == ""
+    assert catalog_prompt((), "/home/student/.agents/skills") == ""
 
 
 def test_an_activated_skill_shows_its_body_and_lists_its_files() -> None:
-    text = activation(FULL, "/s")
+    text = activation_text(FULL, "/s")
     assert text.startswith('<skill_content name="greeter">\n# Greeting')
     assert text.endswith("</skill_content>")
     assert "ahoy" in text
@@ -332,7 +340,7 @@ def test_an_activated_skill_shows_its_body_and_lists_its_files() -> None:
     assert "Folder of this skill: /s/greeter" in text
     assert "<file>references/more.md</file>\n<file>scripts/hail.sh</file>" in text
     assert "matey" not in text
-    assert "skill_resources" not in activation(GREETER, "/s")
+    assert "skill_resources" not in activation_text(GREETER, "/s")
 
 
 async def test_the_body_comes_with_activation_and_a_reference_when_it_is_read(kind: SandboxBackend) -> None:
@@ -367,7 +375,7 @@ async def test_without_a_skill_there_is_no_catalog_and_no_tool_for_it(kind: Sand
     student = Recorded([calls(call("activate_skill", name="greeter"), call("bash", command="ls -A ~")), "hello"])
     trace = await work(kind, Task("Greet."), student)
     (system, _), *_ = (request.messages for request in student.requests)
-    assert system.text == f"{SYSTEM}\n{WORK}"
+    assert system.text == f"{SYSTEM}\n{WORKSPACE_PROMPT}"
     assert [tool.name for tool in student.requests[0].tools] == NAMES
     assert trace.calls[0].output == f"There is no tool 'activate_skill'. Tools: {', '.join(NAMES)}."
     assert trace.calls[1].output == "(no output)"  # an empty home folder
@@ -406,7 +414,7 @@ async def test_run_bits_of_a_skill_are_kept_in_every_kind_of_sandbox(name: str) 
 
 
 async def used(sandbox: Sandbox, name: str, /, **arguments: Any) -> Step:
-    return await Toolbox(sandbox, (), "/s").use(ToolCall("1", name, arguments), 60.0)
+    return await Toolbox(sandbox, (), "/s").run(ToolCall("1", name, arguments), 60.0)
 
 
 async def told(sandbox: Sandbox, name: str, /, **arguments: Any) -> str:
@@ -431,13 +439,13 @@ async def test_what_a_command_prints_cannot_speak_to_a_terminal(sandbox: Sandbox
 
 
 async def test_a_long_result_loses_its_middle(sandbox: Sandbox) -> None:
-    box = Toolbox(sandbox, (), "/s", most=200)
-    step = await box.use(ToolCall("1", "bash", {"command": "seq 1 100000"}), 60.0)
+    box = Toolbox(sandbox, (), "/s", max_result=200)
+    step = await box.run(ToolCall("1", "bash", {"command": "seq 1 100000"}), 60.0)
     assert len(step.output) < 300
     assert step.output.startswith("1\n2\n")
     assert step.output.endswith("99999\n100000")
     assert re.search(r"\n\[… \d{6} characters left out …\]\n", step.output)
-    assert cut("short", 5) == "short"
+    assert shorten_middle("short", 5) == "short"
 
 
 async def test_a_file_is_read_by_lines(sandbox: Sandbox) -> None:
@@ -518,7 +526,7 @@ async def test_any_number_is_a_timeout_and_any_name_of_a_file_can_be_shown(sandb
 
 async def test_only_skills_on_offer_can_be_activated(sandbox: Sandbox) -> None:
     box = Toolbox(sandbox, (GREETER, DISTRACTOR), "/s")
-    step = await box.use(ToolCall("1", "activate_skill", {"name": "other"}), 60.0)
+    step = await box.run(ToolCall("1", "activate_skill", {"name": "other"}), 60.0)
     assert (step.status, step.output) == ("error", "activate_skill: name must be one of greeter, sailor")
 
 
@@ -589,8 +597,8 @@ async def test_a_model_without_calls_spells_them_out(kind: SandboxBackend) -> No
     assert [form["properties"]["tool"]["enum"] for form in forms] == [
         [name] for name in (*NAMES, "activate_skill", "answer")
     ]
-    assert forms[0]["properties"]["command"] == {"type": "string", "maxLength": LONGEST_TEXT}
-    assert forms[2]["properties"]["content"] == {"type": "string", "maxLength": LONGEST_TEXT // 2}
+    assert forms[0]["properties"]["command"] == {"type": "string", "maxLength": MAX_TEXT}
+    assert forms[2]["properties"]["content"] == {"type": "string", "maxLength": MAX_TEXT // 2}
     assert forms[5]["properties"]["name"] == {"type": "string", "enum": ["greeter"]}
     assert all(form["required"] == list(form["properties"]) for form in forms)
 
@@ -618,33 +626,33 @@ async def test_a_call_that_is_not_wrapped_is_understood(kind: SandboxBackend) ->
 
 
 def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> None:
-    tools = JsonToolCalling(TOOLS, room=3_000)
+    tools = JsonToolCalling(TOOLS, max_conversation=3_000)
     talk = [Message("system", "s"), Message("user", "t" * 500)]
     for tool in ("bash", "activate_skill", "bash", "bash"):
         step = Step("tool", tool=tool, output="x" * 1_000, status="ok")
-        talk += tools.turn(Reply("call"), tools.read(Reply(spelled(tool))), [step])
-    sent = tools.fitting(talk)
+        talk += tools.next_messages(Reply("call"), tools.read(Reply(spelled(tool))), [step])
+    sent = tools.fit(talk)
     lengths = [len(message.text) for message in sent if message.role == "user"]
     assert lengths[0] == 500
     assert lengths[1] < 200  # the oldest
     assert lengths[2] > 1_000  # what the skill says
     assert lengths[3] < 200
     assert lengths[4] > 1_000  # the latest
-    assert JsonToolCalling(TOOLS).fitting(talk) == tuple(talk)
+    assert JsonToolCalling(TOOLS).fit(talk) == tuple(talk)
 
 
 def test_which_models_have_calls_of_their_own() -> None:
-    spoken = {name: speaks_tools(resolve(name)) for name in ("local", "claude-code", "openai:gpt-4.1", "haiku")}
+    spoken = {name: has_native_tools(resolve(name)) for name in ("local", "claude-code", "openai:gpt-4.1", "haiku")}
     assert spoken == {"local": False, "claude-code": False, "openai:gpt-4.1": True, "haiku": True}
-    assert speaks_tools(SCRIPT)
+    assert has_native_tools(SCRIPT)
     file = tool_calling_for(Address("local:/x.gguf", "local", "/x.gguf"), TOOLS, 192)
     assert isinstance(file, JsonToolCalling)
-    assert file.room == 20_000
+    assert file.max_conversation == 20_000
     short = tool_calling_for(LOCAL, TOOLS, 80)  # so that a call can be ended within its tokens
     assert short.schema is not None
     assert short.schema["properties"]["call"]["anyOf"][0]["properties"]["command"]["maxLength"] == 100
     unbounded = tool_calling_for(resolve("claude-code"), TOOLS, 192)
-    assert unbounded.shown is None
+    assert unbounded.max_result is None
     assert "maxLength" not in json.dumps(unbounded.schema)
 
 
@@ -746,14 +754,14 @@ def test_canaries_and_touches_are_found_wherever_they_stand() -> None:
             step("bash", "skills/greeter-two", command="ls ~/.agents/skills"),
         )
     )
-    assert list(canaries(trace)) == [(1, canary), (2, canary), (3, canary)]
-    assert [number for number, _ in touches(trace, "greeter")] == [4]
+    assert list(find_canaries(trace)) == [(1, canary), (2, canary), (3, canary)]
+    assert [number for number, _ in folder_uses(trace, "greeter")] == [4]
 
 
 def test_a_marked_skill_differs_by_its_canary_alone() -> None:
-    canary = canary_of("some key")
+    canary = canary_for("some key")
     assert re.fullmatch("upskill-canary-[0-9a-f]{16}", canary)
-    assert canary != canary_of("another key")
+    assert canary != canary_for("another key")
     marked = plant_canary(FULL, canary)
     assert canary in marked.body
     assert marked.body.replace(f"<!-- {canary} -->", "").split() == FULL.body.split()
@@ -762,7 +770,7 @@ def test_a_marked_skill_differs_by_its_canary_alone() -> None:
 
 
 async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: Sandbox) -> None:
-    own, strange = canary_of("own"), canary_of("strange")
+    own, strange = canary_for("own"), canary_for("strange")
     assert await find_leak(Trace((step("bash", own),)), own, "", sandbox) == ""
     assert (
         await find_leak(Trace((step("bash", own),)), "", "greeter", None)
@@ -780,7 +788,7 @@ async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: S
 async def test_what_a_student_left_is_searched_however_much_it_is(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, strange = canary_of("own"), canary_of("strange")
+    own, strange = canary_for("own"), canary_for("strange")
     await sandbox.run(f"yes {own} | head -n 100000 >a")
     assert await find_leak(Trace(()), own, "", sandbox) == ""
     await sandbox.write("b", strange)
@@ -792,7 +800,7 @@ async def test_what_a_student_left_is_searched_however_much_it_is(
 
 
 async def test_a_slip_in_copying_its_own_canary_is_no_leak(sandbox: Sandbox) -> None:
-    own = canary_of("own")
+    own = canary_for("own")
     slip = own[:-3] + "".join("0" if letter != "0" else "1" for letter in own[-3:])
     await sandbox.write("note", slip)
     assert await find_leak(Trace((step("bash", slip),)), own, "", sandbox) == ""
@@ -811,7 +819,7 @@ async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: SandboxBac
 
     one = {"id": "one", "prompt": "Greet one.", "files": {"note.txt": "nothing"}}
     first = plan_of(one)
-    canary = canary_of(first.key(Trial(first.models[0].name, "one", "skill", 0)))
+    canary = canary_for(first.key(Trial(first.models[0].name, "one", "skill", 0)))
     plan = plan_of(one, {"id": "two", "prompt": "Now greet two people.", "files": {"note.txt": canary}})
     leaks = {(result.trial.case, result.trial.arm): result.leak for result in await results_of(plan)}
     assert leaks["one", "baseline"] == leaks["one", "skill"] == ""

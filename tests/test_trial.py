@@ -13,7 +13,7 @@ import pytest
 from conftest import greetings, write_skill
 from upskill import Address, Plan, Result, Skill, Suite, Trial
 from upskill.agents import Task
-from upskill.agents.chat import request_for
+from upskill.agents.chat import chat_request
 from upskill.plain import digest
 from upskill.runs.plan import GENERATION, Judgement
 from upskill.traces import Step, Trace, Usage
@@ -145,7 +145,7 @@ def test_the_order_of_cases_and_models_is_not_part_of_the_fingerprint() -> None:
 
 def test_what_the_chat_agent_sends_belongs_to_the_generation_in_the_key() -> None:
     """Fails when the wording changes: then raise GENERATION in runs/plan.py, and write both new numbers here."""
-    sent = request_for(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
+    sent = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
     told = digest([[message.role, message.text] for message in sent.messages])
     assert (GENERATION, told) == (1, "422ce279127f12ff")
 

@@ -1,10 +1,17 @@
-"""An Agent is how a model is run on a task: what it is shown, and what it may do. It returns a Trace.
+"""An Agent is how a model is run on a task: what it sees and what it may do. It returns a Trace.
 
-Kinds: `chat` (the skill in the prompt, one answer), `tools` (our own loop: the skill in a catalog, commands and files
-in a sandbox), `claude-code`, `codex` and `opencode` (the real programs, in a sandbox).
+Kinds, one module each:
 
-An agent that acts says what its sandbox is to be opened with (`setup`); whoever runs the trial opens it, lets the
-agent run in it, has the checks look at what was left there, and closes it.
+    chat          the skill in the prompt, one answer
+    tools         our own loop: the skill in a catalog, commands and files in a sandbox
+    claude_code, codex, opencode    the real programs, in a sandbox (their rows are in `AGENT_SPECS`)
+
+Parts of `tools`: `catalog` (the skills on offer), `toolbox` (its tools), `tool_calling` (how a model calls them). Parts
+of the real programs: `program` (finding and running one), `proxy` (its only way to the model). `activation` tells
+whether an agent opened a skill, `isolation` whether it saw one that it must not see.
+
+An agent that needs a sandbox describes it (`setup`); whoever runs the trial opens it, runs the agent in it, lets the
+checks look at what is left there, and closes it.
 """
 
 from __future__ import annotations
@@ -33,23 +40,23 @@ AGENTS = Registry(
     },
 )
 
-# The same for every agent of ours and in both arms; what an agent adds follows after it.
+# The same for all agents of ours and in both arms; an agent may add to it.
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where an agent that acts is stopped: turns of the model, tokens of all of them together, seconds in all."""
+    """When an agent in a sandbox is stopped: turns of the model, tokens in all, seconds in all."""
 
     turns: int = 20
     tokens: int | None = None
     seconds: float = 600.0
-    until_activated: bool = False  # also where the skill under test is opened, if the agent can be ended there
+    until_activated: bool = False  # or when the skill under test is opened, if the agent can be stopped there
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task as an agent gets it. The only thing that differs between arms is the skill."""
+    """One task for an agent. Between arms, only the skill differs."""
 
     prompt: str
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -57,22 +64,21 @@ class Task:
     seed: int | None = None
     temperature: float | None = None
     max_output_tokens: int = 1024
-    distractors: tuple[Skill, ...] = ()  # distractors: skills that are on offer in every arm
+    distractors: tuple[Skill, ...] = ()  # skills that are on offer in every arm
     bounds: Bounds = Bounds()
 
     @property
-    def offered(self) -> tuple[Skill, ...]:
-        """Every skill of the catalog, in the order of their names, so that the place gives nothing away."""
+    def offered_skills(self) -> tuple[Skill, ...]:
+        """Every skill of the catalog, sorted by name, so that its position gives nothing away."""
         return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """The model that a trial is about, and the place where it may act.
+    """The model under test, and its sandbox.
 
-    An agent that is a program of its own speaks to the address itself: `keys` are for the proxy that stands between
-    them, never for the sandbox, and `ledger` counts and bounds what goes through it. `watch` is told of every step as
-    it is done, by agents that see their steps one by one.
+    A real program talks to the address itself, through a proxy: `keys` are for the proxy, never for the sandbox, and
+    `ledger` counts and limits what goes through it. Agents that see their steps one by one report them to `on_step`.
     """
 
     address: Address
@@ -80,15 +86,15 @@ class Student:
     sandbox: Sandbox | None = None
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     ledger: Ledger | None = None
-    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
-    watch: Callable[[Step], None] | None = None
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    on_step: Callable[[Step], None] | None = None
 
 
 class Agent(Protocol):
-    acts: ClassVar[bool]  # it runs commands, so it is given a sandbox
+    needs_sandbox: ClassVar[bool]  # it runs commands
 
     def setup(self, task: Task) -> Setup:
-        """What the sandbox of this task is opened with, where the agent acts or a check wants one."""
+        """What the sandbox is opened with, if the agent or a check needs one."""
         ...
 
     async def run(self, task: Task, student: Student) -> Trace: ...
@@ -96,16 +102,16 @@ class Agent(Protocol):
 
 @runtime_checkable
 class ExternalAgent(Protocol):
-    """An agent that is a program of its own: it has to be installed, it works with some models only, and it asks its
-    model itself, so that no stored reply is used and none is kept."""
+    """An agent that is a program of its own. It has to be installed, works only with some models, and asks its model
+    itself, so that replies are neither cached nor taken from the cache."""
 
     def check(self, address: Address, keys: Mapping[str, str]) -> None:
-        """Before the first call: UsageError where this model could not be its student."""
+        """Before the first call: UsageError if it does not work with this model."""
         ...
 
 
 def skill_files(skills: Iterable[Skill], folder: str) -> dict[str, bytes]:
-    """The files of these skills that a student may see, by their path under `folder`; links are followed."""
+    """The files of these skills that a student may see, by their path in `folder`; links are followed."""
     return {
         f"{folder}/{skill.name}/{path}": skill.read(path) or b""
         for skill in skills
@@ -114,7 +120,7 @@ def skill_files(skills: Iterable[Skill], folder: str) -> dict[str, bytes]:
 
 
 def runnable_files(skills: Iterable[Skill], folder: str) -> frozenset[str]:
-    """Those of `skill_files` that are programs."""
+    """Those of `skill_files` that are executable."""
     return frozenset(
         f"{folder}/{skill.name}/{path}" for skill in skills for path in skill.resources if skill.is_runnable(path)
     )

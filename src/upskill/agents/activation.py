@@ -1,7 +1,7 @@
-"""Activation: whether an agent that was offered a skill opened it, and which of its files it read.
+"""Activation: whether an agent opened a skill that it was offered, and which of its files it read.
 
-A skill counts as activated when its body came before the model: through the agent's own tool for skills, through a
-plain read of its SKILL.md, or, whatever the way, when the canary in the body shows up in a tool's output.
+A skill counts as activated when the model got to see its body: through the agent's own tool for skills, by reading
+its SKILL.md, or in any other way that puts the canary of the body into a tool's output.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
-# The tools by which agents open a skill, and the argument that names it. The first is that of our own agent.
-OPENERS = {"activate_skill": "name", **dict(spec.skill_tool for spec in AGENT_SPECS.values() if any(spec.skill_tool))}
+# The tools that open a skill, with the argument that names it: ours, and those of real agents.
+SKILL_TOOLS = {
+    "activate_skill": "name",
+    **dict(spec.skill_tool for spec in AGENT_SPECS.values() if any(spec.skill_tool)),
+}
 CANARY = "upskill-canary-"
 _CANARY = re.compile(re.escape(CANARY) + r"[0-9a-f]{16}")
 
@@ -25,36 +28,38 @@ def activated(trace: Trace, skill: str, canary: str = "") -> bool:
 
 
 def resources_read(trace: Trace, skill: str) -> list[str]:
-    """The files of the skill that tool calls named and got, SKILL.md apart, in the order of their first reading."""
+    """The files of the skill, other than SKILL.md, that successful tool calls named, in order."""
     path = re.compile(rf"skills/{re.escape(skill)}/([\w./-]*\w)")
-    found = (match[1] for step in trace.calls if step.status != "error" for match in path.finditer(_said(step)))
+    found = (
+        match[1] for step in trace.calls if step.status != "error" for match in path.finditer(_arguments_text(step))
+    )
     return [name for name in dict.fromkeys(found) if name.lower() != "skill.md"]
 
 
-def canaries(trace: Trace) -> Iterator[tuple[int, str]]:
-    """Every canary that shows up anywhere in a trace, with the number of its step."""
+def find_canaries(trace: Trace) -> Iterator[tuple[int, str]]:
+    """Every canary anywhere in a trace, with the number of its step."""
     for number, step in enumerate(trace.steps, 1):
-        for match in _CANARY.finditer(f"{step.text}\n{_said(step)}\n{step.output}"):
+        for match in _CANARY.finditer(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
             yield number, match[0]
 
 
-def touches(trace: Trace, skill: str) -> Iterator[tuple[int, str]]:
-    """The tool calls that name the folder of the skill, or were shown it, with the number of the step."""
+def folder_uses(trace: Trace, skill: str) -> Iterator[tuple[int, str]]:
+    """The tool calls with the folder of the skill in their arguments or output, with the number of the step."""
     path = re.compile(rf"skills/{re.escape(skill)}(?![\w-])")
     for number, step in enumerate(trace.steps, 1):
-        if step.kind == "tool" and (path.search(_said(step)) or path.search(step.output)):
-            yield number, _said(step)
+        if step.kind == "tool" and (path.search(_arguments_text(step)) or path.search(step.output)):
+            yield number, _arguments_text(step)
 
 
 def _opens(step: Step, skill: str) -> bool:
     if step.status == "error":
         return False
-    named = OPENERS.get(step.tool)
+    named = SKILL_TOOLS.get(step.tool)
     if named is not None and step.arguments.get(named) == skill:
         return True
-    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _said(step), re.IGNORECASE))
+    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE))
 
 
-def _said(step: Step) -> str:
-    """The arguments of a call as one text, in which a path is written as it was meant."""
+def _arguments_text(step: Step) -> str:
+    """The arguments of a call as one text, with unescaped paths."""
     return json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/") if step.arguments else ""

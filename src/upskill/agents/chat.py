@@ -1,4 +1,4 @@
-"""`chat`: one question, one answer. The skill's instructions stand in the system prompt of the skill arm."""
+"""`chat`: one question, one answer. In the skill arm, the skill's instructions are in the system prompt."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Chat:
-    """Asks once. What the model is shown differs between the arms by the skill's body and by nothing else."""
+    """Asks once. The requests of the two arms differ in the skill's body and nothing else."""
 
-    acts: ClassVar[bool] = False
+    needs_sandbox: ClassVar[bool] = False
 
     def setup(self, task: Task) -> Setup:
-        from upskill.sandboxes import Setup  # noqa: PLC0415 - only where a check wants a place to look in
+        from upskill.sandboxes import Setup  # noqa: PLC0415 - only if a check needs a sandbox
 
         return Setup(files=task.files)
 
     async def run(self, task: Task, student: Student) -> Trace:
-        reply = await student.model.reply(request_for(task))
+        reply = await student.model.reply(chat_request(task))
         thoughts = (Step("thinking", reply.thoughts),) if reply.thoughts else ()
         return Trace((*thoughts, Step("assistant", reply.text)), reply.usage, reply.stop, reply.model, turns=1)
 
 
-def request_for(task: Task) -> Request:
+def chat_request(task: Task) -> Request:
     system = f"{SYSTEM}\n\n{task.skill.body}" if task.skill else SYSTEM
     return Request(
         (Message("system", system), Message("user", _user_text(task))),
@@ -39,6 +39,6 @@ def request_for(task: Task) -> Request:
 
 
 def _user_text(task: Task) -> str:
-    """The prompt, after the files it is about."""
-    shown = [f"{name}:\n```\n{text.rstrip()}\n```" for name, text in task.files.items()]
-    return "\n\n".join([*shown, task.prompt.strip()])
+    """The files, followed by the prompt."""
+    files = [f"{name}:\n```\n{text.rstrip()}\n```" for name, text in task.files.items()]
+    return "\n\n".join([*files, task.prompt.strip()])

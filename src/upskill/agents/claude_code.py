@@ -1,4 +1,4 @@
-"""`claude-code`: Anthropic's Claude Code as a student, through `claude --print`. It speaks the messages API alone."""
+"""`claude-code`: Anthropic's Claude Code as a student, through `claude --print`. It only speaks the messages API."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import DUMMY, ProgramAgent, cannot_pair, read_json
-from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_of
+from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, read_json
+from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
@@ -17,15 +17,15 @@ from upskill.models.prices import Prices, find_price
 from upskill.plain import dict_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
-OAUTH = "oauth-2025-04-20"  # the beta that lets a login of a subscription in
-# No updates, no reports, no skills and no memory of its own.
-QUIET = (
+OAUTH_BETA = "oauth-2025-04-20"  # the beta that accepts the login of a subscription
+# No updates, no telemetry, no skills and no memory of its own.
+DISABLE_VARIABLES = (
     *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"),
     *("CLAUDE_CODE_DISABLE_BUNDLED_SKILLS", "CLAUDE_CODE_DISABLE_AUTO_MEMORY"),
     "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP",
 )
-ON_THE_NETWORK = ("WebSearch", "WebFetch")
-# Side questions go to the model under test, too.
+NETWORK_TOOLS = ("WebSearch", "WebFetch")
+# Its side requests go to the model under test, too.
 SIDE_MODELS = (
     *("ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"),
     *(f"ANTHROPIC_DEFAULT_{size}_MODEL" for size in ("HAIKU", "SONNET", "OPUS")),
@@ -39,17 +39,17 @@ class ClaudeCode(ProgramAgent):
         if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider != "anthropic" and not (address.provider == "openai" and address.endpoint == "generic"):
-            raise cannot_pair(
+            raise incompatible_model(
                 self.spec.name,
                 address,
                 "the Anthropic messages API",
                 "Take -m anthropic:MODEL, a server that has it with --base-url URL, or -m claude-code for its own "
                 "login.",
             )
-        return upstream_of(address, "messages", keys, prices)
+        return upstream_for(address, "messages", keys, prices)
 
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The person's own login. Written to the files of Claude Code 2.1; never tried with a real account."""
+        """The person's own login, in the files of Claude Code 2.1; never tried with a real account."""
         stored = read_json(self.spec.folder_in() / ".credentials.json")
         token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(
             dict_or_empty(stored.get("claudeAiOauth")).get("accessToken") or ""
@@ -67,7 +67,7 @@ class ClaudeCode(ProgramAgent):
             address.model,
             find_price("anthropic", address.name, address.model, given=prices),
             collect_secrets(token or key, keys),
-            OAUTH if token else "",
+            OAUTH_BETA if token else "",
         )
 
     def settings(self, url: str) -> dict[str, str]:
@@ -76,10 +76,10 @@ class ClaudeCode(ProgramAgent):
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = [
             *("--print", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
-            *("--strict-mcp-config", "--disallowedTools", ",".join(ON_THE_NETWORK)),
+            *("--strict-mcp-config", "--disallowedTools", ",".join(NETWORK_TOOLS)),
         ]
-        environment = dict.fromkeys(QUIET, "1")
-        environment |= {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": DUMMY}
+        environment = dict.fromkeys(DISABLE_VARIABLES, "1")
+        environment |= {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": PLACEHOLDER_KEY}
         if address.model:
             arguments += ["--model", address.model]
             environment |= dict.fromkeys(SIDE_MODELS, address.model)

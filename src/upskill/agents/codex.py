@@ -1,4 +1,4 @@
-"""`codex`: OpenAI's Codex CLI as a student, through `codex exec --json`. It speaks the Responses API and no other."""
+"""`codex`: OpenAI's Codex CLI as a student, through `codex exec --json`. It only speaks the Responses API."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import ProgramAgent, cannot_pair, read_json
-from upskill.agents.proxy import Upstream, upstream_of
+from upskill.agents.program import ProgramAgent, incompatible_model, read_json
+from upskill.agents.proxy import Upstream, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
@@ -18,9 +18,9 @@ from upskill.plain import dict_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 OPENAI, CHATGPT = "https://api.openai.com/v1", "https://chatgpt.com/backend-api/codex"
-# Rows of the table of endpoints that have chat completions alone.
+# Endpoints that only have chat completions.
 CHAT_ONLY = ("together", "mistral", "deepseek", "gemini")
-# The sandbox is ours, so Codex brings none. What would look things up on the network is off, as are its own skills.
+# The sandbox is ours, so that of Codex is off, and so are its own skills and everything that uses the network.
 SETTINGS = """\
 model_provider = "upskill"
 approval_policy = "never"
@@ -58,19 +58,19 @@ class Codex(ProgramAgent):
         if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider != "openai" or address.endpoint in CHAT_ONLY:
-            raise cannot_pair(
+            raise incompatible_model(
                 self.spec.name,
                 address,
                 "the Responses API",
                 "Take -m openai:MODEL, a server that has it with --base-url URL, or -m codex for its own login.",
             )
-        return upstream_of(address, "responses", keys, prices)
+        return upstream_for(address, "responses", keys, prices)
 
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The person's own login. Written to the files and headers of Codex 0.166; never tried with a real account."""
-        said = read_json(self.spec.folder_in() / "auth.json")
-        tokens = dict_or_empty(said.get("tokens"))
-        key = os.environ.get("CODEX_API_KEY") or str(said.get("OPENAI_API_KEY") or "")
+        """The person's own login, with the files and headers of Codex 0.166; never tried with a real account."""
+        login = read_json(self.spec.folder_in() / "auth.json")
+        tokens = dict_or_empty(login.get("tokens"))
+        key = os.environ.get("CODEX_API_KEY") or str(login.get("OPENAI_API_KEY") or "")
         token = str(tokens.get("access_token") or "")
         if not key and not token:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""`opencode`: the opencode program as a student, through `opencode run --format json`, with any model on the wire."""
+"""`opencode`: opencode as a student, through `opencode run --format json`, with any model that has an API."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from upskill.agents.program import DUMMY, ProgramAgent, cannot_pair, in_place, read_json
-from upskill.agents.proxy import Upstream, Wire, upstream_of
+from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, read_json, readonly_mount
+from upskill.agents.proxy import Upstream, Wire, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
@@ -20,15 +20,15 @@ from upskill.models.prices import Prices
 from upskill.plain import dict_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
-# The clients that are part of opencode: one for each API.
+# The client libraries in opencode: one for each API.
 CLIENTS: dict[Wire, str] = {
     "messages": "@ai-sdk/anthropic",
     "responses": "@ai-sdk/openai",
     "chat": "@ai-sdk/openai-compatible",
 }
-QUIET = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE", "SHARE", "TERMINAL_TITLE")
-# What opencode calls a provider, where the table of endpoints has another name for it.
-NAMES = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
+DISABLED = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE", "SHARE", "TERMINAL_TITLE")
+# opencode's names of providers that have another name in our table of endpoints.
+ENDPOINT_NAMES = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
 
 
 class OpenCode(ProgramAgent):
@@ -38,25 +38,25 @@ class OpenCode(ProgramAgent):
         if address.provider == "command" and address.endpoint == self.spec.name:
             return self._login(address, keys, prices)
         if address.provider == "local":
-            raise cannot_pair(
+            raise incompatible_model(
                 self.spec.name,
                 address,
                 "about 10,000 tokens for its own prompt and tools, and the embedded models hold less",
                 "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
             )
         if address.provider == "anthropic":
-            return upstream_of(address, "messages", keys, prices)
+            return upstream_for(address, "messages", keys, prices)
         if address.provider == "openai":
-            return upstream_of(address, "responses" if address.endpoint == "openai" else "chat", keys, prices)
-        raise cannot_pair(
+            return upstream_for(address, "responses" if address.endpoint == "openai" else "chat", keys, prices)
+        raise incompatible_model(
             self.spec.name,
             address,
-            "a model on the wire",
+            "a model with an API",
             "Take -m anthropic:MODEL, -m openai:MODEL, any other endpoint of `upskill models`, or --base-url URL.",
         )
 
     def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The key that `opencode auth login` has kept. Written to its file; never tried with a real account."""
+        """The key that `opencode auth login` has stored; never tried with a real account."""
         provider, _, model = address.model.partition("/")
         if not model:
             raise UsageError(
@@ -65,28 +65,30 @@ class OpenCode(ProgramAgent):
         stored = read_json(self.spec.folder_in() / "auth.json")
         key = str(dict_or_empty(stored.get(provider)).get("key") or "")
         if not key:
-            known = sorted(name for name, said in stored.items() if dict_or_empty(said).get("key"))
+            known = sorted(name for name, login in stored.items() if dict_or_empty(login).get("key"))
             raise UsageError(
                 f"no API key of opencode for {provider!r} was found",
                 (f"There are some for: {', '.join(known)}. " if known else "")
                 + "Run `opencode auth login` (a key, not a subscription), or use a key of your own with -m.",
             )
-        row = NAMES.get(provider, provider)
+        row = ENDPOINT_NAMES.get(provider, provider)
         there = replace(address, model=model, endpoint=row, provider="anthropic" if row == "anthropic" else "openai")
         variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
         if row != "anthropic":
             if row not in ENDPOINTS:
-                raise cannot_pair(self.spec.name, address, "a provider of `upskill models`", "Give its --base-url URL.")
+                raise incompatible_model(
+                    self.spec.name, address, "a provider of `upskill models`", "Give its --base-url URL."
+                )
             variables = ENDPOINTS[row].key_variables
         return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
 
-    def helpers(self) -> Mapping[str, Path]:
-        return in_place(_ripgrep())
+    def extra_mounts(self) -> Mapping[str, Path]:
+        return readonly_mount(_ripgrep())
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         provider: dict[str, Any] = {
             "npm": CLIENTS[upstream.wire],
-            "options": {"baseURL": url, "apiKey": DUMMY},
+            "options": {"baseURL": url, "apiKey": PLACEHOLDER_KEY},
             "models": {upstream.model: {}},
         }
         settings = {
@@ -96,12 +98,12 @@ class OpenCode(ProgramAgent):
             "provider": {"upskill": provider},
             "small_model": f"upskill/{upstream.model}",
         }
-        # A title is given because the command would ask the model for one, in a further call.
+        # Without a title, opencode would ask the model for one in another call.
         arguments = ["run", "--pure", "--format", "json", "--title", "upskill"]
         arguments += ["--model", f"upskill/{upstream.model}"]
         if address.effort:
             arguments += ["--variant", address.effort]
-        environment = {f"OPENCODE_DISABLE_{name}": "1" for name in QUIET}
+        environment = {f"OPENCODE_DISABLE_{name}": "1" for name in DISABLED}
         environment |= {
             "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
             "PATH": f"{_ripgrep().parent}:/usr/local/bin:/usr/bin:/bin",
@@ -110,7 +112,7 @@ class OpenCode(ProgramAgent):
 
 
 def _ripgrep() -> Path:
-    """What opencode's own tools, among them the one that opens a skill, would otherwise download."""
+    """Needed by opencode's own tools, such as the one that opens a skill; it would download it."""
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
     found = shutil.which("rg") or (str(kept) if kept.is_file() else "")
     if not found:

@@ -1,6 +1,6 @@
-"""A real agent program as a student: found on this machine, shown read-only in the sandbox, and run to its end there.
+"""A real agent program as a student: found on this machine, mounted read-only in the sandbox, and run to its end there.
 
-Its home folder holds the skills on offer and settings of ours, nothing of the person's. Its only way out is the proxy.
+Its home folder has the skills on offer and settings of ours, nothing of the person's. Its only way out is the proxy.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import Format
 
-DUMMY = "upskill-has-the-key"  # programs refuse to start without a key; this one opens nothing
-NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # of Linux, of macOS, of both its processors
-SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
-CORES = 4  # of processor time for each second that a trial may take
-# The runtimes of these programs reserve far more than they use, and start dozens of threads each.
+PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key; this one is good for nothing
+EXECUTABLE_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, macOS, macOS for both processors
+SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
+CPU_PER_SECOND = 4  # seconds of processor time for each second that a trial may take
+# The runtimes of these programs reserve far more memory than they use, and start dozens of threads.
 LIMITS = Limits(
     memory=3 * 1024 * MiB,
     processes=1024,
@@ -48,7 +48,7 @@ LIMITS = Limits(
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How an installed program is started, and what a sandbox has to show for that."""
+    """How an installed program is started, and what has to be mounted for that."""
 
     command: tuple[str, ...]
     readonly_mounts: Mapping[str, Path]
@@ -56,42 +56,42 @@ class Program:
 
 
 class ProgramAgent(ABC):
-    """What the three programs share. A kind says where its model is, what is in its home, and how it is started."""
+    """What all programs share. A kind knows the API of its model, its settings, and its command line."""
 
-    acts: ClassVar[bool] = True
+    needs_sandbox: ClassVar[bool] = True
     spec: ClassVar[AgentSpec]
 
     @abstractmethod
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        """The API behind an address; UsageError where this program cannot speak to it."""
+        """The API behind an address; UsageError if this program cannot use it."""
 
     def settings(self, url: str) -> dict[str, str]:
-        """Files of the home folder that make the program quiet and let it do what it likes in there."""
+        """Files of the home folder that turn off its updates and its questions."""
         del url
         return {}
 
     @abstractmethod
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation: ...
 
-    def helpers(self) -> Mapping[str, Path]:
-        """Further files that the program needs to see."""
+    def extra_mounts(self) -> Mapping[str, Path]:
+        """Other files that the program needs."""
         return {}
 
-    # What every agent has.
+    # The interface of an agent.
 
     def check(self, address: Address, keys: Mapping[str, str]) -> None:
         self.upstream(address, keys)
-        find_program(self.spec.program, self.spec.install)
-        self.helpers()
+        self._program()
+        self.extra_mounts()
 
     def setup(self, task: Task) -> Setup:
         port = _free_port()
         skills = self.spec.user_skills
         return Setup(
             files=task.files,
-            home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **skill_files(task.offered, skills)},
-            runnable=runnable_files(task.offered, skills),
-            readonly_mounts={**find_program(self.spec.program, self.spec.install).readonly_mounts, **self.helpers()},
+            home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **skill_files(task.offered_skills, skills)},
+            runnable=runnable_files(task.offered_skills, skills),
+            readonly_mounts={**self._program().readonly_mounts, **self.extra_mounts()},
             limits=LIMITS,
             proxy_port=port,
         )
@@ -100,12 +100,12 @@ class ProgramAgent(ABC):
         sandbox, address = student.sandbox, student.address
         if sandbox is None or sandbox.proxy_socket is None:
             raise AgentError(f"{self.spec.name} needs a sandbox with a socket for its proxy")
-        program = find_program(self.spec.program, self.spec.install)
+        program = self._program()
         upstream = self.upstream(address, student.keys, student.prices)
-        proxy = Proxy(upstream, task.bounds, student.ledger, _marker(task))
-        limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CORES * task.bounds.seconds)
+        proxy = Proxy(upstream, task.bounds, student.ledger, _activation_marker(task))
+        limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CPU_PER_SECOND * task.bounds.seconds)
         try:
-            async with proxy.served(sandbox.proxy_socket) as url:
+            async with proxy.serve(sandbox.proxy_socket) as url:
                 invocation = self.invocation(address, upstream, url)
                 done = await sandbox.run(
                     [*program.command, *invocation.arguments],
@@ -113,11 +113,11 @@ class ProgramAgent(ABC):
                     stdin=task.prompt.encode("utf-8", "replace"),
                     environment=invocation.environment,
                 )
-        except TrialError as error:  # what was asked until then was paid for
+        except TrialError as error:  # the requests so far were paid for
             error.usage = proxy.usage
             raise
         trace = self.read(done.output)
-        # The proxy saw every question, also those of sub-agents and those that the program does not tell of.
+        # The proxy saw every request, even those of sub-agents and those that the program does not report.
         trace = replace(
             trace,
             goal=task.prompt,
@@ -126,16 +126,19 @@ class ProgramAgent(ABC):
             model=trace.model or upstream.model,
             agent=" ".join(filter(None, [self.spec.name, program.version])),
         )
-        if (error := self._error(done, trace, proxy, sandbox.kind)) is not None:
+        if (error := self._trial_error(done, trace, proxy, sandbox.kind)) is not None:
             if isinstance(error, TrialError):
                 error.usage = proxy.usage
             raise error
         stop = proxy.stop or ("seconds" if done.timed_out else trace.stop)
-        # How long an answer may be is the program's own affair, so its limit is not one that a plan could raise.
+        # How long an answer may be is up to the program, so no option of a plan could raise this limit.
         return replace(trace, stop="output limit" if stop == "length" else stop)
 
+    def _program(self) -> Program:
+        return find_program(self.spec.program, self.spec.install)
+
     def read(self, output: str) -> Trace:
-        """The steps in the program's events."""
+        """The trace in the program's events."""
         with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
             path = Path(folder) / "events.jsonl"
             lines = [line for line in output.splitlines() if line.lstrip().startswith("{")]
@@ -143,31 +146,31 @@ class ProgramAgent(ABC):
             reader: Format = FORMATS.load(self.spec.trace_format)
             return replace(reader.read(path), source="") if lines else Trace(())
 
-    def _error(self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
-        """Why this is no trial that could be scored. A bound that was reached is a normal end."""
+    def _trial_error(self, done: CommandResult, trace: Trace, proxy: Proxy, kind: str) -> Exception | None:
+        """Why this trial cannot be scored, if so. Reaching a bound is a normal end."""
         if proxy.ceiling is not None:
             return proxy.ceiling
         if proxy.stop:
             return None
-        if proxy.trouble is not None:  # also when time ran out while the program asked again and again
-            return proxy.trouble
-        if done.timed_out and not proxy.turns:  # nothing of the student's that could be judged
-            return AgentError(f"{self.spec.name} {done.killed_why} without an answer of its model")
+        if proxy.model_error is not None:  # even if time ran out while the program kept retrying
+            return proxy.model_error
+        if done.timed_out and not proxy.turns:  # the student did nothing that could be judged
+            return AgentError(f"{self.spec.name} {done.killed_why} without an answer from its model")
         if done.timed_out:
             return None
         if done.killed_why:
             return AgentError(f"{self.spec.name} was ended: it {done.killed_why}")
         if done.code or not trace.steps:
-            said = _complaint(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
-            words = safe_excerpt(printable(said), proxy.upstream.secrets) or "it said nothing"
+            message = _last_error(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
+            words = safe_excerpt(printable(message), proxy.upstream.secrets) or "it said nothing"
             return AgentError(
-                f"{self.spec.name} ended with code {done.code} and without an answer: {words}", _advice(kind)
+                f"{self.spec.name} ended with code {done.code} and without an answer: {words}", _sandbox_hint(kind)
             )
         return None
 
 
 def find_program(name: str, install: str) -> Program:
-    """The program of this name on the PATH: a file of machine code, or a script for node with the packages around."""
+    """The program of this name on the PATH: an executable, or a script for node with the packages around it."""
     found = shutil.which(name)
     if found is None:
         raise UsageError(
@@ -179,74 +182,74 @@ def find_program(name: str, install: str) -> Program:
             head = stream.read(128)
     except OSError as error:
         raise UsageError(f"{found} cannot be read: {error.strerror}", f"Install it with `{install}`.") from error
-    version = _version(path)
-    if head.startswith(NATIVE):
-        return Program((str(path),), in_place(path), version)
+    version = _package_version(path)
+    if head.startswith(EXECUTABLE_MAGIC):
+        return Program((str(path),), readonly_mount(path), version)
     line, node = head.partition(b"\n")[0], shutil.which("node")
     packages = [folder for folder in path.parents if folder.name == "node_modules"]
     if not (line.startswith(b"#!") and b"node" in line and packages):
         raise UsageError(
-            f"{found} is neither a program nor a package of node, so it cannot be shown to a sandbox",
+            f"{found} is neither an executable nor a package of node, so it cannot be mounted in a sandbox",
             f"Install it with `{install}`.",
         )
     if node is None:
         raise UsageError(f"{found} needs `node`, which is not on the PATH", "Install Node.js.")
     runtime = Path(node).resolve()
-    # The outermost folder: packages lie beside each other, or are links to others further up.
-    return Program((str(runtime), str(path)), {**in_place(runtime), **in_place(packages[-1])}, version)
+    # The outermost folder: packages are beside each other, or are links to others further up.
+    return Program((str(runtime), str(path)), {**readonly_mount(runtime), **readonly_mount(packages[-1])}, version)
 
 
-def in_place(path: Path) -> dict[str, Path]:
-    """At its own path, as not every kind of sandbox can show it at another."""
-    return {} if str(path).startswith(SYSTEM) else {str(path): path}
+def readonly_mount(path: Path) -> dict[str, Path]:
+    """At its own path, because not every kind of sandbox can mount it at another."""
+    return {} if str(path).startswith(SYSTEM_FOLDERS) else {str(path): path}
 
 
-def _version(path: Path) -> str:
-    """Of the package that a program came in; empty where it came in none."""
+def _package_version(path: Path) -> str:
+    """The version of the package that a program came in; empty if it came in none."""
     for folder in path.parents:
-        if (said := read_json(folder / "package.json")).get("version"):
-            return str(said["version"])
+        if version := read_json(folder / "package.json").get("version"):
+            return str(version)
         if folder.name == "node_modules":
             break
     return ""
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; empty where there is none."""
+    """The JSON object in a file; empty if there is none."""
     try:
         return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
 
 
-def _advice(kind: str) -> str:
-    """Runtimes want things of the system that not every kind of sandbox has: under landlock, only Codex starts."""
-    return "" if kind == "bubblewrap" else f"These programs are at home in bubblewrap; this was {kind}."
+def _sandbox_hint(kind: str) -> str:
+    """Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts."""
+    return "" if kind == "bubblewrap" else f"These programs work in bubblewrap; this was {kind}."
 
 
-def _complaint(trace: Trace) -> str:
-    """The last error that a program told of in its events."""
-    told = [step.text for step in trace.steps if step.kind == "system" and step.text.startswith("error: ")]
-    said = told[-1].removeprefix("error: ") if told else ""
+def _last_error(trace: Trace) -> str:
+    """The last error among a program's events."""
+    errors = [step.text for step in trace.steps if step.kind == "system" and step.text.startswith("error: ")]
+    message = errors[-1].removeprefix("error: ") if errors else ""
     try:
-        error = dict_or_empty(json.loads(said))
+        error = dict_or_empty(json.loads(message))
     except ValueError:
-        return said
-    return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or said)
+        return message
+    return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or message)
 
 
-def _marker(task: Task) -> str:
-    """What comes before the model when the skill under test is opened, where the trial ends there."""
+def _activation_marker(task: Task) -> str:
+    """The canary of the skill under test, if the trial ends when the model gets to see it."""
     found = re.search(re.escape(CANARY) + "[0-9a-f]+", task.skill.body) if task.skill else None
     return found[0] if found and task.bounds.until_activated else ""
 
 
 def _free_port() -> int:
-    """A port that is free out here, too: not every kind of sandbox has a loopback of its own."""
+    """A port that is free on the host, too: not every kind of sandbox has its own loopback."""
     with socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def cannot_pair(agent: str, address: Address, needs: str, works: str) -> UsageError:
-    return UsageError(f"{agent} cannot be run with {address.name!r}: it needs {needs}", works)
+def incompatible_model(agent: str, address: Address, needs: str, hint: str) -> UsageError:
+    return UsageError(f"{agent} cannot be run with {address.name!r}: it needs {needs}", hint)

@@ -1,13 +1,14 @@
 """The proxy is an agent program's only way out of its sandbox: to the API of the model under test, and nowhere else.
 
-It is served on the sandbox's door. What the program asks for is forwarded with the real key, which never enters the
-sandbox; the answer is streamed back, counted, priced and entered in the ledger, and the bounds of the trial hold here.
+It serves the sandbox's proxy socket. Requests are forwarded with the real key, which never enters the sandbox; answers
+are streamed back, metered, priced and entered in the ledger. The bounds of the trial are enforced here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,37 +30,39 @@ from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import NO_USAGE, Usage
 
+log = logging.getLogger(__name__)
+
 Wire = Literal["messages", "responses", "chat"]
 ANTHROPIC = "https://api.anthropic.com"
-# The one path of each API that asks the model, below the base URL.
-ASKS: dict[Wire, str] = {"messages": "messages", "responses": "responses", "chat": "chat/completions"}
-FREE: dict[Wire, tuple[str, ...]] = {"messages": ("messages/count_tokens",), "responses": (), "chat": ()}
-# Of what the program sends: credentials are ours to give, and the rest belongs to one connection only.
-DROPPED = frozenset(
+# The path of each API that asks the model, below the base URL, and those that cost nothing.
+MODEL_PATHS: dict[Wire, str] = {"messages": "messages", "responses": "responses", "chat": "chat/completions"}
+FREE_PATHS: dict[Wire, tuple[str, ...]] = {"messages": ("messages/count_tokens",), "responses": (), "chat": ()}
+# Headers of the program that are not forwarded: credentials, which we add, and those about its own connection.
+DROPPED_HEADERS = frozenset(
     [
         *("authorization", "x-api-key", "api-key", "cookie", "host", "content-length", "content-encoding", "expect"),
         *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding", "forwarded"),
         *("openai-organization", "openai-project", "chatgpt-account-id"),
     ]
 )
-RETURNED = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
-# Tools that the provider itself runs, some of them on the network, which a student does not have.
-PROVIDER_RUN = (
+RETURNED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+# Tools that the provider itself runs, some of them on the network, which is closed to students.
+PROVIDER_TOOLS = (
     *("web_search", "web_fetch", "x_search", "live_search", "browser_search", "google_search", "url_context"),
     *("code_execution", "code_interpreter", "file_search", "mcp", "image_gen"),
 )
-# The same, where a field of the request asks for it.
-PROVIDER_SIDE = ("mcp_servers", "web_search_options", "search_parameters", "plugins")
-LARGEST_BODY = 16 * 1024 * 1024  # bytes
-MOST_AT_ONCE = 16  # requests; each is held in memory, and a student may send as many as it likes
-LONGEST_SILENCE = 600.0  # seconds between two parts of an answer
-FATAL = (401, 403, 404)
-MOST_REFUSED = 100  # that are remembered
+# Fields of a request that ask for such tools.
+PROVIDER_TOOL_FIELDS = ("mcp_servers", "web_search_options", "search_parameters", "plugins")
+MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
+MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
+READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
+FATAL_STATUSES = (401, 403, 404)
+MAX_REFUSALS = 100  # that are recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where the model is, and what opens it. `base_url` ends before `ASKS`; with an empty `model` any may be asked."""
+    """The API of the model under test. `base_url` ends before `MODEL_PATHS`; an empty `model` allows any."""
 
     wire: Wire
     base_url: str
@@ -67,12 +70,12 @@ class Upstream:
     model: str
     price: Price
     secrets: tuple[str, ...] = ()
-    beta: str = ""  # joins the anthropic-beta of the program
-    key_name: str = ""  # named in hints
+    beta: str = ""  # added to the program's own anthropic-beta
+    key_name: str = ""  # the variable that hints name
 
 
-def upstream_of(address: Address, wire: Wire, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-    """The API of a model that is reached with a key, or at a base URL. Opening the model tells of a missing key."""
+def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
+    """The API of a model with a key or a base URL. A missing key is reported when the model is opened."""
     if address.provider == "anthropic":
         name, key = "ANTHROPIC_API_KEY", keys.get("ANTHROPIC_API_KEY", "").strip()
         base_url = messages_url(address.base_url or keys.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC)
@@ -83,7 +86,7 @@ def upstream_of(address: Address, wire: Wire, keys: Mapping[str, str], prices: P
         base_url = (address.base_url or next(filter(None, given), "") or endpoint.base_url).rstrip("/")
         key = next(filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)), "")
         name = endpoint.key_variables[0] if endpoint.key_variables else ""
-        base_url = messages_url(base_url) if wire == "messages" else base_url.removesuffix("/" + ASKS[wire])
+        base_url = messages_url(base_url) if wire == "messages" else base_url.removesuffix("/" + MODEL_PATHS[wire])
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         if key and wire == "messages":
             headers["x-api-key"] = key
@@ -94,36 +97,36 @@ def upstream_of(address: Address, wire: Wire, keys: Mapping[str, str], prices: P
 
 
 def messages_url(url: str) -> str:
-    """The base of the messages API, whichever of its forms a person has written."""
+    """The base URL of the messages API, in whichever form a person wrote it."""
     return url.rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1"
 
 
 @dataclass
 class Proxy:
-    """Serves one trial. What came of it is read from here when the program has ended."""
+    """Serves one trial, and has its usage and errors once the program has ended."""
 
     upstream: Upstream
     bounds: Bounds = field(default_factory=Bounds)
     ledger: Ledger | None = None
-    marker: str = ""  # the trial ends when this has come before the model
+    marker: str = ""  # the trial ends when a request contains this
     usage: Usage = NO_USAGE
     turns: int = 0  # how often the model answered
-    stop: str = ""  # the bound that was reached: turns, tokens, or activated
+    stop: str = ""  # the bound that was reached: turns, tokens or activated
     ceiling: CeilingReached | None = None
-    trouble: ModelError | None = None  # why the model last gave no answer; None once it did again
-    refused: list[str] = field(default_factory=list[str])  # what was asked for beside the model
-    _asking: int = 0
-    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    model_error: ModelError | None = None  # why the model gave no answer; None once it did again
+    refusals: list[str] = field(default_factory=list[str])  # requests for anything but the model
+    _pending: int = 0
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
     _session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def served(self, proxy_socket: socket) -> AsyncGenerator[str]:
-        """Serve on this socket; gives the base URL as it is inside."""
+    async def serve(self, proxy_socket: socket) -> AsyncGenerator[str]:
+        """Serve on this socket; yields the base URL for programs inside."""
         port = proxy_socket.getsockname()[1]
-        app = web.Application(client_max_size=LARGEST_BODY)
-        app.router.add_route("*", "/{path:.*}", self._serve_in_turn)
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._handle_in_turn)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.2)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=LONGEST_SILENCE)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
             await runner.setup()
             try:
@@ -132,54 +135,55 @@ class Proxy:
             finally:
                 await runner.cleanup()
 
-    async def _serve_in_turn(self, request: web.Request) -> web.StreamResponse:
-        async with self._room:
-            return await self._serve(request)
+    async def _handle_in_turn(self, request: web.Request) -> web.StreamResponse:
+        async with self._slots:
+            return await self._handle(request)
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
-        # Compared as a whole: a path that is only begun with could lead anywhere the key does.
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        # Compared as a whole: a prefix could lead anywhere the key is valid.
         path, wire = request.path.removeprefix("/v1/"), self.upstream.wire
         if (request.method, path) == ("GET", "models"):
             return await self._forward(request, path, None, None)
-        if request.method != "POST" or path not in (ASKS[wire], *FREE[wire]):
-            return self._refuse(request, "only the model is reached from here")
+        if request.method != "POST" or path not in (MODEL_PATHS[wire], *FREE_PATHS[wire]):
+            return self._refuse(request, "only the model can be reached from here")
         try:
             body = dict_or_empty(json.loads(await request.read()))
         except (ValueError, RecursionError):
             body = {}
         if not body or is_deep(body):
-            return self._refuse(request, "the request is not a JSON object, or one that is nested too deeply")
-        if why := _reaching_out(body):
-            return self._refuse(request, why)
-        if self.upstream.model:  # whatever the program asks for beside its main model, this trial is about one
+            return self._refuse(request, "the request is not a JSON object, or is nested too deeply")
+        if reason := _reason_to_refuse(body):
+            return self._refuse(request, reason)
+        if self.upstream.model:  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
-            body.pop("models", None)  # others that a router may fall back to
-        if path != ASKS[wire]:
+            body.pop("models", None)  # fallbacks for a router
+        if path != MODEL_PATHS[wire]:
             return await self._forward(request, path, body, None)
         return await self._ask(request, path, body)
 
     async def _ask(self, request: web.Request, path: str, body: dict[str, Any]) -> web.StreamResponse:
         if self.marker and self.marker in compact(body):
             self.stop = self.stop or "activated"
-        if said := self._over():
-            return _error(400, said)
+        if reason := self._limit_reached():
+            return _error_response(400, reason)
         if self.upstream.wire == "chat" and body.get("stream"):
             body["stream_options"] = dict_or_empty(body.get("stream_options")) | {"include_usage": True}
-        meter = _Meter(self.upstream, body)
-        self._asking += 1
+        meter = _UsageMeter(self.upstream, body)
+        self._pending += 1
         try:
             return await self._forward(request, path, body, meter)
         finally:
-            self._asking -= 1
-            if meter.begun:
-                used = meter.used()
+            self._pending -= 1
+            if meter.started:
+                used = meter.usage()
                 self.usage = self.usage + used
+                log.debug("%d + %d tokens", used.input_tokens, used.output_tokens)
                 if self.ledger:
                     self.ledger.record("student", used)
 
-    def _over(self) -> str:
-        """Why no further question is let through; empty when one is."""
-        if self.turns + self._asking >= self.bounds.turns:
+    def _limit_reached(self) -> str:
+        """Why no further request is let through; empty if one is."""
+        if self.turns + self._pending >= self.bounds.turns:
             self.stop = self.stop or "turns"
         elif self.bounds.tokens is not None and self.usage.total_tokens >= self.bounds.tokens:
             self.stop = self.stop or "tokens"
@@ -193,13 +197,14 @@ class Proxy:
             return reached.message
         return ""
 
-    def _refuse(self, request: web.Request, why: str) -> web.Response:
-        if len(self.refused) < MOST_REFUSED:  # a student may ask without end
-            self.refused.append(f"{request.method} {request.path[:200]}: {why}")
-        return _error(403, why)
+    def _refuse(self, request: web.Request, reason: str) -> web.Response:
+        if len(self.refusals) < MAX_REFUSALS:  # a student may send any number
+            self.refusals.append(f"{request.method} {request.path[:200]}: {reason}")
+        log.debug("%s %s: refused: %s", request.method, request.path[:200], reason)
+        return _error_response(403, reason)
 
     async def _forward(
-        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: _Meter | None
+        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: _UsageMeter | None
     ) -> web.StreamResponse:
         assert self._session is not None
         url = f"{self.upstream.base_url}/{path}"
@@ -215,91 +220,93 @@ class Proxy:
                 proxy=proxy_for(url),
                 allow_redirects=False,
             ) as answer:
+                log.debug("%s %s: %d", request.method, request.path, answer.status)
                 if answer.status != 200:
-                    return await self._pass_on_trouble(answer, meter)
+                    return await self._forward_error(answer, meter)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if meter is not None:
-                self.trouble = ModelError(f"no answer from the model's server: {self._words(error)}")
-            return _error(502, self._words(error))
+                self.model_error = ModelError(f"no answer from the model's server: {self._describe(error)}")
+            return _error_response(502, self._describe(error))
 
     def _headers(self, request: web.Request) -> dict[str, str]:
-        kept = {name: value for name, value in request.headers.items() if name.lower() not in DROPPED}
+        kept = {name: value for name, value in request.headers.items() if name.lower() not in DROPPED_HEADERS}
         if self.upstream.beta:
             beta = [kept.pop(name) for name in list(kept) if name.lower() == "anthropic-beta"]
             kept["anthropic-beta"] = ",".join([*beta, self.upstream.beta])
         return kept | dict(self.upstream.headers)
 
-    async def _pass_on_trouble(self, answer: aiohttp.ClientResponse, meter: _Meter | None) -> web.Response:
+    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: _UsageMeter | None) -> web.Response:
         text = (await answer.read()).decode("utf-8", "replace")
         for secret in self.upstream.secrets:
             text = text.replace(secret, "***")
         if meter is not None:
-            said = safe_excerpt(_complaint(text), self.upstream.secrets) or "no further word"
+            message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
             hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
-            self.trouble = ModelError(
-                f"the server answered {answer.status}: {said}",
+            self.model_error = ModelError(
+                f"the server answered {answer.status}: {message}",
                 hint,
                 status=answer.status,
-                fatal=answer.status in FATAL,
+                fatal=answer.status in FATAL_STATUSES,
             )
-        return web.Response(status=answer.status, body=text.encode(), headers=_returned(answer))
+        return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
-        self, request: web.Request, answer: aiohttp.ClientResponse, meter: _Meter | None
+        self, request: web.Request, answer: aiohttp.ClientResponse, meter: _UsageMeter | None
     ) -> web.StreamResponse:
-        response = web.StreamResponse(status=200, headers=_returned(answer))
+        response = web.StreamResponse(status=200, headers=_returned_headers(answer))
         await response.prepare(request)
         if meter is not None:
-            meter.begun = True
+            meter.started = True
         try:
             async for chunk in answer.content.iter_any():
                 if meter is not None:
                     meter.feed(chunk)
                 try:
                     await response.write(chunk)
-                except ConnectionError:  # the program hung up; what was answered until then was paid for
+                except ConnectionError:  # the program hung up; the answer so far was paid for
                     return response
         except (aiohttp.ClientError, TimeoutError) as error:
             if meter is not None:
-                self.trouble = ModelError(f"the model's server broke off its answer: {self._words(error)}")
+                self.model_error = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
             if request.transport is not None:
-                request.transport.abort()  # an end like any other would make half an answer a whole one
+                request.transport.abort()  # a regular end would make half an answer look complete
             return response
         if meter is not None:
             meter.end()
             if meter.error:
-                said = safe_excerpt(meter.error, self.upstream.secrets)
-                self.trouble = ModelError(f"the model's server broke off its answer: {said}", status=200)
+                message = safe_excerpt(meter.error, self.upstream.secrets)
+                self.model_error = ModelError(f"the model's server broke off its answer: {message}", status=200)
             else:
-                self.trouble = None
+                self.model_error = None
                 self.turns += 1
         with suppress(ConnectionError):
             await response.write_eof()
         return response
 
-    def _words(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         return safe_excerpt(str(error) or type(error).__name__, self.upstream.secrets)
 
 
-def _returned(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name: answer.headers[name] for name in RETURNED if name in answer.headers}
+def _returned_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name: answer.headers[name] for name in RETURNED_HEADERS if name in answer.headers}
 
 
-def _reaching_out(body: Mapping[str, Any]) -> str:
-    """Why a request would have the provider reach the network for a student; empty where it would not."""
+def _reason_to_refuse(body: Mapping[str, Any]) -> str:
+    """Why a request would make the provider use the network for a student; empty if it would not."""
     tools = [dict_or_empty(tool) for tool in list_or_empty(body.get("tools"))]
     kinds = [str(tool.get("type") or "").rpartition(":")[2] for tool in tools]  # some routers put their name before it
     hosted = any("container" in str(dict_or_empty(tool.get("environment")).get("type")) for tool in tools)
-    if hosted or any(body.get(name) for name in PROVIDER_SIDE) or any(kind.startswith(PROVIDER_RUN) for kind in kinds):
+    hosted = hosted or any(body.get(name) for name in PROVIDER_TOOL_FIELDS)
+    if hosted or any(kind.startswith(PROVIDER_TOOLS) for kind in kinds):
         return "tools that the provider runs are not for a student"
     if any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name))):
-        return "what lies on the network is not for a student, so nothing is fetched for it"
+        return "nothing is fetched from the network for a student"
     return ""
 
 
 def _blocks(value: object) -> Iterator[dict[str, Any]]:
-    """Messages, and the parts of their content and of results in it. What a tool was called with is data of its own."""
+    """Messages, and the blocks of their content and of results in it, but not the arguments of tools."""
     for item in list_or_empty(value):
         block = dict_or_empty(item)
         yield block
@@ -308,7 +315,7 @@ def _blocks(value: object) -> Iterator[dict[str, Any]]:
 
 
 def _is_fetched(block: Mapping[str, Any]) -> bool:
-    """Whether a part of a message is one that the provider gets from an address: a picture, a document."""
+    """Whether the provider would fetch this block from a URL: an image, a document."""
     if dict_or_empty(block.get("source")).get("type") == "url":
         return True
     named = (value for name, value in block.items() if name.endswith("_url"))
@@ -316,40 +323,40 @@ def _is_fetched(block: Mapping[str, Any]) -> bool:
     return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
 
 
-def _error(status: int, said: str) -> web.Response:
-    """An error in a form that the clients of all three APIs can read, and do not ask again after."""
+def _error_response(status: int, message: str) -> web.Response:
+    """An error that the clients of all three APIs understand and do not retry."""
     kind = "permission_error" if status == 403 else "invalid_request_error"
-    error = {"type": "error", "error": {"type": kind, "message": said}}
+    error = {"type": "error", "error": {"type": kind, "message": message}}
     return web.json_response(error, status=status, headers={"x-should-retry": "false"})
 
 
-def _complaint(text: str) -> str:
+def _error_message(text: str) -> str:
     try:
         answer = dict_or_empty(json.loads(text))
     except ValueError:
         return text
-    return str(_error_of(answer) or answer.get("detail") or text)
+    return str(_error_in(answer) or answer.get("detail") or text)
 
 
-def _error_of(data: Mapping[str, Any]) -> str:
-    """What is wrong, by an error in any of the three APIs; empty where the data is none."""
+def _error_in(data: Mapping[str, Any]) -> str:
+    """The message of an error in any of the three APIs; empty if this is no error."""
     error = data.get("error") or dict_or_empty(data.get("response")).get("error")
     if isinstance(error, str):
         return error
     return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
 
 
-class _Meter:
-    """Reads along while an answer goes by, whole or as a stream of events, for what it says it used."""
+class _UsageMeter:
+    """Reads the usage from an answer while it is forwarded, as one document or as a stream of events."""
 
     def __init__(self, upstream: Upstream, body: Mapping[str, Any]) -> None:
         self.upstream = upstream
-        self.asked = estimate_tokens(compact(body))
-        self.begun = False
+        self.input_estimate = estimate_tokens(compact(body))
+        self.started = False
         self.error = ""
-        self._told: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
         self._events = 0
-        self._plain = bytearray()  # an answer that is not a stream
+        self._plain = bytearray()  # of an answer that is not a stream
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
@@ -367,9 +374,9 @@ class _Meter:
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._events += 1
-            if b'"usage"' in line or b'"error"' in line:  # else one token of many
+            if b'"usage"' in line or b'"error"' in line:  # otherwise it is one token of many
                 self._read(line[5:])
-        elif not self._events and len(self._plain) < LARGEST_BODY and not line.startswith((b"event:", b":", b"id:")):
+        elif not self._events and len(self._plain) < MAX_BODY_BYTES and not line.startswith((b"event:", b":", b"id:")):
             self._plain += line + b"\n"
 
     def _read(self, text: bytes) -> None:
@@ -378,27 +385,27 @@ class _Meter:
         except (ValueError, RecursionError):
             return
         for place in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
-            # The counts of a later event are of the whole answer; what it leaves out stays as it was.
-            self._told |= {name: value for name, value in dict_or_empty(place.get("usage")).items() if value}
-        self.error = _error_of(data) or self.error
+            # Later events count the whole answer; what they leave out stays as it was.
+            self._fields |= {name: value for name, value in dict_or_empty(place.get("usage")).items() if value}
+        self.error = _error_in(data) or self.error
 
-    def used(self) -> Usage:
-        told, wire = self._told, self.upstream.wire
-        if not told:  # a stream has about one token in an event
+    def usage(self) -> Usage:
+        fields, wire = self._fields, self.upstream.wire
+        if not fields:  # about one token in each event of a stream
             given = self._events or estimate_tokens(self._plain.decode("utf-8", "replace"))
-            return Usage(self.asked, given, cost_usd=self.upstream.price.cost(self.asked, given))
+            return Usage(self.input_estimate, given, cost_usd=self.upstream.price.cost(self.input_estimate, given))
         if wire == "messages":
-            cached, written = (count_or_zero(told.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
+            cached, written = (count_or_zero(fields.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
             taken, given = (
-                count_or_zero(told.get("input_tokens")) + cached + written,
-                count_or_zero(told.get("output_tokens")),
+                count_or_zero(fields.get("input_tokens")) + cached + written,
+                count_or_zero(fields.get("output_tokens")),
             )
             return Usage(taken, given, cached, 0, self.upstream.price.cost(taken, given, cached, written))
         names = ("input", "output") if wire == "responses" else ("prompt", "completion")
-        taken, given = (count_or_zero(told.get(f"{name}_tokens")) for name in names)
-        cached = count_or_zero(dict_or_empty(told.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
-        reasoning = count_or_zero(dict_or_empty(told.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
-        cost = told.get("cost")  # of the routers that say it
+        taken, given = (count_or_zero(fields.get(f"{name}_tokens")) for name in names)
+        cached = count_or_zero(dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
+        reasoning = count_or_zero(dict_or_empty(fields.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
+        cost = fields.get("cost")  # some routers report it
         if not isinstance(cost, int | float):
             cost = self.upstream.price.cost(taken, given, cached)
         return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)

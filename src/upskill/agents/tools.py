@@ -1,22 +1,22 @@
-"""`tools`: our own small loop. The skill is in a catalog, and the model acts in a sandbox until it answers.
+"""`tools`: our own small loop. The skill is in a catalog, and the model works in a sandbox until it answers.
 
-Chat, tool calls, results, and again, until an answer or a bound on turns, tokens or time. A bound ends the work and
-nothing else: what was done until then is judged, and `Trace.stop` says which bound it was. A tool that fails is told
-to the model.
+It repeats chat, tool calls and results until there is an answer or a bound on turns, tokens or time is reached. At a
+bound, the work so far is judged, and `Trace.stop` names the bound. If a tool fails, the model sees the error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from upskill.agents import SYSTEM, Bounds, Student, Task, runnable_files, skill_files
 from upskill.agents.activation import activated
-from upskill.agents.catalog import SKILLS, catalog
+from upskill.agents.catalog import SKILLS_FOLDER, catalog_prompt
 from upskill.agents.tool_calling import Turn, tool_calling_for
-from upskill.agents.toolbox import MOST_SHOWN, Toolbox
+from upskill.agents.toolbox import MAX_RESULT, Toolbox
 from upskill.errors import AgentError, TrialError
 from upskill.models import Message, Model, Reply, Request
 from upskill.traces import NO_USAGE, Step, Trace
@@ -24,90 +24,95 @@ from upskill.traces import NO_USAGE, Step, Trace
 if TYPE_CHECKING:
     from upskill.sandboxes import Setup
 
+log = logging.getLogger(__name__)
+
 # The same in both arms.
-WORK = (
+WORKSPACE_PROMPT = (
     "You work in a workspace, which is the current folder, with the tools you are given. Do what the task asks for "
     "with them, and answer when it is done."
 )
 
 
 class Tools:
-    """Shows the catalog, carries out what the model calls for, and writes it all down.
+    """Shows the catalog, runs the tools that the model calls, and records every step.
 
-    `system` stands before the catalog. It is there for those who have other work done by the same loop.
+    `system` comes before the catalog; another one lets the same loop do other work.
     """
 
-    acts: ClassVar[bool] = True
+    needs_sandbox: ClassVar[bool] = True
 
-    def __init__(self, system: str = f"{SYSTEM}\n{WORK}") -> None:
+    def __init__(self, system: str = f"{SYSTEM}\n{WORKSPACE_PROMPT}") -> None:
         self.system = system
 
     def setup(self, task: Task) -> Setup:
-        from upskill.sandboxes import Setup  # noqa: PLC0415 - the page of agents is read where nothing acts
+        from upskill.sandboxes import Setup  # noqa: PLC0415 - only if there is a sandbox
 
         return Setup(
             files=task.files,
-            home_files=skill_files(task.offered, SKILLS),
-            runnable=runnable_files(task.offered, SKILLS),
+            home_files=skill_files(task.offered_skills, SKILLS_FOLDER),
+            runnable=runnable_files(task.offered_skills, SKILLS_FOLDER),
         )
 
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
             raise AgentError("the agent 'tools' was given no sandbox to work in")
-        work = _Work(task, student, self.system)
+        loop = _Loop(task, student, self.system)
         try:
-            return await work.done()
-        except TrialError as error:  # the turns before it were paid for
-            error.usage = work.usage + (error.usage or NO_USAGE)
+            return await loop.run()
+        except TrialError as error:  # the turns so far were paid for
+            error.usage = loop.usage + (error.usage or NO_USAGE)
             raise
 
 
-class _Work:
-    """One task under way."""
+class _Loop:
+    """The work on one task."""
 
     def __init__(self, task: Task, student: Student, system: str) -> None:
         assert student.sandbox is not None
-        folder = f"{student.sandbox.home}/{SKILLS}"
+        folder = f"{student.sandbox.home}/{SKILLS_FOLDER}"
         self.task = task
         self.model: Model = student.model
-        self.toolbox = Toolbox(student.sandbox, task.offered, folder)
+        self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder)
         self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens)
-        self.toolbox.most = self.calling.shown or MOST_SHOWN
-        parts = [system, self.calling.words, catalog(task.offered, folder)]
+        self.toolbox.max_result = self.calling.max_result or MAX_RESULT
+        parts = [system, self.calling.instructions, catalog_prompt(task.offered_skills, folder)]
         self.messages = [
             Message("system", "\n\n".join(part for part in parts if part)),
             Message("user", task.prompt.strip()),
         ]
         self.steps: list[Step] = []
-        self.watch = student.watch
+        self.on_step = student.on_step
         self.usage = NO_USAGE
         self.turns = 0
-        self.name = ""
-        self.until = time.monotonic() + task.bounds.seconds
+        self.model_name = ""
+        self.deadline = time.monotonic() + task.bounds.seconds
 
-    async def done(self) -> Trace:
+    async def run(self) -> Trace:
         stop = ""
         while not stop:
             reply = await self._ask()
             if reply is None:
                 stop = "seconds"
                 break
-            said = self.calling.read(reply)
+            turn = self.calling.read(reply)
+            tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
+            names = ", ".join(call.name for call in turn.calls)
+            log.debug("turn %d: %s, %s", self.turns, tokens, f"calls {names}" if names else "answer")
             if reply.thoughts:
                 self._add(Step("thinking", reply.thoughts))
-            if said.text or not said.calls:
-                self._add(Step("assistant", said.text))
-            if not said.calls:
-                stop = said.stop
+            if turn.text or not turn.calls:
+                self._add(Step("assistant", turn.text))
+            if not turn.calls:
+                stop = turn.stop
                 break
-            self.messages += self.calling.turn(reply, said, await self._carry_out(said))
-            stop = self._bound()
-        return Trace(tuple(self.steps), self.usage, stop or "end", self.name, turns=self.turns)
+            self.messages += self.calling.next_messages(reply, turn, await self._run_calls(turn))
+            stop = self._bound_reached()
+        return Trace(tuple(self.steps), self.usage, stop or "end", self.model_name, turns=self.turns)
 
     async def _ask(self) -> Reply | None:
-        """The next turn of the model; None where the time is up before it comes."""
+        """The next reply of the model; None if time runs out first."""
         request = Request(
-            self.calling.fitting(self.messages),
+            self.calling.fit(self.messages),
             max_output_tokens=self.task.max_output_tokens,
             temperature=self.task.temperature,
             seed=self.task.seed,
@@ -115,45 +120,45 @@ class _Work:
             tools=self.calling.tools,
         )
         self.turns += 1
-        patience = asyncio.timeout(self._left)
+        timeout = asyncio.timeout(self._seconds_left)
         try:
-            async with patience:
+            async with timeout:
                 reply = await self.model.reply(request)
         except TimeoutError:
-            if patience.expired():
+            if timeout.expired():
                 return None
             raise
         self.usage = self.usage + reply.usage
-        self.name = reply.model or self.name
+        self.model_name = reply.model or self.model_name
         return reply
 
-    async def _carry_out(self, said: Turn) -> Sequence[Step]:
+    async def _run_calls(self, turn: Turn) -> Sequence[Step]:
         steps: list[Step] = []
-        for call in said.calls:
-            if said.stop == "length":  # the end of its arguments may be missing
+        for call in turn.calls:
+            if turn.stop == "length":  # the end of its arguments may be missing
                 words = (
                     f"Not carried out: your turn was cut off after {self.task.max_output_tokens} tokens. Write less."
                 )
                 step = Step("tool", tool=call.name, arguments=call.arguments, output=words, status="error")
-            elif self._left <= 0:
+            elif self._seconds_left <= 0:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
             else:
-                step = await self.toolbox.use(call, self._left)
+                step = await self.toolbox.run(call, self._seconds_left)
             steps.append(step)
             self._add(step)
         return steps
 
     def _add(self, step: Step) -> None:
         self.steps.append(step)
-        if self.watch:
-            self.watch(step)
+        if self.on_step:
+            self.on_step(step)
 
     @property
-    def _left(self) -> float:
-        return self.until - time.monotonic()
+    def _seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
 
-    def _bound(self) -> str:
-        """The bound that is reached; empty where none is."""
+    def _bound_reached(self) -> str:
+        """The bound that is reached; empty if none is."""
         bounds: Bounds = self.task.bounds
         skill = self.task.skill
         if bounds.until_activated and skill and activated(Trace(tuple(self.steps)), skill.name):
@@ -162,4 +167,4 @@ class _Work:
             return "turns"
         if bounds.tokens is not None and self.usage.total_tokens >= bounds.tokens:
             return "tokens"
-        return "seconds" if self._left <= 0 else ""
+        return "seconds" if self._seconds_left <= 0 else ""

@@ -127,7 +127,7 @@ def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:
 def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     """The agent of a lesson; UsageError where it cannot act, or not with this teacher."""
     kind: type[Agent] = AGENTS.load(lesson.agent)
-    if not kind.acts:
+    if not kind.needs_sandbox:
         raise UsageError(
             f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
             "Name one that acts, for example --agent tools.",

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated
-from upskill.agents.catalog import catalog
+from upskill.agents.catalog import catalog_prompt
 from upskill.checks import Check, Evidence, Finding, Named
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
@@ -69,7 +69,7 @@ def make_trigger_plan(
     """
     options = options or PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
     agent: type[Agent] = AGENTS.load(options.agent)
-    if not agent.acts:
+    if not agent.needs_sandbox:
         raise UsageError(
             f"the agent {options.agent!r} has no catalog, so no skill can fire",
             "Name one that acts, for example --agent tools.",
@@ -89,7 +89,7 @@ def estimate_runs(
     """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
     prices = {address.name: price_for(address, given) for address in plan.models}
     offered = (*plan.distractors, plan.skill)
-    shown = PROMPT_TOKENS + estimate_tokens(catalog(offered, "~/.agents/skills"))
+    shown = PROMPT_TOKENS + estimate_tokens(catalog_prompt(offered, "~/.agents/skills"))
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
     for trial in trials:
         price = prices[trial.model]

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 
-from upskill.agents.chat import request_for
+from upskill.agents.chat import chat_request
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
 from upskill.models import Address, Models, Reply, Request, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
@@ -85,7 +85,7 @@ class BatchExecutor:
         if plan.agent != "chat":
             raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
         asked = {
-            trial: _PendingRequest(plan.addresses[trial.model], request_for(task_of(plan, trial)))
+            trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
         }
         keys = {trial: request_key(one.address, one.request) for trial, one in asked.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from upskill.agents.chat import request_for
+from upskill.agents.chat import chat_request
 from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
@@ -98,7 +98,7 @@ def estimate(
     for trial in trials:
         case = plan.suite.by_id[trial.case]
         if (trial.case, trial.arm) not in inputs:
-            inputs[trial.case, trial.arm] = input_tokens(request_for(task_of(plan, trial)))
+            inputs[trial.case, trial.arm] = input_tokens(chat_request(task_of(plan, trial)))
         answer = estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
         if plan.acts:
             add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)

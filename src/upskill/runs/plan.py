@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
-from upskill.agents.isolation import canary_of, plant_canary
+from upskill.agents.isolation import canary_for, plant_canary
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
@@ -73,7 +73,7 @@ class Plan:
     def acts(self) -> bool:
         """Whether the agent runs commands."""
         agent: type[Agent] = AGENTS.load(self.agent)
-        return agent.acts
+        return agent.needs_sandbox
 
     @cached_property
     def _placebo(self) -> Skill:
@@ -185,7 +185,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
     skill = plan.skill_of(trial.arm)
     if skill is not None and plan.acts:
-        skill = plant_canary(skill, canary_of(plan.key(trial)))
+        skill = plant_canary(skill, canary_for(plan.key(trial)))
     return Task(
         case.prompt,
         case.files,
@@ -305,7 +305,7 @@ def make_plan(
     if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
         raise UsageError(f"{options.seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
     acting: type[Agent] = AGENTS.load(options.agent)
-    if not acting.acts and options.distractors:
+    if not acting.needs_sandbox and options.distractors:
         raise UsageError(
             f"the agent {options.agent!r} has no catalog that other skills could stand in",
             "Name one that acts, for example --agent tools.",

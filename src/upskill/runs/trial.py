@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from upskill.agents import AGENTS, Agent, Student, Task
 from upskill.agents.activation import activated
-from upskill.agents.isolation import canary_of, find_leak
+from upskill.agents.isolation import canary_for, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
@@ -125,18 +125,18 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                     f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
                     "Give it more room with --max-output-tokens.",
                 )
-        own = canary_of(plan.key(trial)) if task.skill and agent.acts else ""
+        own = canary_for(plan.key(trial)) if task.skill and agent.needs_sandbox else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:
                 await sandbox.kill_processes()
-            if agent.acts:
+            if agent.needs_sandbox:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
                 hidden = plan.skill.name if task.skill is None else ""
                 attempt.leak = await find_leak(trace, own, hidden, sandbox)
         ask = attempt.judge.ask if attempt.judge else None
-        offered = task.skill.name if task.skill and agent.acts else ""
+        offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
-        if agent.acts and case.output_file:
+        if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 evidence = await _with_output(evidence, case.output_file)
         for named in case.checks:
@@ -157,7 +157,7 @@ async def _with_output(evidence: Evidence, path: str) -> Evidence:
 @asynccontextmanager
 async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
     """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
-    if not agent.acts and not any(named.check.needs_sandbox for named in case.checks):
+    if not agent.needs_sandbox and not any(named.check.needs_sandbox for named in case.checks):
         yield None
         return
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
