@@ -561,7 +561,7 @@ def test_a_run_that_is_not_finished_is_marked(upskill: Upskill, skill: Path) -> 
 def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> None:
     done = upskill("runs", "-s", "nobody")
     assert (done.code, done.out) == (0, "")
-    assert "No run fits." in done.err
+    assert "No stored run matches." in done.err
 
 
 @pytest.mark.parametrize("command", [["runs"], ["show", "last"]], ids=" ".join)

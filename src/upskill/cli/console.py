@@ -72,10 +72,10 @@ def check_writable(path: str) -> None:
         raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
 
 
-def write_file(path: str, text: str) -> None:
-    """Write a report beside the result; a folder that is missing is made."""
+def write_file(path: str, text: str, *, make_folders: bool = True) -> None:
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if make_folders:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -10,9 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show, show_json, write_file
 from upskill.cli.options import json_option, open_existing_store
-from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.runs.stores import Run, RunStore
 from upskill.settings import Settings
@@ -59,15 +57,12 @@ def command(
     if csv_file == "-":
         click.echo(render_rows(rows), nl=False)
     elif csv_file:
-        try:
-            Path(csv_file).write_text(render_rows(rows), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{csv_file}: cannot be written: {error.strerror or error}") from error
+        write_file(csv_file, render_rows(rows), make_folders=False)
         note(f"Wrote {counted(len(rows), 'row')} to {csv_file}")
     elif as_json:
-        show_json([_plain(run, verdict) for run, verdict in rows])
+        show_json([_to_json(run, verdict) for run, verdict in rows])
     elif not rows:
-        note("No run fits. `upskill eval SKILL` makes one.")
+        note("No stored run matches. `upskill eval SKILL` makes one.")
     elif len({run.skill for run, _ in rows}) > 1:
         show(_matrix(rows, metric))
     else:
@@ -80,7 +75,7 @@ def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
     return verdicts_of_run(run, list(store.outcomes(run)))
 
 
-def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
+def _to_json(run: Run, verdict: Verdict) -> dict[str, object]:
     from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415  brings numpy
 
     return {
@@ -95,12 +90,10 @@ def _plain(run: Run, verdict: Verdict) -> dict[str, object]:
 
 
 def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
-    from upskill.reports.numbers import percent  # noqa: PLC0415
+    from upskill.reports.numbers import mean_tokens, percent  # noqa: PLC0415
     from upskill.reports.terminal import bar  # noqa: PLC0415
 
-    most = (
-        max((arm.total_tokens / max(1, arm.scored) for _, v in rows for arm in (v.baseline, v.skill)), default=1) or 1
-    )
+    most = max((mean_tokens(arm) for _, verdict in rows for arm in (verdict.baseline, verdict.skill)), default=0) or 1
     shown: list[Text] = []
     for run, verdict in rows:
         open_end = "" if run.finished else "  (unfinished)"
@@ -117,7 +110,7 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
             if metric == "success":
                 shown.append(Text(f"  {name:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}"))
             else:
-                mean = arm.total_tokens / arm.scored
+                mean = mean_tokens(arm)
                 shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
         if verdict.reason == "isolation":
             shown.append(
@@ -130,7 +123,7 @@ def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
 
 
 def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
-    from upskill.reports.numbers import percent  # noqa: PLC0415
+    from upskill.reports.numbers import before_after, mean_tokens, percent  # noqa: PLC0415
 
     latest = {(run.skill, verdict.model): verdict for run, verdict in rows}  # later runs replace earlier ones
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -148,11 +141,9 @@ def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
                 cells.append("[bold red]INVALID[/bold red]")
             elif metric == "success":
                 lift = f" ({percent(verdict.lift, signed=True)})" if verdict.lift is not None else ""
-                cells.append(f"{percent(verdict.baseline.pass_rate)} → {percent(verdict.skill.pass_rate)}{lift}")
+                rates = (percent(arm.pass_rate) for arm in (verdict.baseline, verdict.skill))
+                cells.append(before_after(*rates) + lift)
             else:
-                means = [
-                    arm.total_tokens / arm.scored if arm.scored else 0 for arm in (verdict.baseline, verdict.skill)
-                ]
-                cells.append(f"{means[0]:,.0f} → {means[1]:,.0f}")
+                cells.append(f"{mean_tokens(verdict.baseline):,.0f} → {mean_tokens(verdict.skill):,.0f}")
         table.add_row(escape(skill), *cells)
     return table

@@ -29,8 +29,9 @@ from upskill.sandboxes import (
 )
 from upskill.sandboxes.files import copy_in
 
+SECONDS = click.FloatRange(min=0, min_open=True)
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-USUAL = Limits()
+DEFAULTS = Limits()
 
 
 def _bytes(_: click.Context, __: click.Parameter, written: str) -> int:
@@ -43,9 +44,6 @@ def _bytes(_: click.Context, __: click.Parameter, written: str) -> int:
 
 def _size(name: str, default: str, line: str) -> Callable[[Any], Any]:
     return click.option(name, metavar="SIZE", default=default, show_default=True, callback=_bytes, help=line)
-
-
-SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @click.command("sandbox", context_settings={"ignore_unknown_options": False})
@@ -61,13 +59,13 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--stdin", "given", metavar="FILE", type=click.File("rb"), help="Standard input of the command; - is ours."
 )
-@click.option("--wall", type=SECONDS, default=USUAL.wall, show_default=True, help="Seconds until it is ended.")
-@click.option("--cpu", type=SECONDS, default=USUAL.cpu, show_default=True, help="Seconds of processor time, in all.")
+@click.option("--wall", type=SECONDS, default=DEFAULTS.wall, show_default=True, help="Seconds until it is ended.")
+@click.option("--cpu", type=SECONDS, default=DEFAULTS.cpu, show_default=True, help="Seconds of processor time, in all.")
 @_size("--memory", "1G", "Memory of all its processes.")
 @click.option(
     "--processes",
     type=click.IntRange(min=4),
-    default=USUAL.processes,
+    default=DEFAULTS.processes,
     show_default=True,
     help="How many processes and threads.",
 )
@@ -124,15 +122,15 @@ async def _run(
                 ) from error
             if left_out:
                 note(f"upskill: not copied, as links are not followed: {', '.join(left_out[:5])}")
-        return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _speaker())
+        return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _output_printer())
 
 
-def _speaker() -> OnOutput:
-    """Hands on what the command writes, as it is; to a terminal only what can do it no harm."""
+def _output_printer() -> OnOutput:
+    """Prints what the command writes, as it is; on a terminal without control characters."""
     streams = {"output": sys.stdout, "error": sys.stderr}
     decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in streams}
 
-    def speak(stream: Stream, data: bytes) -> None:
+    def write(stream: Stream, data: bytes) -> None:
         target = streams[stream]
         if target.isatty():
             target.write(printable(decoders[stream].decode(data)))
@@ -140,7 +138,7 @@ def _speaker() -> OnOutput:
             target.buffer.write(data)
         target.flush()
 
-    return speak
+    return write
 
 
 def _show(chosen: SandboxChoice, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`upskill validate`: hold skills against the Agent Skills specification."""
+"""`upskill validate`: check skills against the Agent Skills specification."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from upskill.suites.quality import near_duplicates, probe_suite, summarise
 @click.option("--strict-suite", is_flag=True, help="Like --suite, and a case that such an answer passes is an error.")
 @json_option
 def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
-    """Hold SKILLS against the specification, and read their suites. Exit code 2 when one is invalid.
+    """Check SKILLS against the Agent Skills specification, and their suites. Exit code 2 when one is invalid.
 
     --suite tries each case with an empty answer, its prompt repeated, the skill recited, and a refusal that names
     the keywords: a case that one of them passes says nothing about what a student knows.
@@ -36,7 +36,7 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     found = {path: _problems(path, profile) for path in skills}
     if try_cases or strict_suite:
         for path, problems in found.items():
-            problems.extend(_leaks(path, strict=strict_suite))
+            problems.extend(_weak_cases(path, strict=strict_suite))
     valid = {path: not any(problem.level == "error" for problem in problems) for path, problems in found.items()}
     if as_json:
         show_json(
@@ -58,26 +58,27 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
         raise click.exceptions.Exit(2)
 
 
-def _leaks(path: str, *, strict: bool) -> list[Problem]:
+def _weak_cases(path: str, *, strict: bool) -> list[Problem]:
     try:
         skill = Skill.load(path)
         suite = Suite.of(skill)
     except UsageError:
-        return []  # told already
+        return []  # among the problems already
     if suite is None:
         return [Problem("error", "has no suite to try")]
-    leaks = asyncio.run(probe_suite(suite, skill))
-    found = [
-        Problem("error" if strict or leak.probe in ("empty", "reference") else "warning", str(leak))
-        for leak in leaks
-        if leak.probe != "untried"
+    weak = asyncio.run(probe_suite(suite, skill))
+    return [
+        *(
+            Problem("error" if strict or case.probe in ("empty", "reference") else "warning", str(case))
+            for case in weak
+            if case.probe != "untried"
+        ),
+        *(Problem("warning", line) for line in summarise(case for case in weak if case.probe == "untried")),
+        *(
+            Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
+            for one, two in near_duplicates(suite.cases)
+        ),
     ]
-    found += [Problem("warning", line) for line in summarise(leak for leak in leaks if leak.probe == "untried")]
-    twins = [
-        Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
-        for one, two in near_duplicates(suite.cases)
-    ]
-    return found + twins
 
 
 def _problems(path: str, profile: Profile) -> list[Problem]:

@@ -1,10 +1,23 @@
 """A Report shows how a run ended. Everything in it is computed from stored results.
 
-Kinds: `terminal` (bars and tables), `json`, `csv`, `junit`, `markdown`. `numbers` and `sentences` are how they write
-numbers and what they say about a run. `generated` and `trigger` show what those verbs return.
+Kinds, which `--report KIND=FILE` writes:
+
+- `terminal`: bars, findings in words, and a table
+- `json`: one document with stable keys
+- `csv`: one row for each model
+- `junit`: requirements and cases as tests, for CI systems
+- `markdown`: a summary for a pull request
+
+Parts that several of them share, and what other commands print:
+
+- `numbers`: how percentages, points and intervals are written
+- `sentences`: what is said about a run in words
+- `trials`: every trial of a stored run (`upskill show`)
+- `generated`: a skill that was generated or taught
+- `trigger`: how a skill fires, and whether a better description was found
 
 A kind is one file with one function, and one row of `REPORTS`; from another package, an entry point in the group
-`upskill.reports`. Then `upskill eval --report KIND=FILE` writes it.
+`upskill.reports`:
 
     def render(evaluation: Evaluation, context: ReportContext) -> str:
         return f"{evaluation.plan.skill.name}: {evaluation.verdicts[0].decision}\n"

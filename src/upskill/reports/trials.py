@@ -1,0 +1,183 @@
+"""The trials of a stored run, with prompts, answers and findings: what `upskill show` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from upskill.plain import counted
+from upskill.runs.plan import Result, Trial
+from upskill.runs.stores import Run
+from upskill.sandboxes import printable
+from upskill.traces import Step
+
+OUTCOMES = {True: "passed", False: "failed", None: "errored"}
+COLOURS = {True: "green", False: "red", None: "yellow"}
+MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
+BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
+MOST_LINES = 20  # of one step
+
+
+def render_heading(run: Run, leaks: list[tuple[Trial, str]]) -> Iterator[RenderableType]:
+    yield Text(f"run {run.id}, started {run.created}", style="bold")
+    counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
+    yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
+    if sandbox := run.plan.get("sandbox"):
+        distractors: list[str] = run.plan.get("distractors") or []
+        others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
+        yield Text(f"agent {run.plan['agent']}{others}")
+        yield Text(_sandbox(sandbox))
+    if leaks:
+        from upskill.reports.terminal import invalid  # noqa: PLC0415 - numpy comes with it
+
+        yield invalid(leaks, f"upskill show {run.id}")
+    yield Text("")
+
+
+def _sandbox(record: Mapping[str, Any]) -> str:
+    """Where the agents of a run acted, and what trying it out showed."""
+    name, version = record["name"], record["version"]
+    line = f"sandbox {version}" if version.startswith(name) else f"sandbox {name} ({version})"
+    if not record.get("isolated", True):
+        return f"{line}: NOTHING was held back"
+    held = f"{line}; its self-test held: {', '.join(record['passed'])}"
+    return f"{held}; reduced: {record['reduced']}" if record.get("reduced") else held
+
+
+def render_case(
+    case: dict[str, Any], results: list[Result], baseline: str, *, detailed: bool
+) -> Iterator[RenderableType]:
+    held_out = "held-out" if case["held_out"] else "fit"
+    yield Text.from_markup(f"[bold]{escape(case['id'])}[/bold]  [dim]{held_out}[/dim]")
+    yield Padding(Text(case["prompt"].strip()), (0, 0, 0, 2))
+    for name, text in case.get("files", {}).items():
+        yield Padding(Text(f"{name}:\n{text}", style="dim"), (0, 0, 0, 2))
+    if not detailed:
+        for result in results:
+            yield Padding(_trial(result, baseline), (0, 0, 0, 2))
+        yield Text("")
+        return
+    for (_, _), pair in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
+        found = list(pair)
+        panels = [
+            Panel(_trial(result, baseline, detailed=True), border_style=COLOURS[result.passed]) for result in found
+        ]
+        if any(result.trace and result.trace.calls for result in found):  # commands and code want the whole width
+            yield from panels
+            continue
+        grid = Table.grid(expand=True, padding=(0, 1))
+        for _ in found:
+            grid.add_column(ratio=1)
+        grid.add_row(*panels)
+        yield grid
+    yield Text("")
+
+
+def _trial(result: Result, baseline: str, *, detailed: bool = False) -> RenderableType:
+    trial = result.trial
+    colour = COLOURS[result.passed]
+    usage = result.usage
+    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.5f}"
+    arm = baseline if trial.arm == "baseline" else trial.arm
+    parts: list[RenderableType] = [
+        Text.from_markup(
+            f"[{colour}]{OUTCOMES[result.passed]}[/{colour}]  {arm} · {escape(trial.model)} · seed {trial.seed}"
+            f" · {usage.input_tokens}+{usage.output_tokens} tokens · {result.seconds:.1f} s{cost}{_activity(result)}"
+        )
+    ]
+    if result.leak:
+        parts.append(Text(f"  INVALID: {printable(result.leak)}", style="bold red"))
+    if result.trace and result.trace.calls:
+        for number, step in enumerate(result.trace.steps, start=1):
+            if detailed or step.kind == "tool":
+                parts.append(Padding(_step(number, step, detailed=detailed), (0, 0, 0, 2)))
+    # In detail, the last step is the answer.
+    if result.trace and not (detailed and result.trace.calls and result.trace.answer):
+        parts.append(Padding(Text(printable(result.trace.answer) or "(an empty answer)"), (0, 0, 0, 2)))
+    for judgement in result.judgements:
+        mark = "✓" if judgement.passed else "✗"
+        parts.append(Text(f"  {mark} {judgement.check}: {printable(judgement.reason)}", style="dim"))
+    if result.error:
+        parts.append(Text(f"  {printable(result.error)}", style="yellow"))
+    return Group(*parts)
+
+
+def _activity(result: Result) -> str:
+    """What an agent that acts did, in a few words."""
+    trace = result.trace
+    parts: list[str] = []
+    if result.activated is not None:
+        parts.append("opened the skill" if result.activated else "did not open the skill")
+    if trace and (trace.calls or result.activated is not None):
+        errors = f", {counted(result.tool_errors, 'error')}" if result.tool_errors else ""
+        parts += [counted(trace.turns, "turn"), counted(len(trace.calls), "tool call") + errors]
+        if trace.stop in BOUNDS:
+            parts.append(f"stopped at its bound on {trace.stop}")
+    return "".join(f" · {part}" for part in parts)
+
+
+def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
+    """One step under its number, which is what findings cite."""
+    if step.kind != "tool":
+        style = "" if step.kind == "assistant" else "dim italic"
+        said = "" if step.kind == "assistant" else f"({step.kind}) "
+        return Text(f"{number:>2}   {said}{_shorten(step.text) or '(an empty answer)'}", style=style)
+    mark, colour = MARKS[step.status]
+    arguments = _arguments(step.arguments)
+    head = Text.assemble(f"{number:>2} ", (mark, colour), f" {printable(step.tool) or '(no tool)'} ")
+    if not detailed:
+        head.append(printable(" ".join(arguments.split())), "bold")
+        head.truncate(100, overflow="ellipsis")
+        return head
+    parts: list[RenderableType] = [head]
+    if "\n" in arguments.strip():
+        parts.append(Padding(Text(_shorten(arguments), style="bold"), (0, 0, 0, 7)))
+    else:
+        head.append(printable(arguments.strip()), "bold")
+    if step.seconds is not None and step.seconds >= 0.05:
+        head.append(f"  {step.seconds:.1f} s", "dim")
+    if step.output.strip():
+        output = Table.grid(padding=(0, 1, 0, 0))
+        output.add_row("    →", Text(_shorten(step.output), style="dim"))
+        parts.append(output)
+    return Group(*parts)
+
+
+def _arguments(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call as a person would write them: one text as it is, several under their names."""
+    if len(arguments) == 1:
+        return _argument(next(iter(arguments.values())))
+    return "\n".join(f"{name}: {_argument(value)}" for name, value in arguments.items())
+
+
+def _argument(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _shorten(text: str) -> str:
+    """Text that a terminal can be shown, and no more of it than one step may take."""
+    lines = printable(text.strip("\n")).splitlines()
+    more = len(lines) - MOST_LINES
+    if more > 1:
+        lines = [*lines[:MOST_LINES], f"… {more} more lines; --json has them all"]
+    return "\n".join(lines)
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    fields = asdict(result)
+    trial = fields.pop("trial")
+    fields.pop("fatal")
+    if not result.traceback:
+        fields.pop("traceback")
+    answer = result.trace.answer if result.trace else None
+    return {**trial, "outcome": OUTCOMES[result.passed], "answer": answer, **fields}
