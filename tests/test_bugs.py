@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,38 @@ def test_show_prints_the_tracebacks_without_secrets(environment: dict[str, str])
     write_script(Path("model.yaml"), [{"answer": "hello"}])
     assert run(environment, "--fresh", "--no-baseline", "--no-cache").code == 0
     assert "hit a bug in upskill" in spawn("show", "last", "--bugs", env=environment).err
+
+
+BROKEN_AGENT = """
+from upskill.sandboxes import Setup
+
+class BrokenAgent:
+    acts = True
+
+    def setup(self, task):
+        return Setup()
+
+    async def run(self, task, student):
+        return {}[task.prompt]
+"""
+
+
+def test_a_bug_while_queries_are_run_is_shown_too(home: Path, tmp_path: Path) -> None:
+    write_skill(home / "greeter")
+    queries = [{"query": f"Greet guest {number}.", "should_trigger": number < 10} for number in range(20)]
+    (home / "greeter" / "eval_queries.json").write_text(json.dumps(queries))
+    write_script(home / "model.yaml", [{"answer": "hello"}])
+    environment = install_plugin(
+        tmp_path / "site", "broken_agent", BROKEN_AGENT, {"upskill.agents:broken": "BrokenAgent"}
+    )
+    common = ("trigger", "greeter", "-m", "scripted:model.yaml", "--agent", "broken", "--runs", 1)
+    done = spawn(*common, env=environment)
+    assert done.code == 3
+    assert "20 trials hit a bug in upskill" in done.out
+    done = spawn(*common, "--json", env=environment)
+    assert done.code == 3
+    assert done.json["bugs"]["trials"] == 20
+    assert done.json["errors"] == []
+    done = spawn(*common, "--improve", "--teacher", "scripted:model.yaml", env=environment)
+    assert done.code == 3
+    assert "cannot be measured: a bug in upskill ended 1 run: KeyError: 'Greet guest" in done.err

@@ -24,7 +24,7 @@ from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.prices import Prices, price_for
-from upskill.plain import digest, object_schema
+from upskill.plain import counted, digest, object_schema
 from upskill.runs.estimate import CostEstimate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
@@ -91,8 +91,10 @@ class Improvement:
         return self.best.number > 0
 
     @property
-    def too_many_errors(self) -> bool:
-        """The test cannot be relied on."""
+    def has_failed(self) -> bool:
+        """The numbers cannot be relied on: too many errors in the test, a leak, or a bug."""
+        if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
+            return True
         return self.test is not None and (self.test.before.too_many_errors or self.test.after.too_many_errors)
 
 
@@ -292,9 +294,14 @@ def _summary(attempt: DescriptionAttempt) -> str:
 
 
 def _measuring_error(evaluation: Evaluation) -> UpskillError:
-    model, message, trials = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
+    cannot = "the current description cannot be measured"
+    if evaluation.bug_messages and not evaluation.errors:
+        message, runs = evaluation.bug_messages[0]
+        hint = f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them."
+        return UpskillError(f"{cannot}: a bug in upskill ended {counted(runs, 'run')}: {message}", hint)
+    model, message, runs = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
     return UpskillError(
-        f"the current description cannot be measured: {trials} runs of {model} errored: {message}",
+        f"{cannot}: {counted(runs, 'run')} of {model} errored: {message}",
         "Fix this and give the same command again: what was finished is kept.",
     )
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from upskill.agents import Bounds
-from upskill.authoring.structured import NoUsableAnswer
+from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.trigger_plan import MAX_TURNS, estimate_runs, make_trigger_plan
 from upskill.authoring.trigger_queries import save_queries, write_queries
 from upskill.errors import UsageError
 from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
-from upskill.models.cache import track_keys
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.options import option
@@ -123,9 +122,9 @@ class Triggered:
     spent: Mapping[str, tuple[int, float | None]]  # tokens and dollars by role
 
     @property
-    def too_many_errors(self) -> bool:
-        """Some student has no numbers to rely on, for another reason than a ceiling."""
-        if self.evaluation.stopped:
+    def has_failed(self) -> bool:
+        """The numbers cannot be relied on, for another reason than a ceiling: too many errors, a leak, or a bug."""
+        if self.evaluation.leaked or self.evaluation.stopped or self.evaluation.bugs:
             return True
         return not self.evaluation.halted and any(metrics.too_many_errors for metrics in self.metrics)
 
@@ -269,12 +268,8 @@ class TriggerSession:
         count = self.options.count
         self.announce(estimate_writing(self.writer, self.models.context.prices, material=material, items=count))
         self.events.message(f"Generating queries with {self.writer.name}...")
-        with track_keys() as asked:
-            try:
-                return await write_queries(self.skill, writer, count=count, distractors=self.distractors)
-            except NoUsableAnswer:
-                await self.models.forget(asked)  # or the same command would only get the same answers again
-                raise
+        async with forget_unusable_answers(self.models):
+            return await write_queries(self.skill, writer, count=count, distractors=self.distractors)
 
     async def evaluate(self, plan: Plan, announcement: str = "") -> Evaluation:
         """Run what is missing of a plan, after this announcement or, without one, after the estimate of its cost."""

@@ -163,10 +163,12 @@ class TrialProgress:
 class RunProgress:
     """The progress of runs, one after another, on standard error: nothing in a pipe, nothing when quiet.
 
-    Its methods are events: `Events(started=progress.started, result=progress.result)`.
+    Its methods are events: `Events(started=progress.started, result=progress.result)`. After Ctrl-C inside a
+    `with` block it says what `interrupted` says.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, interrupted: str = "") -> None:
+        self.interrupted = interrupted
         self.is_drawn = not quiet and sys.stderr.isatty()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -228,6 +230,14 @@ class RunProgress:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+    def __enter__(self) -> RunProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop()
+        if kind is KeyboardInterrupt and self.interrupted:
+            note(self.interrupted)
 
 
 class DownloadProgress:

@@ -339,7 +339,12 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
 
 
 def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions) -> Evaluation:
-    progress = RunProgress(quiet=options.silent)
+    interrupted = ""
+    if store.location is not None:
+        interrupted = "Interrupted. Every finished trial is stored; the same command goes on from there."
+        if options.batch:
+            interrupted += "\nA batch that was submitted goes on at the provider; the same command picks it up."
+    progress = RunProgress(quiet=options.silent, interrupted=interrupted)
 
     def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
@@ -352,17 +357,8 @@ def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, ru
         progress.started(plan, run, missing)
 
     events = Events(started=started, result=progress.result, message=options.tell)
-    try:
+    with progress:
         evaluation = asyncio.run(evaluate(plan, store=store, models=models, options=run_options, events=events))
-    except KeyboardInterrupt:
-        progress.stop()
-        if store.location is not None:
-            note("Interrupted. Every finished trial is stored; the same command goes on from there.")
-        if options.batch:
-            note("A batch that was submitted goes on at the provider; the same command picks it up.")
-        raise
-    finally:
-        progress.stop()
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)

@@ -14,7 +14,7 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import Generated, generate_now
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.refine import Attempt
-from upskill.cli.console import RunProgress, note, show, show_json
+from upskill.cli.console import RunProgress, show, show_json
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.reports import generated as report
 from upskill.runs.estimate import CostEstimate
@@ -60,7 +60,8 @@ def exit_on_errors(generated: Generated) -> None:
 @contextmanager
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
     """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
-    bar = RunProgress(quiet=options.silent)
+    interrupted = "Interrupted. No skill was written; the same command continues from what is stored."
+    bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "")
     steps = count(1)
 
     def confirm(expected: CostEstimate) -> None:
@@ -70,7 +71,6 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         options.tell(f"Evaluating on {plan.models[0].name}... (attempt {number})")
 
     def attempt_ended(attempt: Attempt) -> None:
-        bar.stop()
         options.tell(report.attempt_line(attempt))
 
     def held_out_started(plan: Plan) -> None:
@@ -80,7 +80,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         if step.kind == "tool":
             options.tell(report.step_line(next(steps), step))
 
-    try:
+    with bar:
         yield AuthoringEvents(
             started=bar.started,
             result=bar.result,
@@ -91,10 +91,3 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             held_out_started=held_out_started,
             step=step,
         )
-    except KeyboardInterrupt:
-        bar.stop()
-        if options.log_runs:
-            note("Interrupted. No skill was written; the same command continues from what is stored.")
-        raise
-    finally:
-        bar.stop()

@@ -14,7 +14,7 @@ from upskill.cli.console import RunProgress, note, show, show_json
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.options import option
-from upskill.reports.trigger import improvement_to_json, of_improvement, of_triggered, triggered_to_json
+from upskill.reports.trigger import improvement_to_json, render_improvement, render_triggered, triggered_to_json
 from upskill.runs.events import Events
 
 
@@ -47,50 +47,43 @@ def command(**given: Any) -> None:
     """
     options = TriggerCommandOptions(**given)
     options.check()
-    progress = RunProgress(quiet=options.silent)
-    events = Events(
-        started=progress.started,
-        result=progress.result,
-        message=options.tell,
-        estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
-    )
-    try:
-        if options.improve:
-            code = _report_improvement(asyncio.run(improve_description(options, events=events)), options)
-        else:
-            code = _report(asyncio.run(trigger(options, events=events)), options)
-    except KeyboardInterrupt:
-        progress.stop()
-        if options.log_runs:
-            note("Interrupted. Every finished run is stored; the same command continues from there.")
-        raise
-    finally:
-        progress.stop()
-    raise click.exceptions.Exit(code)
+    interrupted = "Interrupted. Every finished run is stored; the same command continues from there."
+    with RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "") as progress:
+        events = Events(
+            started=progress.started,
+            result=progress.result,
+            message=options.tell,
+            estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
+        )
+        verb = improve_description if options.improve else trigger
+        found = asyncio.run(verb(options, events=events))
+    if isinstance(found, Improvement):
+        _show_improvement(found, options)
+    else:
+        _show(found, options)
+    if found.has_failed:
+        raise click.exceptions.Exit(3)
+    if isinstance(found, Triggered) and not all(ruling.held for _, ruling in found.rulings):
+        raise click.exceptions.Exit(1)
 
 
-def _report(found: Triggered, options: TriggerCommandOptions) -> int:
-    """Print the result; returns the exit code."""
+def _show(found: Triggered, options: TriggerCommandOptions) -> None:
     evaluation = found.evaluation
     if evaluation.leaked:
         note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
     if options.as_json:
         show_json(triggered_to_json(found))
-    else:
-        show(*of_triggered(found, stored=options.log_runs, show_flags=options.show_flags))
-        if evaluation.halted:
-            note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
-        for model, ruling in found.rulings:
-            if not ruling.held:
-                note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
-    if evaluation.leaked or found.too_many_errors:
-        return 3
-    return 0 if all(ruling.held for _, ruling in found.rulings) else 1
+        return
+    show(*render_triggered(found, f"upskill show {evaluation.run.id}{options.show_flags}" if options.log_runs else ""))
+    if evaluation.halted:
+        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+    for model, ruling in found.rulings:
+        if not ruling.held:
+            note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
 
 
-def _report_improvement(found: Improvement, options: TriggerCommandOptions) -> int:
+def _show_improvement(found: Improvement, options: TriggerCommandOptions) -> None:
     if options.as_json:
         show_json(improvement_to_json(found))
     else:
-        show(*of_improvement(found))
-    return 3 if found.too_many_errors or any(evaluation.leaked for evaluation in found.evaluations) else 0
+        show(*render_improvement(found))

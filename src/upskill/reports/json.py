@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from upskill.reports import ReportContext
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
+from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.to_json import interval_to_json, rounded, verdict_to_json
 from upskill.verdicts.verdict import Verdict
 
@@ -34,17 +36,9 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             | {"splits": {"fit": _split(fit[verdict.model]), "held_out": _split(held_out[verdict.model])}}
             for verdict in evaluation.verdicts
         ],
-        "requirements": [
-            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
-            for model, ruling in evaluation.rulings
-        ],
-        "errors": [
-            {"model": model, "message": message, "trials": trials} for model, message, trials in evaluation.errors
-        ],
-        "bugs": {
-            "trials": evaluation.bug_count,
-            "messages": [{"message": message, "trials": trials} for message, trials in evaluation.bug_messages],
-        },
+        "requirements": requirements(evaluation.rulings),
+        "errors": errors([evaluation]),
+        "bugs": bugs([evaluation]),
         "choices": _choices(evaluation),
         "spent": {
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
@@ -56,6 +50,32 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
         "invalid": [
             {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
             for trial, reason in evaluation.invalid
+        ],
+    }
+
+
+def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
+    return [
+        {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
+        for model, ruling in rulings
+    ]
+
+
+def errors(evaluations: Iterable[Evaluation]) -> list[dict[str, Any]]:
+    return [
+        {"model": model, "message": message, "trials": trials}
+        for evaluation in evaluations
+        for model, message, trials in evaluation.errors
+    ]
+
+
+def bugs(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    return {
+        "trials": sum(evaluation.bug_count for evaluation in evaluations),
+        "messages": [
+            {"message": message, "trials": trials}
+            for evaluation in evaluations
+            for message, trials in evaluation.bug_messages
         ],
     }
 

@@ -49,8 +49,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     verdicts, baseline_is_skill = evaluation.verdicts, evaluation.plan.reference_skill is not None
     parts: list[RenderableType] = [_heading(evaluation)]
     if evaluation.bugs:
-        lines = "\n".join(sentences.bugs(evaluation, context.show_command))
-        parts.insert(0, _indented(_red_panel("BUG", lines)))
+        parts.insert(0, bug_panel(evaluation, context.show_command))
     if len(verdicts) == 1 and not evaluation.leaked:
         parts.append(bars(verdicts[0], baseline_is_skill=baseline_is_skill))
     if context.verbose and context.results:
@@ -106,6 +105,10 @@ def invalid(leaks: list[tuple[Trial, str]], show_command: str = "", most: int = 
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
     lines.append(f"{look}Close the way by which it was reached, then run again with --fresh.")
     return _red_panel("INVALID", "\n".join(lines))
+
+
+def bug_panel(evaluation: Evaluation, show_command: str = "") -> RenderableType:
+    return _indented(_red_panel("BUG", "\n".join(sentences.bugs(evaluation, show_command))))
 
 
 def _red_panel(title: str, text: str) -> RenderableType:

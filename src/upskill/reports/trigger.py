@@ -13,8 +13,10 @@ from rich.text import Text
 
 from upskill.authoring.description import DescriptionAttempt, Improvement
 from upskill.authoring.trigger import Triggered
-from upskill.plain import counted
-from upskill.reports.terminal import percent
+from upskill.reports import json
+from upskill.reports.numbers import UNKNOWN, percent
+from upskill.reports.sentences import troubles
+from upskill.reports.terminal import bug_panel
 from upskill.runs.plan import Plan
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
@@ -22,14 +24,15 @@ from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.to_json import estimate_to_json, rounded
 
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
-MAX_ERRORS = 10  # lines of them
 
 # In the terminal.
 
 
-def of_triggered(found: Triggered, *, stored: bool = True, show_flags: str = "") -> Iterator[RenderableType]:
-    """`show_flags` is what `upskill show` needs besides the run's id."""
+def render_triggered(found: Triggered, show_command: str = "") -> Iterator[RenderableType]:
+    """`show_command` shows every run; empty where the runs are not stored."""
     evaluation = found.evaluation
+    if evaluation.bugs:
+        yield bug_panel(evaluation, show_command)
     yield _heading(evaluation.plan, found.queries)
     for metrics in found.metrics:
         if len(found.metrics) > 1:
@@ -39,15 +42,14 @@ def of_triggered(found: Triggered, *, stored: bool = True, show_flags: str = "")
         yield from (_indented(Text(line)) for line in _metric_lines(metrics))
         yield Text("")
     notes = [f"Note: {warning}" for warning in evaluation.warnings]
-    notes += [f"{model} was given up: {message}" for model, message in evaluation.stopped.items()]
-    errors = evaluation.errors[:MAX_ERRORS]
-    notes += [f"{counted(runs, 'run')} of {model} errored: {message}" for model, message, runs in errors]
-    if stored:
-        notes.append(f"Every run: upskill show {evaluation.run.id}{show_flags}")
+    notes += troubles(evaluation)
+    if show_command:
+        notes.append(f"Every run: {show_command}")
     yield from (_indented(Text(line, style="dim")) for line in notes)
 
 
-def of_improvement(found: Improvement) -> Iterator[RenderableType]:
+def render_improvement(found: Improvement) -> Iterator[RenderableType]:
+    yield from (bug_panel(evaluation) for evaluation in found.evaluations if evaluation.bugs)
     yield Text(f"\n  {found.skill.name}", style="bold")
     yield Text("")
     yield _indented(_part_table(found))
@@ -122,7 +124,7 @@ def _metric_lines(metrics: FiringMetrics) -> Iterator[str]:
 
 def _with_interval(estimate: Estimate | None) -> str:
     if estimate is None:
-        return "–"
+        return UNKNOWN
     return f"{percent(estimate.value):>4}  (95% interval {percent(estimate.low)} to {percent(estimate.high)})"
 
 
@@ -165,11 +167,9 @@ def triggered_to_json(found: Triggered) -> dict[str, Any]:
     return _head_to_json(evaluation.plan, found.queries) | {
         "run": evaluation.run.id,
         "models": [metrics.plain() for metrics in found.metrics],
-        "requirements": [
-            {"model": model, "requirement": ruling.requirement.text, "held": ruling.held, "reason": ruling.reason}
-            for model, ruling in found.rulings
-        ],
-        "errors": [_error_to_json(*error) for error in evaluation.errors],
+        "requirements": json.requirements(found.rulings),
+        "errors": json.errors([evaluation]),
+        "bugs": json.bugs([evaluation]),
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "halted": evaluation.halted,
         "warnings": evaluation.warnings,
@@ -184,7 +184,8 @@ def improvement_to_json(found: Improvement) -> dict[str, Any]:
         "run": found.best.run,
         "models": [],
         "requirements": [],
-        "errors": [_error_to_json(*error) for evaluation in found.evaluations for error in evaluation.errors],
+        "errors": json.errors(found.evaluations),
+        "bugs": json.bugs(found.evaluations),
         "stopped": [],
         "halted": found.halted,
         "warnings": list(dict.fromkeys(line for evaluation in found.evaluations for line in evaluation.warnings)),
@@ -232,10 +233,6 @@ def _attempt_to_json(attempt: DescriptionAttempt) -> dict[str, Any]:
         "train": attempt.train.plain() if attempt.train else None,
         "validation": attempt.validation.plain() if attempt.validation else None,
     }
-
-
-def _error_to_json(model: str, message: str, trials: int) -> dict[str, Any]:
-    return {"model": model, "message": message, "trials": trials}
 
 
 def _spent_to_json(spent: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
