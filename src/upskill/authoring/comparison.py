@@ -20,18 +20,19 @@ ALPHA = 0.10  # the chance that a whole search accepts something that is no bett
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A candidate against the best so far, over the pairs of train trials that both have a score for."""
+    """A candidate against the best so far, over the train trials that both have a score for."""
 
     better: int  # cases
     worse: int
     same: int
     change: float  # in the pass rate
-    p_value: float  # one-sided: of no better than before
+    p_value: float  # one-sided, of being no better than before
     level: float
     errored: int = 0  # trials
 
     @property
     def accepted(self) -> bool | None:
+        """None: too many trials errored to decide."""
         pairs = self.better + self.worse + self.same
         if not pairs or self.errored > MAX_ERROR_RATE * (pairs + self.errored):
             return None
@@ -39,11 +40,11 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        said = f"{counted(self.better, 'case')} better, {self.worse} worse, {self.same} the same"
+        counts = f"{counted(self.better, 'case')} better, {self.worse} worse, {self.same} the same"
         if self.accepted is None:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
         p_value = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
-        return f"{said} ({p_value}, at most {self.level:.3f} is accepted)"
+        return f"{counts} ({p_value}, at most {self.level:.3f} is accepted)"
 
 
 def compare(before: Iterable[Outcome], after: Iterable[Outcome], level: float) -> Comparison:
@@ -59,14 +60,14 @@ def compare(before: Iterable[Outcome], after: Iterable[Outcome], level: float) -
         by_case.setdefault(case, []).append(difference)
     means = [sum(values) / len(values) for values in by_case.values()]
     change = sum(means) / len(means) if means else 0.0
-    # The flips are symmetric, so half of the two-sided chance lies on our side.
+    # The flips are symmetric, so the one-sided p-value is half of the two-sided one.
     p_value = statistics.sign_flip_p_value(differences, [case for case, _ in keys]) / 2 if change > 0 else 1.0
     better, worse = sum(mean > 0 for mean in means), sum(mean < 0 for mean in means)
     return Comparison(better, worse, len(means) - better - worse, change, p_value, level, errored)
 
 
 def affordable_attempts(attempts: int, comparisons_before: int, cases: int, alpha: float = ALPHA) -> int:
-    """So many attempts that the gate could still accept one: on few cases no test can be that sure."""
+    """How many attempts leave a level that the gate can reach: on few cases no test can be that sure."""
     while attempts and 0.5**cases > alpha / (attempts + comparisons_before):
         attempts -= 1
     return attempts

@@ -19,7 +19,7 @@ UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", 
 
 
 def failures_in_run(store: RunStore, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
-    """The failures with the skill in a run, one for each case, with what the checks looked for masked."""
+    """The train cases that failed with the skill in a run."""
     found: dict[str, Failure] = {}
     for result in store.results(run):
         case = cases.get(result.trial.case)
@@ -31,9 +31,9 @@ def failures_in_run(store: RunStore, run: Run, cases: Mapping[str, Case], model:
 
 
 def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
-    """What earlier runs of this very skill know: failures of this student on cases that are not held out.
+    """Failures of this student with this skill in earlier runs, on cases that are not in the suite.
 
-    A case that is held out in the suite at hand is left out too, under whatever id it was run.
+    A case that the suite holds out is left out, under whatever id it was run.
     """
     hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
     known = {case.id for case in suite.train} if suite else set[str]()
@@ -43,7 +43,7 @@ def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suit
             continue
         try:
             cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id
-        except UsageError:  # it has a check of a package that is not installed any more
+        except UsageError:  # it uses a check of a package that is no longer installed
             continue
         for failure in failures_in_run(store, run, cases, student.name):
             if failure.prompt not in hidden and failure.case not in known:
@@ -62,7 +62,7 @@ def _failure(case: Case, result: Result) -> Failure:
 
 
 def mask_expected(named: Named, reason: str) -> str:
-    """What a check said, without the text that it looked for: facts are to be taught, not answers to tests."""
+    """The reason of a check without the texts that it looked for: a skill is to teach facts, not answers to tests."""
     if named.name in UNMASKED_CHECKS:
         return reason
     for text in sorted(set(_texts(named.written)), key=len, reverse=True):

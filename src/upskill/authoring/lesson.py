@@ -185,12 +185,12 @@ async def _verify(sandbox: Sandbox, command: str) -> Step:
     from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
 
     done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
-    said = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
+    lines = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
     return Step(
         "tool",
         tool=VERIFY,
         arguments={"command": command, "description": "Verify the result"},
-        output="\n".join(part for part in said if part),
+        output="\n".join(part for part in lines if part),
         status="error" if done.code or done.killed_why else "ok",
         seconds=round(done.seconds, 4),
     )

@@ -1,8 +1,8 @@
-"""Material is what a teacher is given to write from: a task, examples, tool schemas, documents, an older skill, traces.
+"""Material is what a teacher writes from: a task, examples, tool schemas, documents, an older skill, traces.
 
-Everything beside the task is cut into pieces with an id of their own (`e1` an example, `t1` a tool, `d3` a part of a
-document, `s12` a step of a trace), so that every line of a skill can name what it came from. Secrets are taken out
-before a piece exists. A teacher sees pieces as quoted JSON between two marks that no piece can forge.
+Everything but the task is cut into pieces with ids (`e1` an example, `t1` a tool, `d3` a part of a document, `s12` a
+step of a trace), so that every line of a skill can name its sources. Secrets are redacted before a piece is made. A
+teacher sees pieces as quoted JSON between two marks that no piece can forge.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, Literal
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import as_list, as_mapping, digest_text
+from upskill.plain import as_list, as_mapping, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
 PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
-TASK, OWN_KNOWLEDGE = "task", "own"  # what may be cited beside pieces: the task itself, and what the teacher knew
+TASK, OWN_KNOWLEDGE = "task", "own"  # may be cited like pieces: the task itself, and what the teacher knew
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
-PART_CHARACTERS = 1_500  # characters of a document that one id stands for, about
-SKIPPED_STEPS = ("system",)  # steps that say how the agent was set up, not what it did
+PART_CHARACTERS = 1_500  # of a document, about
+SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class Piece:
     id: str
     kind: PieceKind
     text: str
-    source: str = ""  # where it is from, for people
-    based_on: tuple[str, ...] = ()  # the pieces that a note or a finding sums up
+    source: str = ""  # for people
+    based_on: tuple[str, ...] = ()  # the pieces that a note or a finding summarizes
 
     @property
     def tokens(self) -> int:
         return estimate_tokens(self.text) + 20
 
     def plain(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
-        return said | ({"from": list(self.based_on)} if self.based_on else {})
+        fields: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
+        return fields | ({"from": list(self.based_on)} if self.based_on else {})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Material:
     skill: Skill | None = None  # to be improved
     traces: tuple[Trace, ...] = ()  # without their secrets
     redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
-    left_out: tuple[str, ...] = ()  # what a teacher is not shown, in words
+    left_out: tuple[str, ...] = ()  # what a teacher does not see, in words
 
     @property
     def tokens(self) -> int:
@@ -67,16 +67,16 @@ class Material:
 
     @property
     def ids(self) -> frozenset[str]:
-        """All that may be cited."""
+        """Every id that may be cited."""
         behind = (name for piece in self.pieces for name in piece.based_on)
         return frozenset([TASK, OWN_KNOWLEDGE, *(piece.id for piece in self.pieces), *behind])
 
     def quoted(self) -> str:
-        """All pieces, as a teacher sees them."""
+        """The pieces as a teacher sees them."""
         return quote(self.pieces)
 
     def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """These ids with what stands behind notes in place of the notes, without those that nothing has."""
+        """The ids that exist, with notes replaced by the pieces they are based on."""
         found: list[str] = []
         for name in ids:
             piece = self.by_id.get(name)
@@ -84,7 +84,7 @@ class Material:
         return tuple(dict.fromkeys(found))
 
     def excerpts(self, most: int = 400) -> dict[str, dict[str, str]]:
-        """The beginning of every piece, to be kept with a skill that cites it."""
+        """The beginning of every piece, to be stored with a skill that cites it."""
         return {
             piece.id: {"kind": piece.kind, "from": piece.source, "text": _cut(piece.text, most)}
             for piece in self.pieces
@@ -95,7 +95,7 @@ class Material:
 
 
 def quote(pieces: Iterable[Piece]) -> str:
-    """Pieces as lines of JSON between marks that hold a hash of them: nothing inside can end the quotation."""
+    """Pieces as lines of JSON between marks with a hash of them: nothing inside can end the quotation."""
     lines = "\n".join(json.dumps(piece.plain(), ensure_ascii=False) for piece in pieces)
     mark = digest_text(lines)
     return f"<<<MATERIAL {mark}\n{lines}\nMATERIAL {mark}>>>"
@@ -108,7 +108,7 @@ def gather(
     tools: Sequence[str] = (),
     sources: Sequence[str | Path | Skill | Trace] = (),
 ) -> Material:
-    """Read everything a person named; UsageError for what cannot be used, before anything is paid for."""
+    """Read everything that a person gave; UsageError for what cannot be used, before anything is paid for."""
     redactor = Redactor(Counter[str]())
     skill: Skill | None = None
     traces: list[Trace] = []
@@ -152,10 +152,10 @@ def gather(
 
 
 def read_source(name: str | Path) -> Skill | Trace | str:
-    """What stands behind a name: a skill's folder, an agent's trace, or the text of a document.
+    """A skill, an agent's trace, or the text of a document.
 
-    `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where the file alone could be taken for something else;
-    `claude-code:last` is the latest session of an agent on this machine.
+    `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where a file could be mistaken; `claude-code:last` is the
+    latest session of an agent on this machine.
     """
     kind, _, rest = str(name).partition(":")
     if kind in SESSION_AGENTS and rest:
@@ -181,7 +181,7 @@ def _as_trace(path: Path) -> Trace | None:
         trace = read_trace(path)
     except UsageError:
         return None
-    # A page of documentation has commands in it too; a conversation has someone who speaks.
+    # Documentation has commands in it too; a conversation has messages.
     spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
     return trace if spoken or trace.agent not in ("", "markdown") else None
 
@@ -203,16 +203,16 @@ def _as_document(path: Path) -> str:
 
 
 def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
-    """The tools of a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
+    """The tools in a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
     file, _, wanted = name.partition("#")
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
-        said = list_tools(file) if live else json.loads(Path(file).read_text(encoding="utf-8-sig"))
+        value = list_tools(file) if live else json.loads(Path(file).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
     except ValueError as error:
         raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
-    tools = [tool for tool in _tools_in(said) if isinstance(tool.get("name"), str)]
+    tools = [tool for tool in _tools_in(value) if isinstance(tool.get("name"), str)]
     if not tools:
         raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
@@ -221,10 +221,10 @@ def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
     return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if not wanted or tool["name"] == wanted]
 
 
-def _tools_in(said: object) -> list[dict[str, Any]]:
-    if (items := as_list(said)) is not None:
+def _tools_in(value: object) -> list[dict[str, Any]]:
+    if (items := as_list(value)) is not None:
         return [tool for item in items if (tool := as_mapping(item)) is not None]
-    fields = as_mapping(said) or {}
+    fields = dict_or_empty(value)
     for key in ("result", "tools"):
         if key in fields:
             return _tools_in(fields[key])
@@ -241,7 +241,7 @@ def _example(text: str) -> dict[str, str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A document in parts: at headings and empty lines, and nowhere inside a block of code."""
+    """A document, split at headings and empty lines, but never inside a code block."""
     part: list[str] = []
     size, fenced = 0, False
     for line in text.splitlines():
@@ -258,7 +258,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
-    """What rules find in it, then every step as a piece, counted from 1; and what was left out in words."""
+    """The findings of a trace and then its steps, counted from 1; and what was left out, in words."""
     source = Path(trace.source).name or trace.agent
     steps = [
         Piece(f"{prefix}s{number}", "step", _step(step), source)
@@ -273,39 +273,39 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
     return [*findings, *steps], [f"{unused} steps of {source} that only set the agent up"] if unused else []
 
 
-def _findings(found: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What a trace teaches by rules alone, with the steps behind it."""
-    for said in found.corrections:
-        yield json.dumps({"the person corrected": said.text}, ensure_ascii=False), (said.step,)
-    for fix in found.fixes:
-        told = {"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}
-        yield json.dumps(told, ensure_ascii=False), fix.steps
-    for worked in found.confirmed:
-        yield json.dumps({"confirmed the result": worked.command}, ensure_ascii=False), (worked.step,)
-    for helper in found.reused:
-        yield json.dumps({"was run again and again": helper.command}, ensure_ascii=False), helper.steps
-    for file in found.files:
+def _findings(evidence: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What rules find in a trace, with the steps it is based on."""
+    for message in evidence.corrections:
+        yield json.dumps({"the person corrected": message.text}, ensure_ascii=False), (message.step,)
+    for fix in evidence.fixes:
+        shown = {"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}
+        yield json.dumps(shown, ensure_ascii=False), fix.steps
+    for success in evidence.confirmed:
+        yield json.dumps({"confirmed the result": success.command}, ensure_ascii=False), (success.step,)
+    for reused in evidence.reused:
+        yield json.dumps({"was run again and again": reused.command}, ensure_ascii=False), reused.steps
+    for file in evidence.files:
         yield json.dumps({"was left behind": file.path}, ensure_ascii=False), file.steps
 
 
 def _step(step: Step) -> str:
-    said: dict[str, Any] = {"by": step.kind}
+    fields: dict[str, Any] = {"by": step.kind}
     for name in ("agent", "text", "tool", "arguments", "status", "output"):
         value = getattr(step, name)
         if value and value != "unknown":
-            said[name] = dict(value) if name == "arguments" else value
-    return json.dumps(said, ensure_ascii=False, default=str)
+            fields[name] = dict(value) if name == "arguments" else value
+    return json.dumps(fields, ensure_ascii=False, default=str)
 
 
-# Fitting it into a context.
+# Fitting it into a prompt.
 
 
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
-    """All pieces in groups of at most so many tokens. One that is larger is cut into parts that keep its id."""
+    """The pieces in groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
     found: list[list[Piece]] = [[]]
     used = 0
     for whole in pieces:
-        for piece in _fitted(whole, budget):
+        for piece in _cut_to_fit(whole, budget):
             if used + piece.tokens > budget and found[-1]:
                 found.append([])
                 used = 0
@@ -314,7 +314,7 @@ def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
     return [group for group in found if group]
 
 
-def _fitted(piece: Piece, budget: int) -> list[Piece]:
+def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
     if piece.tokens <= budget:
         return [piece]
     size = max(200, (budget - 20) * 3)  # characters; four bytes make a token, and some letters have several
@@ -324,7 +324,7 @@ def _fitted(piece: Piece, budget: int) -> list[Piece]:
 
 
 def _halved(parts: list[Piece], budget: int) -> list[Piece]:
-    """Parts that are still too large, for letters of three and four bytes."""
+    """The parts, with those that are still too large cut again: some letters have three or four bytes."""
     found: list[Piece] = []
     for part in parts:
         if part.tokens <= budget or len(part.text) < 200:

@@ -1,6 +1,6 @@
-"""MCP: ask a running tool server which tools it has, over its standard input and output or over streamable HTTP.
+"""MCP: ask a running tool server which tools it has, over standard input and output or over streamable HTTP.
 
-The protocol is the `mcp` package's, an extra that is imported when a server is named. No tool is ever called.
+The `mcp` package, an extra, speaks the protocol. No tool is ever called.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, cast
 from upskill.errors import UsageError
 
 INSTALL = 'pip install "upskill[mcp]"'
-SECONDS = 30.0  # for all of it
-MOST_PAGES = 50
+SECONDS = 30.0  # for the whole exchange
+MAX_PAGES = 50
 
 
 def list_tools(place: str) -> list[dict[str, Any]]:
-    """The tools of the server behind `mcp:COMMAND` or a URL; UsageError when there is none that answers."""
+    """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers."""
     try:
         package: Any = import_module("mcp")
         _ = package.Client
@@ -33,57 +33,57 @@ def list_tools(place: str) -> list[dict[str, Any]]:
             f"{place}: asking an MCP server needs the package mcp, version 2 or newer, which is not installed",
             f"Run `{INSTALL}`, or give the tools' schemas as a file.",
         ) from error
-    # It tells of every line that is not protocol with a traceback; what matters is in the error.
+    # It logs a traceback for every line that is not protocol; what matters is in the error.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    # A thread of its own, so that it does not matter whether the caller runs an event loop already.
-    with ThreadPoolExecutor(1) as aside:
-        return aside.submit(asyncio.run, _ask(place, package)).result()
+    # In a thread of its own, since the caller may run an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _ask(place, package)).result()
 
 
 async def _ask(place: str, package: Any) -> list[dict[str, Any]]:
     try:
-        async with asyncio.timeout(SECONDS), _reach(place, package) as client:
-            return await _listed(place, client)
+        async with asyncio.timeout(SECONDS), _connect(place, package) as client:
+            return await _list(place, client)
     except UsageError:
         raise
     except TimeoutError as error:
-        raise UsageError(f"{place}: said nothing for {SECONDS:.0f} seconds", "Is it an MCP server?") from error
-    except Exception as error:  # a server can be broken in any way, and each is about that server
-        raise UsageError(f"{place}: {_words(error)}", "Is it an MCP server?") from error
+        raise UsageError(f"{place}: did not answer within {SECONDS:.0f} seconds", "Is it an MCP server?") from error
+    except Exception as error:  # a server can fail in any way
+        raise UsageError(f"{place}: {_message(error)}", "Is it an MCP server?") from error
 
 
 @asynccontextmanager
-async def _reach(place: str, package: Any) -> AsyncGenerator[Any]:
+async def _connect(place: str, package: Any) -> AsyncGenerator[Any]:
     if place.startswith(("http://", "https://")):
         async with package.Client(place, read_timeout_seconds=SECONDS) as client:
             yield client
         return
     words = shlex.split(place.removeprefix("mcp:"))
     if not words:
-        raise UsageError("mcp: says no command", "For example --tool 'mcp:npx my-server'.")
-    # With the environment that the command would have if it were typed.
+        raise UsageError("mcp: has no command after it", "For example --tool 'mcp:npx my-server'.")
+    # With the same environment as in a shell.
     server = package.StdioServerParameters(command=words[0], args=words[1:], env=dict(os.environ))
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:  # noqa: ASYNC230 - nothing to wait for
-        async with package.Client(package.stdio_client(server, nowhere), read_timeout_seconds=SECONDS) as client:
+    with Path(os.devnull).open("w", encoding="utf-8") as null:  # noqa: ASYNC230 - nothing to wait for
+        async with package.Client(package.stdio_client(server, null), read_timeout_seconds=SECONDS) as client:
             yield client
 
 
-async def _listed(place: str, client: Any) -> list[dict[str, Any]]:
+async def _list(place: str, client: Any) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
         if not (cursor := page.next_cursor):
             return tools
-    raise UsageError(f"{place}: lists tools without an end")
+    raise UsageError(f"{place}: lists tools endlessly")
 
 
-def _words(error: BaseException) -> str:
-    """What went wrong first, out of the groups that tasks wrap it in."""
+def _message(error: BaseException) -> str:
+    """The first error, out of the groups that tasks wrap it in."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return _words(group.exceptions[0])
+        return _message(group.exceptions[0])
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -47,11 +47,11 @@ class SearchCost:
         return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
 
     @classmethod
-    def from_json(cls, said: object) -> SearchCost:
-        row = as_mapping(said) or {}
+    def from_json(cls, value: object) -> SearchCost:
+        row = dict_or_empty(value)
         spent: dict[str, tuple[int, float | None]] = {}
-        for role, told in (as_mapping(row.get("spent")) or {"unknown": None}).items():
-            used = as_mapping(told) or {}
+        for role, spending in (as_mapping(row.get("spent")) or {"unknown": None}).items():
+            used = dict_or_empty(spending)
             spent[role] = (int(_number(used.get("tokens")) or 0), _number(used.get("cost_usd")))
         return cls(str(row.get("search", "")), spent)
 
@@ -72,20 +72,20 @@ class Provenance:
         if data is None:
             return cls()
         try:
-            said = as_mapping(json.loads(data.decode("utf-8-sig")))
+            fields = as_mapping(json.loads(data.decode("utf-8-sig")))
         except ValueError as error:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not JSON: {error}") from error
-        if said is None:
+        if fields is None:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not a JSON object")
-        rows = [as_mapping(row) or {} for row in as_list(said.pop("sources", [])) or []]
-        evidence = as_mapping(said.pop("evidence", {})) or {}
+        rows = [dict_or_empty(row) for row in list_or_empty(fields.pop("sources", []))]
+        evidence = dict_or_empty(fields.pop("evidence", {}))
         return cls(
-            as_mapping(said.pop("metadata", {})) or {},
-            tuple(as_list(said.pop("tests", [])) or []),
-            {str(row.get("line", "")): tuple(map(str, as_list(row.get("evidence")) or [])) for row in rows},
-            {key: {k: str(v) for k, v in (as_mapping(row) or {}).items()} for key, row in evidence.items()},
-            tuple(map(SearchCost.from_json, as_list(said.pop("making", [])) or [])),
-            said,
+            dict_or_empty(fields.pop("metadata", {})),
+            tuple(list_or_empty(fields.pop("tests", []))),
+            {str(row.get("line", "")): tuple(map(str, list_or_empty(row.get("evidence")))) for row in rows},
+            {key: {k: str(v) for k, v in dict_or_empty(row).items()} for key, row in evidence.items()},
+            tuple(map(SearchCost.from_json, list_or_empty(fields.pop("making", [])))),
+            fields,
         )
 
     def add_to(self, skill: Skill) -> Skill:
@@ -93,13 +93,13 @@ class Provenance:
         lines = {line.strip() for line in skill.body.splitlines()}
         sources = {line: ids for line, ids in self.sources.items() if line in lines}
         cited = {name for ids in sources.values() for name in ids}
-        said: dict[str, Any] = {"metadata": dict(self.metadata), "tests": list(self.tests)}
+        fields: dict[str, Any] = {"metadata": dict(self.metadata), "tests": list(self.tests)}
         if sources:
-            said["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
-            said["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
+            fields["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
+            fields["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
         if self.costs:
-            said["making"] = [one.plain() for one in self.costs]
-        return skill.with_file(FILE, _json({**said, **self.other_fields}))
+            fields["making"] = [one.plain() for one in self.costs]
+        return skill.with_file(FILE, _json({**fields, **self.other_fields}))
 
     def with_sources(
         self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
@@ -142,8 +142,8 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
     if any(case.files for case in suite.cases):  # evals.json keeps paths there, so a student would see other names
         return skill.with_file(SUITE, _json(suite.plain()))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
-    said = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
-    return skill.with_file(EVALS, _json(said))
+    fields = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
+    return skill.with_file(EVALS, _json(fields))
 
 
 def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
@@ -159,8 +159,8 @@ def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
 
 
 def _as_eval(case: Case) -> dict[str, Any]:
-    said = case.plain()
-    return {"id": said.pop("id"), "prompt": said.pop("prompt"), **_expectation(case), **said}
+    fields = case.plain()
+    return {"id": fields.pop("id"), "prompt": fields.pop("prompt"), **_expectation(case), **fields}
 
 
 def _expectation(case: Case) -> dict[str, str]:
@@ -170,17 +170,17 @@ def _expectation(case: Case) -> dict[str, str]:
 
 def _as_test(case: Case) -> dict[str, Any]:
     """A case in upstream's form, `expected.contains`, and beside it what only we read."""
-    said = case.plain()
+    fields = case.plain()
     checks: list[Any] = [{named.name: named.written} for named in case.checks]
     plain = [named.written for named in case.checks if named.name == "contains" and as_mapping(named.written) is None]
     if len(plain) == 1:  # the words themselves; where there are more, `checks` has them one by one
         checks = [check for check in checks if check != {"contains": plain[0]}]
-    test: dict[str, Any] = {"id": said["id"], "input": case.prompt}
+    test: dict[str, Any] = {"id": fields["id"], "input": case.prompt}
     if case.files:
         test["context"] = {"files": dict(case.files)}
     if len(plain) == 1:
         test["expected"] = {"contains": plain[0]}
-    optional = {key: said[key] for key in ("output_file", "tags", "reference", "evidence") if key in said}
+    optional = {key: fields[key] for key in ("output_file", "tags", "reference", "evidence") if key in fields}
     return test | ({"checks": checks} if checks else {}) | optional | {"held_out": case.held_out}
 
 
@@ -197,12 +197,12 @@ def _rounded(cost: float | None) -> float | None:
     return None if cost is None else round(cost, 8)
 
 
-def _number(said: object) -> float | None:
+def _number(value: object) -> float | None:
     """A number that can be an amount of something, else None."""
-    if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said) or said < 0:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         return None
-    return float(said)
+    return float(value)
 
 
-def _json(said: object) -> bytes:
-    return (json.dumps(said, indent=2, ensure_ascii=False) + "\n").encode()
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -16,7 +16,7 @@ from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, mate
 from upskill.errors import UsageError
 from upskill.models import Model, ModelContext, Models
 from upskill.models.addresses import resolve
-from upskill.plain import as_list, as_mapping, object_schema
+from upskill.plain import dict_or_empty, list_or_empty, object_schema
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.traces.redact import redact
@@ -98,7 +98,7 @@ async def write_skill(
 
 def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
     """The skill, and what a better draft would not have. InvalidAnswer where no skill can be made of the answer."""
-    items = [as_mapping(item) or {} for item in as_list(answer.get("blocks")) or []]
+    items = [dict_or_empty(item) for item in list_or_empty(answer.get("blocks"))]
     blocks = [(str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items]
     blocks = [(text, ids) for text, ids in blocks if text.strip()]
     body = _join_blocks([text for text, _ in blocks])
@@ -108,7 +108,7 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         skill = Skill.new(
             name or as_name(str(answer.get("name", ""))), " ".join(str(answer.get("description", "")).split()), body
         )
-        for file in (as_mapping(item) or {} for item in as_list(answer.get("files")) or []):
+        for file in (dict_or_empty(item) for item in list_or_empty(answer.get("files"))):
             path, text = str(file.get("path", "")), str(file.get("text", ""))
             if not path.startswith(("references/", "scripts/")):
                 raise InvalidAnswer(f"the file {path!r} is neither below references/ nor below scripts/")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from upskill.errors import UpskillError
 from upskill.models import Message, Model, Models, Reply, Request
 from upskill.models.cache import track_keys
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_mapping, list_or_empty
 
 REPAIRS = 2
 T = TypeVar("T")
@@ -96,4 +96,4 @@ def _read_object(reply: Reply) -> dict[str, Any]:
 
 def read_ids(value: object) -> list[str]:
     """The ids of evidence in a field of an answer."""
-    return [str(item).strip() for item in as_list(value) or [] if str(item).strip()]
+    return [str(item).strip() for item in list_or_empty(value) if str(item).strip()]

@@ -15,7 +15,7 @@ from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, mate
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Model, ModelContext, Models
 from upskill.models.addresses import resolve
-from upskill.plain import as_list, as_mapping, object_schema
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty, object_schema
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -154,7 +154,7 @@ class _SuiteWriter:
             max_output_tokens=400 * count + 2000,
         )
         try:
-            return await ask(self.model, request, lambda answer, _: as_list(answer.get("cases")) or [], repairs=0)
+            return await ask(self.model, request, lambda answer, _: list_or_empty(answer.get("cases")), repairs=0)
         except UpskillError as error:
             if isinstance(error.__cause__, InvalidAnswer):
                 return []  # the next round asks again
@@ -165,7 +165,7 @@ class _SuiteWriter:
         fields = as_mapping(item)
         if fields is None:
             return None, "a case that is not an object"
-        fields["checks"] = [_read_check(check) for check in as_list(fields.get("checks")) or []]
+        fields["checks"] = [_read_check(check) for check in list_or_empty(fields.get("checks"))]
         # Not every model keeps to the schema, and a generated check must neither run anything nor ask a judge.
         if strange := [kind for check in fields["checks"] for kind in check if kind not in CHECK_KINDS]:
             return None, f"{strange[0]!r} is not a kind of check that was offered"
@@ -214,8 +214,8 @@ def _suite_schema(count: int, *, small: bool) -> dict[str, Any]:
 
 
 def _read_check(item: Any) -> dict[str, Any]:
-    check = as_mapping(item) or {}
-    kind, texts = str(check.get("kind")), as_list(check.get("texts")) or []
+    check = dict_or_empty(item)
+    kind, texts = str(check.get("kind")), list_or_empty(check.get("texts"))
     if kind == "max_length":
         return {kind: check.get("number")}
     if kind in ("contains", "contains_any", "not_contains"):

@@ -14,7 +14,7 @@ from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, 
 from upskill.errors import UpskillError
 from upskill.models import Address, Model
 from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
-from upskill.plain import as_list, as_mapping, object_schema
+from upskill.plain import dict_or_empty, list_or_empty, object_schema
 
 DEFAULT_BUDGET = 60_000  # tokens of material in one prompt, where nothing is known about the model
 SMALL_BUDGET = 4_000  # a model with less than this is a small one, and gets simpler schemas
@@ -91,7 +91,7 @@ async def _take_notes(
     known = Material("", tuple(part))
 
     def read(answer: dict[str, Any], last: bool) -> list[Note]:
-        items = [as_mapping(item) or {} for item in as_list(answer.get("notes")) or []]
+        items = [dict_or_empty(item) for item in list_or_empty(answer.get("notes"))]
         notes = [
             (str(item.get("text", "")).strip(), known.resolve_citations(read_ids(item.get("evidence"))))
             for item in items

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.authoring.trace_commands import shell_command, step_failed
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, dict_or_empty, list_or_empty
 from upskill.traces import Step, Trace
 
 _HEREDOC = re.compile(
@@ -115,7 +115,7 @@ def _first_text(given: Mapping[str, Any], *names: str) -> str | None:
 
 
 def _replacements(given: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    edits = [as_mapping(edit) or {} for edit in as_list(given.get("edits")) or []] or [dict(given)]
+    edits = [dict_or_empty(edit) for edit in list_or_empty(given.get("edits"))] or [dict(given)]
     for edit in edits:
         old = _first_text(edit, "old_string", "oldString", "old_str", "oldText")
         new = _first_text(edit, "new_string", "newString", "new_str", "newText")

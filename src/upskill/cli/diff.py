@@ -1,4 +1,4 @@
-"""`upskill diff`: what one candidate for a skill changed against another."""
+"""`upskill diff`: compare two candidates for a skill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from upskill.cli.history import candidates_of
+from upskill.cli.history import find_candidates
 from upskill.cli.options import open_existing_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.runs.stores.rows import Candidate, files_from_json
@@ -23,13 +23,13 @@ from upskill.skills import HIDDEN_FROM_STUDENTS
 def command(skill: str, one: str, two: str, runs_dir: str | None) -> None:
     """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …"""
     with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
-        found = candidates_of(store, skill)
-    before, after = (_texts(_pick(found, name)) for name in (one, two))
+        found = find_candidates(store, skill)
+    before, after = (_texts(_find(found, name)) for name in (one, two))
     for line in _changes(before, after, one, two):
         click.echo(line)
 
 
-def _pick(found: list[Candidate], name: str) -> Candidate:
+def _find(found: list[Candidate], name: str) -> Candidate:
     number = name.removeprefix("c")
     if not number.isdigit() or not 1 <= int(number) <= len(found):
         raise UsageError(f"no candidate is called {name!r}", f"There are c1 to c{len(found)}.")

@@ -1,4 +1,4 @@
-"""`upskill history`: every candidate that was tried for a skill, with what it was made from and what came of it."""
+"""`upskill history`: list the candidates that were tried for a skill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upskill.runs.stores import Candidate, CandidateStore
 from upskill.settings import Settings
 from upskill.skills import Skill
 
-WORDS = {True: "kept", False: "rejected", None: "not decided"}
+DECISIONS = {True: "kept", False: "rejected", None: "not decided"}
 
 
 @click.command("history")
@@ -25,9 +25,9 @@ WORDS = {True: "kept", False: "rejected", None: "not decided"}
 @runs_dir_option
 @json_option
 def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
-    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and why it was kept."""
+    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and if it was kept."""
     with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
-        found = candidates_of(store, skill)
+        found = find_candidates(store, skill)
     numbers = {one.number: place for place, one in enumerate(found, start=1)}
     rows = [_row(one, place, numbers.get(one.parent or 0)) for place, one in enumerate(found, start=1)]
     if as_json:
@@ -39,12 +39,12 @@ def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
     for row in rows:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
         when = row["created"][:16].replace("T", " ")
-        table.add_row(row["id"], row["parent"] or "–", when, rate, WORDS[row["accepted"]], escape(row["note"]))
+        table.add_row(row["id"], row["parent"] or "–", when, rate, DECISIONS[row["accepted"]], escape(row["note"]))
     show(table)
 
 
-def candidates_of(store: CandidateStore, skill: str) -> list[Candidate]:
-    """The candidates for a skill that a person named by its folder or by its name."""
+def find_candidates(store: CandidateStore, skill: str) -> list[Candidate]:
+    """The candidates for a skill, given its folder or its name."""
     name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
     found = list(store.candidates(name))
     if not found:

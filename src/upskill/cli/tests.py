@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,107 +15,87 @@ from upskill.authoring.provenance import Provenance, add_suite
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget
 from upskill.cli.console import note, show_json
-from upskill.cli.options import (
-    CommonOptions,
-    confirm_cost,
-    json_option,
-    max_cost_option,
-    model_context,
-    offline_option,
-    quiet_option,
-    yes_option,
-)
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
-from upskill.models.keys import find_keys
-from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.ledger import Ledger
+from upskill.options import option
 from upskill.runs.estimate import estimate_writing
-from upskill.runs.stores import ReplyStore, open_store
-from upskill.settings import Settings
 from upskill.skills import Skill
-from upskill.suites import Suite
+from upskill.suites import Case, Suite
 from upskill.suites.quality import probe_suite, summarise
 
-BY_HAND = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
+OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
+
+
+@dataclass(kw_only=True)
+class _Options(CommandOptions):
+    skill: str
+    model: str | None = option(
+        "-m", "--model", default=None, help="Writes the cases (default: settings, or local).", metavar="MODEL"
+    )
+    cases: int = option("--cases", default=20, help="How many.", metavar="N", minimum=3, maximum=60, show_default=True)
+    add: int | None = option(
+        "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
+    )
+    edit: bool = option("--edit", default=False, help="Open them in $EDITOR; cases that cannot be used are refused.")
+    sources: tuple[str, ...] = option(
+        "-f", "--from", default=(), help="A trace or a document to make them from; repeatable.", metavar="PATH"
+    )
+    executor: str = field(default="local", init=False)  # no trials are run
 
 
 @click.command("tests")
 @click.argument("skill", type=click.Path())
-@click.option("-m", "--model", metavar="MODEL", help="Writes the cases (default: settings, or local).")
-@click.option("--cases", type=click.IntRange(3, 60), default=20, show_default=True, metavar="N", help="How many.")
-@click.option("--add", type=click.IntRange(1, 60), metavar="N", help="Keep the cases there are and add N.")
-@click.option("--edit", is_flag=True, help="Open them in $EDITOR; what cannot be used is said and not kept.")
-@click.option("-f", "--from", "sources", multiple=True, metavar="PATH", help="A trace or a document to make them from.")
-@max_cost_option
-@yes_option
-@offline_option
-@click.option("--runs-dir", metavar="DIR", help="Where replies are kept (default ./runs).")
-@json_option
-@quiet_option
-def command(
-    skill: str,
-    model: str | None,
-    cases: int,
-    add: int | None,
-    edit: bool,
-    sources: tuple[str, ...],
-    max_cost: float | None,
-    yes: bool,
-    offline: bool,
-    runs_dir: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+@click_options(_Options)
+def command(**given: Any) -> None:
     """Write the test cases of SKILL anew, add to them, or edit them.
 
-    Each generated case is tried with answers that know nothing before it is kept. They are saved as evals/evals.json
-    and in skill_meta.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
+    Each generated case is tried with answers that know nothing before it is kept. The cases are saved as
+    evals/evals.json and in skill_meta.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
     """
-    found = Skill.load(skill)
-    assert found.folder is not None
-    if edit:
-        suite = _edit(found)
+    options = _Options(**given)
+    skill = Skill.load(options.skill)
+    assert skill.folder is not None
+    if own := next((name for name in OWN_SUITES if skill.file(name)), ""):
+        hint = "Edit that file itself." if options.edit else "Add to it by hand."
+        raise UsageError(f"{skill.folder / own}: is a suite of your own, which is never replaced", hint)
+    suite = _edit(skill) if options.edit else _generate(skill, options)
+    add_suite(skill, suite).save(skill.folder, overwrite=True)
+    if options.as_json:
+        show_json({"skill": skill.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
     else:
-        by_hand = next((name for name in BY_HAND if found.file(name)), "")
-        if by_hand:
-            raise UsageError(
-                f"{found.folder / by_hand}: is a suite of your own, which stays as it is", "Add to it by hand."
-            )
-        settings = Settings.load()
-        name = model or settings.test_gen_model or settings.skill_generation_model or "local"
-        before = Suite.of(found) if add else None
-        material = _material(found, sources)
-        common = CommonOptions(max_cost=max_cost, yes=yes, as_json=as_json, quiet=quiet, settings=settings)
-        context = model_context(settings, quiet=common.silent, offline=offline)
+        click.echo(f"{skill.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
 
-        async def write(replies: ReplyStore) -> Suite:
-            address = resolve(name, keys=find_keys())
-            # A fresh set is wanted, not the stored one again.
-            async with Models(context, replies=replies, cache="refresh", ledger=Ledger(Ceilings(max_cost))) as models:
-                writer = await models.get(address, "test writer")
-                taken = found.tokens + min(material.tokens, material_budget(address))
-                confirm_cost(common, estimate_writing(address, context.prices, material=taken, items=add or cases))
-                common.tell(f"Generating test cases with {name}...")
-                return await write_suite(
-                    found,
-                    writer,
-                    count=add or cases,
-                    material=material,
-                    budget=material_budget(address),
-                    existing=before.cases if before else (),
-                    tell=context.tell,
-                )
 
-        with open_store(runs_dir or settings.runs_dir) as store:
-            written = asyncio.run(write(store))
-        limit = before.max_output_tokens if before else None
-        suite = Suite((*(before.cases if before else ()), *written.cases), "generated", limit)
-    add_suite(found, suite).save(found.folder, overwrite=True)
-    if as_json:
-        show_json({"skill": found.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
-    else:
-        click.echo(f"{found.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
+def _generate(skill: Skill, options: _Options) -> Suite:
+    """The existing cases with --add, and newly written ones."""
+    existing = Suite.of(skill) if options.add else None
+    cases = existing.cases if existing else ()
+    material = _material(skill, options.sources)
+    with options.open_store() as store:
+        # Another set is wanted, not the stored one again.
+        models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
+        written = asyncio.run(_write(skill, material, cases, models, options))
+    return Suite((*cases, *written.cases), "generated", existing.max_output_tokens if existing else None)
+
+
+async def _write(
+    skill: Skill, material: Material, existing: tuple[Case, ...], models: Models, options: _Options
+) -> Suite:
+    settings, count = options.settings, options.add or options.cases
+    name = options.model or settings.test_gen_model or settings.skill_generation_model or "local"
+    async with models:
+        address = resolve(name, keys=models.context.keys)
+        writer = await models.get(address, "test writer")
+        budget = material_budget(address)
+        tokens = skill.tokens + min(material.tokens, budget)
+        confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=count))
+        options.tell(f"Generating test cases with {name}...")
+        return await write_suite(
+            skill, writer, count=count, material=material, budget=budget, existing=existing, tell=options.tell
+        )
 
 
 def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
@@ -125,9 +107,7 @@ def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
 
 
 def _edit(skill: Skill) -> Suite:
-    """Edit a copy; it takes the place of the cases only when it can be read and an empty answer passes none of it."""
-    if by_hand := next((name for name in BY_HAND if skill.file(name)), ""):
-        raise UsageError(f"{skill.folder}/{by_hand}: is a suite of your own", "Edit that file itself.")
+    """Edit a copy. It replaces the cases only if it can be read and no case is passed by an empty answer."""
     data = skill.read("evals/evals.json")
     if data is None:
         raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
@@ -136,9 +116,9 @@ def _edit(skill: Skill) -> Suite:
         copy.write_bytes(data)
         click.edit(filename=str(copy))
         suite = Suite.load(copy)
-    leaks = asyncio.run(probe_suite(suite, skill))
-    for line in summarise(leaks):
+    weak = asyncio.run(probe_suite(suite, skill))
+    for line in summarise(weak):
         note(f"Note: {line}")
-    if any(leak.probe == "empty" for leak in leaks):
+    if any(case.probe == "empty" for case in weak):
         raise UsageError("a case is passed by an empty answer", "Nothing was changed; edit it again.")
     return suite

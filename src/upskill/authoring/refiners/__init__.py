@@ -1,7 +1,10 @@
 """A Refiner proposes a better skill from what a student got wrong. Kinds: `rewrite` (bounded edits by a teacher).
 
-It sees the whole skill and train failures, never a held-out case, and never what a check was looking for: the reasons
-it gets have that masked. Whether a proposal is any better is not its business: a gate decides that (`refine.py`).
+It sees the whole skill and train failures, but never a held-out case, nor what a check looked for: that is masked in
+the reasons it gets. Whether a proposal is any better is decided by the gate of `refine`.
+
+One from another package is an entry point in the group `upskill.refiners`: a class or function that is called like
+`RefinerFactory`. `--refiner KIND` names it.
 """
 
 from __future__ import annotations
@@ -22,19 +25,19 @@ MASK = "[masked]"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A train case that a student failed with the skill: what was asked, answered, and wrong with it."""
+    """A train case that a student failed with the skill."""
 
     case: str
     prompt: str
     answer: str
-    reasons: tuple[str, ...]  # of each check that failed, with what it looked for masked
-    evidence: tuple[str, ...] = ()  # the pieces of the material that the right answer can be seen in
+    reasons: tuple[str, ...]  # one for each check that failed, with what it looked for masked
+    evidence: tuple[str, ...] = ()  # ids of the material that has the right answer
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
     kind: EditKind
-    line: int  # of the body, counted from 1; an insertion stands after it
+    line: int  # of the body, counted from 1; an insertion goes after it
     text: str = ""
     evidence: tuple[str, ...] = ()
     why: str = ""
@@ -46,7 +49,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class RejectedEdits:
-    """Edits that were tried and not kept, and what they did."""
+    """Edits that were tried and not kept."""
 
     edits: tuple[Edit, ...]
     why: str
@@ -67,11 +70,11 @@ class Refiner(Protocol):
     async def propose(
         self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits], attempt: int
     ) -> Proposal | None:
-        """A changed skill, or None where nothing that was thought of can be applied."""
+        """A changed skill; None where there is nothing that can be applied."""
         ...
 
 
 class RefinerFactory(Protocol):
-    """What a row of the table is called with: the teacher, what the skill is made from, and how long it may get."""
+    """How a refiner is made: with the teacher, the material of the skill, and how long the skill should be."""
 
     def __call__(self, model: Any, material: Material | None, tokens: int) -> Refiner: ...

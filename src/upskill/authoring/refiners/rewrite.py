@@ -1,4 +1,4 @@
-"""`rewrite`: a teacher edits a few lines of the body; how few is held to in code, not asked for in words."""
+"""`rewrite`: a teacher edits a few lines of the body. How few is enforced in code, not just asked for."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from upskill.authoring.provenance import Provenance
 from upskill.authoring.refiners import Edit, Failure, Proposal, RejectedEdits
 from upskill.authoring.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
 from upskill.models import Model
-from upskill.plain import as_list, as_mapping, object_schema
+from upskill.plain import dict_or_empty, list_or_empty, object_schema
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces.redact import redact
 
 MAX_EDITS = 6
-MAX_REWRITTEN_SHARE = (
-    0.4  # of the body's tokens that one proposal may write, or of half of what the skill was meant to have
-)
-GROWTH_LIMIT = 1.25  # times the tokens that the skill was meant to have
+MAX_REWRITTEN_SHARE = 0.4  # of the body's tokens, or of half the tokens asked for, whichever is more
+GROWTH_LIMIT = 1.25  # times the tokens asked for
 MAX_FAILURES_SHOWN = 12  # shown at a time
 
 
@@ -49,22 +47,22 @@ class Rewrite:
         question = StructuredRequest(
             "revising the skill",
             read_prompt("revise_skill", edits=MAX_EDITS, tokens=budget),
-            self._told(skill, failures, rejected),
+            self._prompt(skill, failures, rejected),
             object_schema(fields),
             max_output_tokens=4 * budget + 1000,
             seed=attempt,
         )
 
-        def read(said: dict[str, Any], last: bool) -> Proposal | None:
-            return self._read(said, skill, budget, last=last)
+        def read(answer: dict[str, Any], last: bool) -> Proposal | None:
+            return self._read(answer, skill, budget, last=last)
 
         try:
             return await ask(self.model, question, read, repairs=1)
         except NoUsableAnswer:
             return None
 
-    def _told(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits]) -> str:
-        # Edits name lines by their number, so a line can be shown without its secrets and still be found.
+    def _prompt(self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits]) -> str:
+        # Edits name lines by number, so a line can be shown without its secrets and still be found.
         lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
         if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
             lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
@@ -87,10 +85,10 @@ class Rewrite:
         text = json.dumps(shown, ensure_ascii=False, indent=0)
         return f"{text}\n\n{self.material.quoted()}" if self.material.pieces else text
 
-    def _read(self, said: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
-        """The proposal. What does not apply is told once; after that it is dropped."""
+    def _read(self, answer: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
+        """The proposal. Edits that do not apply are refused once; after that they are dropped."""
         lines = skill.body.splitlines()
-        edits, wrong = _read_edits(said, len(lines), budget)
+        edits, wrong = _read_edits(answer, len(lines), budget)
         longest = max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
         body = apply_edits(lines, edits)
         if estimate_tokens(body) > longest:
@@ -108,11 +106,11 @@ class Rewrite:
         changed = skill.with_body(body)
         provenance = Provenance.of(skill).with_sources(sources, self.material.excerpts())
         changed = provenance.add_to(changed)
-        return Proposal(changed, tuple(edits), str(said.get("note", "")), tuple(wrong))
+        return Proposal(changed, tuple(edits), str(answer.get("note", "")), tuple(wrong))
 
 
 def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
-    """The body with these edits, each of which names a line as it was before all of them."""
+    """The body after these edits, whose line numbers all refer to the body before."""
     after: dict[int, list[str]] = {}
     instead: dict[int, list[str]] = {}
     for edit in edits:
@@ -120,23 +118,23 @@ def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
             after.setdefault(edit.line, []).append(edit.text)
         else:
             instead[edit.line] = [edit.text] if edit.kind == "replace" else []
-    made = list(after.get(0, []))
+    result = list(after.get(0, []))
     for number, line in enumerate(lines, start=1):
-        made += instead.get(number, [line])
-        made += after.get(number, [])
-    return "\n".join(made)
+        result += instead.get(number, [line])
+        result += after.get(number, [])
+    return "\n".join(result)
 
 
-def _read_edits(said: dict[str, Any], lines: int, budget: int) -> tuple[list[Edit], list[str]]:
+def _read_edits(answer: dict[str, Any], lines: int, budget: int) -> tuple[list[Edit], list[str]]:
     """The edits that can be applied, and what is wrong with the others."""
     kept: list[Edit] = []
     wrong: list[str] = []
     touched: set[int] = set()
     spent = 0
-    for item in as_list(said.get("edits")) or []:
-        fields = as_mapping(item) or {}
+    for item in list_or_empty(answer.get("edits")):
+        fields = dict_or_empty(item)
         kind, line, text = fields.get("kind"), fields.get("line"), str(fields.get("text", "")).rstrip("\n")
-        ids = tuple(str(name) for name in as_list(fields.get("evidence")) or [])
+        ids = tuple(str(name) for name in list_or_empty(fields.get("evidence")))
         if kind not in ("replace", "insert", "delete") or not isinstance(line, int):
             wrong.append("an edit has no kind or no line")
             continue
