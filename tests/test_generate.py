@@ -49,7 +49,7 @@ from upskill import (
 from upskill.authoring.provenance import Provenance, making_cost
 from upskill.models.embedded.weights import cache_folder
 from upskill.models.ledger import Ledger
-from upskill.runs.estimate import Estimate
+from upskill.runs.estimate import CostEstimate
 from upskill.suites.quality import probe_suite
 
 TASK = "know the words of this house"
@@ -600,7 +600,7 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: 
 
 
 def test_an_estimate_that_is_refused_stops_before_anything_is_paid_for(house: Path) -> None:
-    def refuse(expected: Estimate) -> None:
+    def refuse(expected: CostEstimate) -> None:
         raise UpskillError(f"too much: {expected.words}")
 
     with pytest.raises(UpskillError, match="too much: "):

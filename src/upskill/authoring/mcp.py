@@ -44,12 +44,15 @@ async def _ask(place: str, package: Any) -> list[dict[str, Any]]:
     try:
         async with asyncio.timeout(SECONDS), _connect(place, package) as client:
             return await _list(place, client)
-    except UsageError:
-        raise
-    except TimeoutError as error:
-        raise UsageError(f"{place}: did not answer within {SECONDS:.0f} seconds", "Is it an MCP server?") from error
     except Exception as error:  # a server can fail in any way
-        raise UsageError(f"{place}: {_message(error)}", "Is it an MCP server?") from error
+        cause = _first(error)
+        if isinstance(cause, UsageError):
+            raise cause from None
+        if isinstance(cause, TimeoutError):
+            raise UsageError(f"{place}: did not answer within {SECONDS:.0f} seconds", "Is it an MCP server?") from error
+        system = cause.strerror if isinstance(cause, OSError) else ""
+        message = system or str(cause) or type(cause).__name__
+        raise UsageError(f"{place}: {message}", "Is it an MCP server?") from error
 
 
 @asynccontextmanager
@@ -79,11 +82,9 @@ async def _list(place: str, client: Any) -> list[dict[str, Any]]:
     raise UsageError(f"{place}: lists tools endlessly")
 
 
-def _message(error: BaseException) -> str:
-    """The first error, out of the groups that tasks wrap it in."""
+def _first(error: BaseException) -> BaseException:
+    """The first error in the groups that tasks wrap it in."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return _message(group.exceptions[0])
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+        return _first(group.exceptions[0])
+    return error
