@@ -358,7 +358,7 @@ def test_ctrl_c_in_a_terminal_reaches_sandboxes_too_and_ends_without_complaint(h
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert "Every finished trial is stored; the same command goes on from there." in err
+    assert "Every finished trial is stored; the same command continues from there." in err
     assert not re.search("Traceback|exception", err)
     assert _sleeping(mark) == []
 

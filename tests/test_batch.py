@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_the_batch_running_and_says_so(bench: Bench, format_: Form
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (130, "")
-        assert "goes on at the provider; the same command picks it up." in err
+        assert "continues at the provider; the same command picks it up." in err
         assert "Traceback" not in err
         assert not next(iter(server.batches.values())).canceled
         server.batch_polls = 0

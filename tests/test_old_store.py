@@ -135,7 +135,7 @@ def test_what_the_old_version_finished_is_not_run_again(upskill: Upskill, projec
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_person_is_told_that_everything_is_stored(upskill: Upskill, project: Path, name: str) -> None:
     done = carried_out(upskill(*FINISHED[name], "--max-calls", 0, "--no-cache"))
-    assert f"Going on with run {expected(name)['run']}: {MEASURED[name]} stored" in done.err
+    assert f"Continuing run {expected(name)['run']}: {MEASURED[name]} stored" in done.err
     assert "Stopped" not in done.err
 
 
@@ -187,7 +187,7 @@ def test_an_unfinished_run_goes_on_with_what_is_missing_or_errored(upskill: Upsk
     assert len(kept) == SCORED
     shutil.copy(project / "mended" / "guest.yaml", project / "models" / "guest.yaml")
     done = carried_out(upskill(*CONTROLS, "--max-calls", LEFT))
-    assert f"Going on with run {STOPPED}: {SCORED} of {ALL} trials are stored, running the other {LEFT}." in done.err
+    assert f"Continuing run {STOPPED}: {SCORED} of {ALL} trials are stored, running the other {LEFT}." in done.err
     assert "Stopped" not in done.err
     after = trials_of(upskill, STOPPED)
     assert len(after) == ALL

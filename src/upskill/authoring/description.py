@@ -34,7 +34,7 @@ from upskill.skills import Skill, estimate_tokens
 from upskill.suites.queries import PARTS, Part, Queries
 from upskill.traces.redact import redact
 from upskill.verdicts.firing import FiringMetrics, QueryRate, compute_firing_metrics, paired_change
-from upskill.verdicts.statistics import Estimate as Measured
+from upskill.verdicts.statistics import Estimate
 
 MAX_DESCRIPTION = 1024  # characters
 
@@ -59,7 +59,7 @@ class DescriptionComparison:
 
     before: FiringMetrics
     after: FiringMetrics
-    change: Measured | None  # in the share of runs that did what they should, paired by query and seed
+    change: Estimate | None  # in the share of runs that did what they should, paired by query and seed
     p_value: float | None
 
 

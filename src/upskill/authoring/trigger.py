@@ -279,7 +279,7 @@ class TriggerSession:
                 self.events.message(announcement)
             else:
                 if done := len(plan) - len(missing):
-                    self.events.message(f"Going on with run {run.id}: {done} of {len(plan)} runs are stored.")
+                    self.events.message(f"Continuing run {run.id}: {done} of {len(plan)} runs are stored.")
                 self.announce(estimate_runs(plan, missing, self.models.context.prices))
             self.events.started(plan, run, missing)
 

@@ -167,7 +167,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         "--batch",
         default=False,
         help="Ask students through their provider's batch API: half the price, an answer within a day. The same "
-        "command goes on waiting for a batch that was submitted before.",
+        "command waits for a batch that was submitted before.",
     )
     resume: bool = option(
         "--resume", default=False, help="Go on with a stored run of this plan, or say that there is none."
@@ -279,7 +279,7 @@ def command(**given: Any) -> None:
     """Run a student on a suite with and without SKILL and say what the skill did.
 
     Both arms get the same prompts, seeds and limits; only the skill differs. Results are kept as they arrive: after
-    Ctrl-C or a crash the same command goes on where it stopped.
+    Ctrl-C or a crash the same command continues where it stopped.
 
     \b
     upskill eval ./skills/my-skill                       the embedded model, no key needed
@@ -341,9 +341,9 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
 def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions) -> Evaluation:
     interrupted = ""
     if store.location is not None:
-        interrupted = "Interrupted. Every finished trial is stored; the same command goes on from there."
+        interrupted = "Interrupted. Every finished trial is stored; the same command continues from there."
         if options.batch:
-            interrupted += "\nA batch that was submitted goes on at the provider; the same command picks it up."
+            interrupted += "\nA batch that was submitted continues at the provider; the same command picks it up."
     progress = RunProgress(quiet=options.silent, interrupted=interrupted)
 
     def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
@@ -373,7 +373,7 @@ def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], options: EvalO
     if done:
         going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        options.tell(f"Going on with run {run.id}: {done} of {trials}, {going_on}.")
+        options.tell(f"Continuing run {run.id}: {done} of {trials}, {going_on}.")
 
 
 def _warn_of_sandbox(run: Run) -> None:
@@ -406,7 +406,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if options.as_json:
         return
     if evaluation.halted:
-        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling goes on from here.")
+        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
     for model, ruling in evaluation.rulings:
         if not ruling.held:
             note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")

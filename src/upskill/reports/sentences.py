@@ -50,7 +50,7 @@ def troubles(evaluation: Evaluation) -> Iterator[str]:
         yield f"{missing} of the {evaluation.run.trials} trials were not needed"
     elif missing:
         was, it = ("was", "it") if missing == 1 else ("were", "them")
-        yield f"{counted(missing, 'trial')} {was} not run; the same command goes on with {it}"
+        yield f"{counted(missing, 'trial')} {was} not run; the same command continues with {it}"
 
 
 def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:

@@ -76,20 +76,20 @@ class Queries:
         if len(data) > MAX_FILE_BYTES:
             raise UsageError(f"{where}: is larger than {MAX_FILE_BYTES // 10**6} MB", "Is this the right file?")
         try:
-            said = json.loads(data.decode("utf-8-sig"))
+            value = json.loads(data.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
         except json.JSONDecodeError as error:
             raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}", _HINT) from error
         except RecursionError as error:
             raise UsageError(f"{where}: is nested too deeply", _HINT) from error
-        return cls.parse(said, where)
+        return cls.parse(value, where)
 
     @classmethod
-    def parse(cls, said: object, where: str = "queries") -> Queries:
+    def parse(cls, value: object, where: str = "queries") -> Queries:
         """Queries from plain data: a list, a list below `queries`, or a list of texts for each of the two kinds."""
         found = [
-            _read_query(item, f"{where}: query {number}") for number, item in enumerate(_items(said, where), start=1)
+            _read_query(item, f"{where}: query {number}") for number, item in enumerate(_items(value, where), start=1)
         ]
         if not found:
             raise UsageError(f"{where}: has no queries", _HINT)
@@ -166,12 +166,12 @@ def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _items(said: object, where: str) -> Iterable[Any]:
-    if (items := as_list(said)) is not None:
+def _items(value: object, where: str) -> Iterable[Any]:
+    if (items := as_list(value)) is not None:
         return items
-    mapping = as_mapping(said)
+    mapping = as_mapping(value)
     if mapping is None:
-        raise UsageError(f"{where}: is not a list of queries but {short(said)}", _HINT)
+        raise UsageError(f"{where}: is not a list of queries but {short(value)}", _HINT)
     if isinstance(mapping.get("should_trigger"), list):
         kinds = {"should_trigger": True, "should_not_trigger": False}
         _check_fields(mapping, (*kinds, "skill_name"), where)
@@ -194,10 +194,10 @@ def _check_fields(mapping: dict[str, Any], known: Iterable[str], where: str) -> 
         raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)
 
 
-def _read_query(said: Any, place: str) -> Query:
-    fields = as_mapping(said)
+def _read_query(value: Any, place: str) -> Query:
+    fields = as_mapping(value)
     if fields is None:
-        raise UsageError(f"{place}: is not an object but {short(said)}", _HINT)
+        raise UsageError(f"{place}: is not an object but {short(value)}", _HINT)
     _check_fields(fields, (*_TEXT_KEYS, *_SHOULD_KEYS, *_IGNORED_KEYS), place)
     text, should = _one_of(fields, _TEXT_KEYS, place), _one_of(fields, _SHOULD_KEYS, place)
     if text is not None and not str(text).strip():
