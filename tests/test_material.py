@@ -221,7 +221,7 @@ def test_what_is_no_server_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError, match="has no command after it"):
         read_tools("mcp:")
     monkeypatch.setattr(mcp, "SECONDS", 0.3)
-    with pytest.raises(UsageError, match="said nothing for"):
+    with pytest.raises(UsageError, match="did not answer within"):
         read_tools(f"mcp:{sys.executable} -c 'import time; time.sleep(60)'")
 
 
