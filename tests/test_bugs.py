@@ -123,3 +123,25 @@ def test_a_bug_while_queries_are_run_is_shown_too(home: Path, tmp_path: Path) ->
     done = spawn(*common, "--improve", "--teacher", "scripted:model.yaml", env=environment)
     assert done.code == 3
     assert "cannot be measured: a bug in upskill ended 1 run: KeyError: 'Greet guest" in done.err
+
+
+def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, str], home: Path) -> None:
+    """It is in one of the held-out cases, or in every train case of the first draft."""
+    cases: list[dict[str, Any]] = [
+        {"id": f"greet-{number}", "prompt": f"Please greet guest {number}.", "held_out": number >= 8}
+        for number in range(12)
+    ]
+    broken = [{"contains": "ahoy"}, {"broken": "ahoy, friend"}]
+    command = ("generate", "--from", "greeter", "-m", "scripted:model.yaml", "--eval-model", "scripted:model.yaml")
+    common = (*command, "--tests", "suite.json", "--attempts", 0, "--output", "out/greeter")
+    write_script(home / "model.yaml", [{"system": "ahoy", "answer": "ahoy, friend"}, {"answer": "hello"}])
+    some = [case | {"checks": broken if case["id"] == "greet-11" else [{"contains": "ahoy"}]} for case in cases]
+    (home / "suite.json").write_text(json.dumps({"cases": some}))
+    done = spawn(*common, env=environment)
+    assert done.code == 3, done.err
+    assert "1 trial hit a bug in upskill" in done.out
+    assert spawn(*common, "--json", env=environment).json["bugs"]["trials"] == 1
+    (home / "suite.json").write_text(json.dumps({"cases": cases, "checks": broken}))
+    done = spawn(*common, env=environment)
+    assert done.code == 3
+    assert "the skill cannot be evaluated: a bug in upskill ended 8 trials: KeyError: 'sk-" in done.err

@@ -72,6 +72,17 @@ class Generated:
         """On cases that nothing before has seen: the number to believe."""
         return self.refinement.held_out if self.refinement else None
 
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        return self.refinement.evaluations if self.refinement else []
+
+    @property
+    def has_failed(self) -> bool:
+        """The numbers cannot be relied on: too many errors on held-out cases, a leak, or a bug in upskill."""
+        if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
+            return True
+        return self.held_out is not None and self.held_out.too_many_errors
+
 
 async def generate(
     options: GenerateOptions,
@@ -408,11 +419,10 @@ class Generation:
             if role in by_role:
                 by_role[role] = by_role[role] + usage
         spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}
-        tried = [attempt.evaluation for attempt in refinement.attempts] if refinement else []
-        evaluations = [*tried, refinement.held_out if refinement else None]
+        runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return SearchCost(search, spent | store.spent(*(evaluation.run for evaluation in evaluations if evaluation)))
+        return SearchCost(search, spent | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
         """Who made the skill, and its pass rate: on held-out cases where there are some, else the fit."""

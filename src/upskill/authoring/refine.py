@@ -73,6 +73,12 @@ class Refinement:
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
 
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Of every attempt, and of the held-out cases."""
+        found = (*(attempt.evaluation for attempt in self.attempts), self.held_out)
+        return [evaluation for evaluation in found if evaluation]
+
 
 async def refine(
     drafts: Sequence[Skill],
@@ -240,6 +246,12 @@ def _subset(suite: Suite, cases: tuple[Case, ...]) -> Suite:
 
 
 def _evaluation_error(evaluation: Evaluation) -> UpskillError:
+    if evaluation.bug_messages and not evaluation.errors:
+        message, trials = evaluation.bug_messages[0]
+        return UpskillError(
+            f"the skill cannot be evaluated: a bug in upskill ended {counted(trials, 'trial')}: {message}",
+            f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
+        )
     model, message, trials = evaluation.errors[0]
     return UpskillError(
         f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.generate import Generated, generate_now
+from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.refine import Attempt
 from upskill.cli.console import RunProgress, show, show_json
@@ -49,11 +49,7 @@ def command(**given: Any) -> None:
         show_json(report.to_json(generated))
     else:
         show(*report.render(generated))
-    exit_on_errors(generated)
-
-
-def exit_on_errors(generated: Generated) -> None:
-    if generated.held_out is not None and generated.held_out.too_many_errors:
+    if generated.has_failed:
         raise click.exceptions.Exit(3)
 
 

@@ -11,7 +11,7 @@ import click
 from upskill.authoring.options import TeachOptions
 from upskill.authoring.teach import LessonFailed, teach
 from upskill.cli.console import note, show, show_json
-from upskill.cli.generate import exit_on_errors, showing_progress
+from upskill.cli.generate import showing_progress
 from upskill.cli.options import CommandOptions, click_options
 from upskill.reports import generated as report
 
@@ -58,4 +58,5 @@ def command(**given: Any) -> None:
         show_json(report.to_json(taught.generated) | {"lesson": lesson})
     else:
         show(*report.render(taught.generated))
-    exit_on_errors(taught.generated)
+    if taught.generated.has_failed:
+        raise click.exceptions.Exit(3)

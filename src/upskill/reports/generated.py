@@ -15,7 +15,7 @@ from upskill.authoring.refine import Attempt, Refinement
 from upskill.authoring.trace_commands import error_line, shell_command, step_failed
 from upskill.reports import json as json_report
 from upskill.reports.numbers import percent
-from upskill.reports.terminal import bars
+from upskill.reports.terminal import bars, bug_panel
 from upskill.runs.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
@@ -29,6 +29,7 @@ def render(generated: Generated) -> list[RenderableType]:
     skill, refinement = generated.skill, generated.refinement
     heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
     shown: list[RenderableType] = [
+        *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
         Padding(Text.from_markup(heading), (0, 0, 0, 2)),
         Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
     ]
@@ -139,6 +140,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
+        "bugs": json_report.bugs(generated.evaluations),
         "making": generated.cost.plain(),
         "redacted": dict(generated.material.redacted),
         "left_out": list(generated.material.left_out),
