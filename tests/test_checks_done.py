@@ -745,7 +745,7 @@ async def probes(*checks: dict[str, Any], **more: Any) -> list[str]:
 def no_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which no sandbox works."""
     monkeypatch.setenv("PATH", str(home))
-    monkeypatch.setattr("upskill.sandboxes.ORDER", ("bubblewrap",))
+    monkeypatch.setattr("upskill.sandboxes.PREFERENCE", ("bubblewrap",))
 
 
 @pytest.mark.usefixtures("no_sandbox")
@@ -827,7 +827,7 @@ async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.Monke
 def test_validate_tries_what_can_be_tried(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = {"cases": [case_with({"command": "true"}, {"max_length": 10_000})]}
     skill = write_skill(home / "greeter", suite=suite)
-    monkeypatch.setattr("upskill.sandboxes.ORDER", ())
+    monkeypatch.setattr("upskill.sandboxes.PREFERENCE", ())
     for option in ("--suite", "--strict-suite"):
         done = upskill("validate", option, skill)
         assert done.code == 0

@@ -795,7 +795,7 @@ async def test_what_a_student_left_is_searched_however_much_it_is(
     assert strange in await find_leak(Trace(()), own, "", sandbox)
     # No end to it is no error: a student that is about to fail must not have that way out.
     await sandbox.run("rm b; for i in $(seq 500); do truncate -s 250M s$i; done")
-    monkeypatch.setattr(isolation, "MOST_SEARCHED", 0.1)
+    monkeypatch.setattr(isolation, "SEARCH_SECONDS", 0.1)
     assert await find_leak(Trace(()), own, "", sandbox) == ""
 
 
@@ -1008,7 +1008,7 @@ async def test_a_script_may_answer_by_turn_and_by_what_a_tool_gave() -> None:
     assert (await model.reply(Request(tuple(talk)))).text == "It is 42."
     talk[-1] = Message("tool", "the result is 41", call_id="call_1")
     assert (await model.reply(Request(tuple(talk)))).text == "Bye."
-    with pytest.raises(ValueError, match="what is said stands there"):
+    with pytest.raises(ValueError, match="cannot have answer, answers or calls too"):
         Rule.model_validate({"turns": ["x"], "answer": "y"})
 
 
