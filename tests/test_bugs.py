@@ -94,7 +94,7 @@ BROKEN_AGENT = """
 from upskill.sandboxes import Setup
 
 class BrokenAgent:
-    acts = True
+    needs_sandbox = True
 
     def setup(self, task):
         return Setup()
