@@ -484,7 +484,7 @@ def test_list_says_when_there_is_nothing(upskill: Upskill, home: Path) -> None:
     (home / "skills").mkdir()
     done = upskill("list")
     assert (done.code, done.out) == (0, "skills\n")
-    assert "No skill is there." in done.err
+    assert "No skills found." in done.err
 
 
 # runs, plot
@@ -570,7 +570,7 @@ def test_looking_at_runs_makes_no_store(upskill: Upskill, home: Path, command: l
     assert (done.code, "no such folder" in done.err) == (2, True)
     (home / "runs").mkdir()
     done = upskill(*command)
-    assert (done.code, "no runs are kept here" in done.err) == (2, True)
+    assert (done.code, "has no stored runs" in done.err) == (2, True)
     assert list((home / "runs").iterdir()) == []
 
 
@@ -580,7 +580,7 @@ def test_logs_of_upstream_are_known_for_what_they_are(upskill: Upskill, home: Pa
         folder.mkdir(parents=True)
         (folder / "run_metadata.json").write_text('{"model": "sonnet"}', encoding="utf-8")
     done = upskill("runs")
-    assert (done.code, "runs: has 2 runs logged as upstream does" in done.err) == (2, True)
+    assert (done.code, "runs: has 2 runs in upstream's format" in done.err) == (2, True)
     assert not (home / "runs" / FILE).exists()
 
 
@@ -800,7 +800,7 @@ def test_install_never_overwrites_a_changed_skill_silently(upskill: Upskill, ski
     assert (there / "mine.md").exists()
     done = upskill(*command, "--force")
     assert (done.code, done.out.startswith("replaced: ")) == (0, True)
-    kept = Path(done.err.removeprefix("The folder that was there is now ").strip())
+    kept = Path(done.err.removeprefix("The previous folder is now ").strip())
     assert (kept / "mine.md").read_text(encoding="utf-8") == "mine"
     assert not (there / "mine.md").exists()
 
@@ -931,7 +931,7 @@ def test_a_bug_is_told_as_one_and_traced_only_when_asked(
     monkeypatch.setattr("upskill.cli.list.find_skills", broken)
     done = upskill("list", "-d", ".")
     assert (done.code, done.out) == (70, "")
-    assert "this is a bug: ZeroDivisionError: division by zero" in done.err
+    assert "this is a bug in upskill: ZeroDivisionError: division by zero" in done.err
     assert "Traceback" not in done.err
     monkeypatch.setenv("UPSKILL_DEBUG", "1")
     done = upskill("list", "-d", ".")

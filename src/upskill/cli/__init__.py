@@ -157,8 +157,8 @@ def _explain(error: Exception) -> int:
         if error.hint:
             click.echo(f"  {error.hint}", err=True)
         return 2 if isinstance(error, UsageError) else 3
-    _say(f"this is a bug: {type(error).__name__}: {error}")
-    click.echo("  Run the same with UPSKILL_DEBUG=1 to see where, and report it.", err=True)
+    _say(f"this is a bug in upskill: {type(error).__name__}: {error}")
+    click.echo("  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.", err=True)
     return 70
 
 

@@ -16,7 +16,7 @@ from upskill.options import option
 @dataclass(kw_only=True)
 class BenchmarkOptions(EvalOptions):
     runs: int | None = option(
-        "--runs", default=3, help="How often each case is run.", metavar="N", minimum=1, show_default=True
+        "--runs", default=3, help="How many times each case is run.", metavar="N", minimum=1, show_default=True
     )
     output: str | None = option(
         "-o", "--output", default=None, help="Where runs are kept; the same as --runs-dir.", metavar="DIR"

@@ -1,4 +1,4 @@
-"""`upskill doctor`: which models, keys and stores work here, and what to do for those that do not."""
+"""`upskill doctor`: which models, keys, sandboxes and stores work here, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = tuple[str, State, str]
 @click.command("doctor")
 @json_option
 def command(as_json: bool) -> None:
-    """Say which models, keys and stores work here, and what to do for those that do not."""
+    """Check which models, keys, sandboxes and stores work here, and say how to fix the rest."""
     rows = list(_look())
     if as_json:
         show_json([{"what": what, "state": state, "detail": detail} for what, state, detail in rows])
@@ -67,7 +67,7 @@ def _look() -> Iterator[Row]:
             yield _key(name, row.key_variables, keys)
         else:
             place = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
-            detail = f"{place} (asked when used)" if place else f"set {row.url_variables[0]} or use --base-url"
+            detail = f"{place} (contacted when used)" if place else f"set {row.url_variables[0]} or use --base-url"
             yield f"server {name}", "ok" if place else "missing", detail
     yield from _agents()
     yield from _extras()
@@ -129,7 +129,7 @@ def _local() -> Iterator[Row]:
         elif here == "damaged":
             yield f"local:{name}", "broken", f"{weights_path(row)} is damaged: upskill models pull {name}"
         elif row is next(iter(LOCAL_MODELS.values())):
-            yield f"local:{name}", "missing", f"fetched at first use, or now: upskill models pull {name}"
+            yield f"local:{name}", "missing", f"downloaded at first use, or now with upskill models pull {name}"
 
 
 def _key(name: str, variables: tuple[str, ...], keys: dict[str, str]) -> Row:

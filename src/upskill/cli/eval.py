@@ -12,7 +12,7 @@ from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
 from upskill.authoring.suite_writer import write_suite
 from upskill.cli.console import RunProgress, check_writable, note, write_report
-from upskill.cli.options import CommandOptions, choose_students, click_options, confirm_cost
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
@@ -27,7 +27,7 @@ from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor
-from upskill.runs.options import AgentOptions, CacheOptions
+from upskill.runs.options import AgentOptions, CacheOptions, choose_students
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, load_skills
@@ -48,7 +48,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
 
     skill: str
     runs: int | None = option(
-        "--runs", default=None, help="How often each case is run (default 1).", metavar="N", minimum=1
+        "--runs", default=None, help="How many times each case is run (default 1).", metavar="N", minimum=1
     )
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"
@@ -83,18 +83,18 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         metavar="DIR",
     )
     no_baseline: bool = option(
-        "--no-baseline", default=False, help="Skip the runs without the skill. Then there is no lift."
+        "--no-baseline", default=False, help="Skip the trials without the skill. Then there is no lift."
     )
     until_decided: bool = option(
         "--until-decided",
         default=False,
-        help="Run round after round, each case once in each arm, until the verdict stands; --runs is the most "
-        "(default 20). Looking after every round is allowed for by the test.",
+        help="Run round after round, each case once in each arm, until there is a decision, for at most --runs "
+        "rounds (default 20). The test allows for looking after every round.",
     )
     scope: Scope = option(
         "--scope",
         default="cases",
-        help="What --until-decided is sure about: tasks like these cases, or these very cases.",
+        help="What --until-decided decides about: tasks like these cases, or exactly these cases.",
         show_default=True,
     )
     margin: float = option(
@@ -107,7 +107,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         show_default=True,
     )
     controls: bool = option(
-        "--controls", default=False, help="Also run a placebo of the same length, and the baseline twice."
+        "--controls", default=False, help="Also run a placebo of the same length, and the baseline a second time."
     )
     against: str | None = option(
         "--against", default=None, help="Compare with this older skill instead of with none.", metavar="SKILL"
@@ -115,7 +115,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     target: float | None = option(
         "--target",
         default=None,
-        help="Name the cheapest that passes so many.",
+        help="Name the cheapest model and arm with this pass rate.",
         metavar="PERCENT",
         minimum=0,
         maximum=100,
@@ -130,7 +130,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     requirements: tuple[str, ...] = option(
         "--require",
         default=(),
-        help='Exit with 1 unless it holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
+        help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
         'Judged at the unfavourable end of the interval unless written as "point:lift>=0.1".',
         metavar="CONDITION",
     )
@@ -149,17 +149,24 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         metavar="FILE",
     )
     strict_suite: bool = option(
-        "--strict-suite", default=False, help="A case that knowing nothing passes is an error, not a warning."
+        "--strict-suite", default=False, help="Refuse a suite with a case that a know-nothing answer passes."
     )
-    seed: int = option("--seed", default=0, help="The first seed; run N uses seed + N - 1.", show_default=True)
+    seed: int = option(
+        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
+    )
     temperature: float | None = option(
-        "--temperature", default=None, help="Default: 0 for one run, 0.7 for several.", minimum=0, maximum=2
+        "--temperature",
+        default=None,
+        help="Default: 0 for one run, 0.7 for several.",
+        metavar="T",
+        minimum=0,
+        maximum=2,
     )
     max_output_tokens: int | None = option(
         "--max-output-tokens",
         default=None,
-        help="How long an answer may be. One that is cut there is scored as it is; without a limit of your own or of "
-        "the suite's, one that is cut at 4096 is an error.",
+        help="How long an answer may be. One that is cut off there is scored as it is; without this limit or one in "
+        "the suite, an answer that is cut off at 4096 tokens is an error.",
         metavar="N",
         minimum=1,
     )
@@ -230,14 +237,14 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
                 f"--batch and {flag} contradict each other", "What was submitted, and what came back, has to be kept."
             )
         check_batchable(
-            resolve(name, self.base_url) for name in choose_students(self.models, self.settings, quiet=True)
+            resolve(name, self.base_url) for name in choose_students(self.models, self.settings, lambda _: None)
         )
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
         return make_plan(
             skill,
             suite,
-            choose_students(self.models, self.settings, quiet=self.silent),
+            choose_students(self.models, self.settings, self.tell),
             PlanOptions(
                 base_url=self.base_url,
                 runs=self.runs or (MOST_ROUNDS if self.until_decided else 1),
@@ -276,7 +283,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
 @click.argument("skill", type=click.Path())
 @click_options(EvalOptions)
 def command(**given: Any) -> None:
-    """Run a student on a suite with and without SKILL and say what the skill did.
+    """Run a student on a suite with and without SKILL, and compare the two.
 
     Both arms get the same prompts, seeds and limits; only the skill differs. Results are kept as they arrive: after
     Ctrl-C or a crash the same command continues where it stopped.

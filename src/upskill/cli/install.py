@@ -1,4 +1,4 @@
-"""`upskill install`: put a skill where an agent looks for it."""
+"""`upskill install`: copy a skill to where an agent looks for it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from upskill.skills.install import TARGETS, find_target, install
 @click.argument("skill", type=click.Path())
 @click.option("--to", "agent", required=True, metavar="AGENT", help=f"One of: {', '.join(TARGETS)}.")
 @click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
-@click.option("--project", type=click.Path(), default=".", help="The project's folder (default: this one).")
-@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept beside it.")
+@click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
+@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept next to it.")
 @json_option
 def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, as_json: bool) -> None:
     """Copy SKILL to where an agent looks for skills.
@@ -35,4 +35,4 @@ def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, 
         return
     click.echo(f"{done.status}: {done.folder}")
     if done.kept:
-        note(f"The folder that was there is now {done.kept}")
+        note(f"The previous folder is now {done.kept}")

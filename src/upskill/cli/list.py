@@ -19,13 +19,13 @@ from upskill.skills import Skill, find_skills
 @click.option(
     "-d", "--dir", "folder", metavar="DIR", help="The folder (default: skills_dir of the settings, ./skills)."
 )
-@click.option("-v", "--verbose", count=True, help="Also list each skill's files.")
+@click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
 @json_option
 def command(folder: str | None, verbose: int, as_json: bool) -> None:
     """List the skills in a folder."""
     root = Path(folder or Settings.load().skills_dir)
     if not root.is_dir():
-        raise UsageError(f"{root}: no such folder", "Say where your skills are with --dir.")
+        raise UsageError(f"{root}: no such folder", "Name the folder of your skills with --dir.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
     for path in find_skills(root):
@@ -56,6 +56,6 @@ def command(folder: str | None, verbose: int, as_json: bool) -> None:
                 branch.add(escape(file.path))
         show(tree)
         if not skills:
-            note("No skill is there. A skill is a folder with a SKILL.md in it.")
+            note("No skills found. A skill is a folder with a SKILL.md in it.")
     for error in unreadable:
         note(f"Skipped: {error.message}")

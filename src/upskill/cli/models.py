@@ -8,12 +8,11 @@ import click
 from rich.table import Table
 
 from upskill.cli.console import note, show, show_json
-from upskill.cli.options import json_option, model_context, quiet_option
+from upskill.cli.options import CommandOptions, json_option, quiet_option
 from upskill.models.addresses import ALIASES, COMMANDS
 from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
 from upskill.models.embedded.weights import pull_weights, weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
-from upskill.settings import Settings
 
 
 @click.group("models", invoke_without_command=True)
@@ -24,7 +23,7 @@ def group(context: click.Context, as_json: bool) -> None:
 
     \b
     upskill models                    the list
-    upskill models pull NAME          fetch one's weights
+    upskill models pull NAME          download the weights of one
     """
     if context.invoked_subcommand is not None:
         return
@@ -64,10 +63,10 @@ def group(context: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @quiet_option
 def pull_command(name: str, quiet: bool) -> None:
-    """Fetch the weights of the embedded model NAME into the cache folder."""
+    """Download the weights of the embedded model NAME into the cache folder."""
     row = find_local_model(name.removeprefix("local:"))
     if weights_state(row) == "ready":
-        note(f"{row.name} is there already.")
+        note(f"{row.name} is already here.")
     else:
-        asyncio.run(pull_weights(row, model_context(Settings.load(), quiet=quiet)))
+        asyncio.run(pull_weights(row, CommandOptions(quiet=quiet).model_context()))
     click.echo(weights_path(row))

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from upskill.cli.console import show, show_json
 from upskill.cli.eval import EvalOptions
-from upskill.cli.options import choose_students, click_options
+from upskill.cli.options import OutputOptions, click_options
 from upskill.models import ModelContext
+from upskill.runs.options import choose_students
 from upskill.runs.plan import make_plan
 from upskill.runs.sample_size import LiftToDetect, SampleSizes, sample_sizes
 from upskill.runs.stores import find_store
@@ -53,7 +54,7 @@ def command(
     """
     settings, loaded = Settings.load(), Skill.load(skill)
     suite = Suite.load(tests) if tests else None
-    plan = make_plan(loaded, suite, choose_students(models, settings, quiet=as_json))
+    plan = make_plan(loaded, suite, choose_students(models, settings, OutputOptions(as_json=as_json).tell))
     wanted = LiftToDetect(lift=detect / 100, chance=chance / 100, baseline=baseline / 100)
     prices = ModelContext.load(settings).prices
     with find_store(runs_dir or settings.runs_dir) or nullcontext() as store:

@@ -57,17 +57,25 @@ def _size(name: str, default: str, line: str) -> Callable[[Any], Any]:
     help="A folder whose files are copied into the workspace. It is never written to.",
 )
 @click.option(
-    "--stdin", "given", metavar="FILE", type=click.File("rb"), help="Standard input of the command; - is ours."
+    "--stdin", "given", metavar="FILE", type=click.File("rb"), help="A file for its standard input; - passes ours on."
 )
-@click.option("--wall", type=SECONDS, default=DEFAULTS.wall, show_default=True, help="Seconds until it is ended.")
-@click.option("--cpu", type=SECONDS, default=DEFAULTS.cpu, show_default=True, help="Seconds of processor time, in all.")
+@click.option("--wall", type=SECONDS, default=DEFAULTS.wall, show_default=True, metavar="SECONDS", help="Time limit.")
+@click.option(
+    "--cpu",
+    type=SECONDS,
+    default=DEFAULTS.cpu,
+    show_default=True,
+    metavar="SECONDS",
+    help="Processor time of all its processes.",
+)
 @_size("--memory", "1G", "Memory of all its processes.")
 @click.option(
     "--processes",
     type=click.IntRange(min=4),
     default=DEFAULTS.processes,
     show_default=True,
-    help="How many processes and threads.",
+    metavar="N",
+    help="How many processes and threads it may have.",
 )
 @_size("--file-size", "256M", "Size of its largest file.")
 @_size("--disk", "512M", "Size of all its files together.")
@@ -89,8 +97,8 @@ def command(
 ) -> None:
     """Run COMMAND in a sandbox, exactly as a trial would, and end with its exit code.
 
-    It has no network, no home folder and none of your environment, and starts in an empty workspace. A command that a
-    limit ended has exit code 137, and a line says which. Without COMMAND, say which sandbox works here.
+    It has no network, no home folder and none of your environment, and starts in an empty workspace. A command that
+    exceeds a limit ends with exit code 137, and a line says which. Without COMMAND, show which sandbox works here.
     """
     limits = Limits(
         wall=wall, cpu=cpu, memory=memory, processes=processes, file_size=file_size, disk=disk, output=output

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from upskill.authoring.provenance import Provenance
 from upskill.cli.console import note, show, show_json
-from upskill.cli.options import json_option, open_existing_store
+from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.reports import trials
 from upskill.runs.stores import Run, RunStore
@@ -27,8 +27,8 @@ from upskill.version import __version__
 @click.option("-m", "--model", metavar="MODEL", help="Only this model.")
 @click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
 @click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
-@click.option("--sources", is_flag=True, help="RUN is a skill's folder: show which evidence stands behind each line.")
-@click.option("--runs-dir", metavar="DIR", help="Where runs are kept (default ./runs).")
+@click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
+@runs_dir_option
 @json_option
 def command(
     run: str,
@@ -40,9 +40,9 @@ def command(
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, its beginning, or `last`.
+    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, the start of one, or `last`.
 
-    With --sources it is a skill's folder, and every line of the skill is shown with what it came from.
+    With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
     """
     if sources:
         _show_sources(Skill.load(run), as_json=as_json)
@@ -92,9 +92,7 @@ def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:
 def _show_sources(skill: Skill, *, as_json: bool) -> None:
     meta = Provenance.of(skill)
     if not meta.sources:
-        raise UsageError(
-            f"{skill.folder}: nothing is known of where its lines come from", "`upskill generate` writes that down."
-        )
+        raise UsageError(f"{skill.folder}: does not record where its lines come from", "`upskill generate` records it.")
     lines = [(line, meta.sources.get(line.strip(), ())) for line in skill.body.splitlines()]
     if as_json:
         rows = [{"line": line, "evidence": list(ids)} for line, ids in lines if line.strip()]

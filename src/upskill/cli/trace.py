@@ -26,7 +26,7 @@ COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system
 
 @click.group("trace")
 def group() -> None:
-    """What agents did: the sessions on this machine, and each as a timeline."""
+    """List the sessions that agents left on this machine, or show one as a timeline."""
 
 
 @group.command("list")

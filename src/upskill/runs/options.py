@@ -37,7 +37,7 @@ class CommonOptions:
     executor: str = option("--executor", default="local", help="Where trials run: local.", metavar="KIND")
     offline: bool = option("--offline", default=False, help="Download nothing.")
     runs_dir: str | None = option(
-        "--runs-dir", default=None, help="Where runs are kept (default ./runs).", metavar="DIR"
+        "-d", "--runs-dir", default=None, help="Where runs are kept (default ./runs).", metavar="DIR"
     )
     log_runs: bool = option(
         "--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."
@@ -74,8 +74,8 @@ class CommonOptions:
 class CacheOptions:
     """Whether stored replies may answer."""
 
-    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this very plan.")
-    no_cache: bool = option("--no-cache", default=False, help="Neither take nor keep stored replies.")
+    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this plan.")
+    no_cache: bool = option("--no-cache", default=False, help="Neither use nor store replies.")
     replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
 
     @property
@@ -101,7 +101,11 @@ class AgentOptions:
         metavar="KIND",
     )
     max_turns: int | None = option(
-        "--max-turns", default=None, help="Most turns that an agent may take.", metavar="N", minimum=1
+        "--max-turns",
+        default=None,
+        help="Most turns that an agent may take (default 20; a teacher 60).",
+        metavar="N",
+        minimum=1,
     )
     trial_tokens: int | None = option(
         "--trial-tokens", default=None, help="Most tokens that an agent may use.", metavar="N", minimum=1
@@ -109,7 +113,7 @@ class AgentOptions:
     trial_timeout: float | None = option(
         "--trial-timeout",
         default=None,
-        help="Most time that an agent may take.",
+        help="Most time that an agent may take (default 600; a teacher 1800).",
         metavar="SECONDS",
         minimum=0,
         above_minimum=True,
