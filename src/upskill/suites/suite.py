@@ -7,7 +7,6 @@ Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,13 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.checks import Named, ReadText, read_check
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import as_list, as_mapping, digest, read_yaml, short, yaml_words
+from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
+from upskill.suites.files import check_sound, decode, read_beside
 
 HELD_OUT_SHARE = 0.4
 LARGEST_SUITE = 20_000_000  # bytes
@@ -93,7 +92,7 @@ class Suite:
         except ValueError as error:  # a zero byte in the path
             raise UsageError(f"{path!r}: {error}") from error
         roots = [file.parent.parent if file.parent.name == "evals" else file.parent, file.parent]
-        return cls.read(data, str(path), lambda name: _read_beside(roots, name))
+        return cls.read(data, str(path), lambda name: read_beside(roots, name))
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:
@@ -110,19 +109,19 @@ class Suite:
             where = str(skill.folder / place) if skill.folder else place
             if place != "skill_meta.json":
                 return cls.read(data, where, read)
-            meta = as_mapping(_decode(data, where))
+            meta = as_mapping(decode(data, where))
             if meta and meta.get("tests"):
                 return cls.parse({"tests": meta["tests"]}, where, read)
         return None
 
     @classmethod
     def read(cls, data: bytes, where: str, read_file: ReadFile | None = None) -> Suite:
-        return cls.parse(_decode(data, where), where, read_file)
+        return cls.parse(decode(data, where), where, read_file)
 
     @classmethod
     def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
         """A suite from plain data, in any of the shapes this module reads."""
-        _check_sound(said, where)
+        check_sound(said, where)
         items, common, grades = _cases_of(said, where)
         shared: list[Named] = []
         for number, item in enumerate(common):
@@ -356,19 +355,6 @@ def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:
         raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
 
 
-def _check_sound(said: object, where: str) -> None:
-    """Refuse what neither a store nor a model could be sent: NaN, half a character, a value that JSON has not."""
-    try:
-        json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise UsageError(
-            f"{where}: holds half a character ({half!r})", "Write it out, or as its two halves."
-        ) from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"{where}: is not plain data: {error}") from error
-
-
 def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
     """The cases, the checks of all of them, and whether what they expect is said in words for a judge."""
     plain_list = as_list(said)
@@ -416,49 +402,3 @@ def _id_from(case: _Ours) -> str:
     """An id for a case that has none: from what it says, so that its neighbours do not change it."""
     words = re.findall(r"[a-z0-9]+", case.prompt.lower())[:5]
     return "-".join([*words, digest([case.prompt, case.files, case.checks])[:6]])
-
-
-def _read_beside(roots: list[Path], name: str) -> bytes | None:
-    for root in roots:
-        try:
-            file = (root / name).resolve()
-            if file.is_relative_to(root.resolve()) and file.is_file():
-                return file.read_bytes()
-        except (OSError, RuntimeError):  # a circle of links, no permission: not there for us
-            continue
-    return None
-
-
-def _decode(data: bytes, where: str) -> object:
-    """JSON or YAML, told apart by the content; duplicate keys and NaN are errors, not silently something else."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
-    try:
-        if text.lstrip()[:1] in ("{", "["):
-            try:
-                return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-            except json.JSONDecodeError as error:
-                if where.endswith(".json"):
-                    raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
-        return read_yaml(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{where}: {yaml_words(error)}") from error
-    except RecursionError as error:
-        raise UsageError(f"{where}: is nested too deeply") from error
-    except ValueError as error:
-        raise UsageError(f"{where}: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the field {key!r} is there twice in one object")
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a value that JSON has")
