@@ -71,7 +71,7 @@ def only_tools(home: Path) -> dict[str, Any]:
     (home / "tools").mkdir()
     for name in ("mktemp", "mkdir", "chmod", "cat", "rm", "bash"):
         (home / "tools" / name).symlink_to(f"/usr/bin/{name}")
-    return {"shown": {"/opt/tools": home / "tools"}, "environment": {"PATH": "/opt/tools"}}
+    return {"readonly_mounts": {"/opt/tools": home / "tools"}, "environment": {"PATH": "/opt/tools"}}
 
 
 async def look(line: dict[str, Any], sandbox: Sandbox | None, answer: str = "done", **more: Any) -> Finding:
@@ -319,7 +319,7 @@ async def test_rust_of_a_folder_that_is_shown_compiles(home: Path) -> None:
     if not found:
         pytest.skip("there is no toolchain of rustup to show")
     files = {"good.rs": "pub fn f() -> i32 { 1 }", "bad.rs": 'pub fn f() -> i32 { "" }'}
-    setup = {"shown": {"/opt/rust": found[0]}, "environment": {"PATH": "/opt/rust/bin:/usr/bin:/bin"}}
+    setup = {"readonly_mounts": {"/opt/rust": found[0]}, "environment": {"PATH": "/opt/rust/bin:/usr/bin:/bin"}}
     async with await open_sandbox(files=files, **setup) as opened:
         assert (await look({"compiles": "good.rs"}, opened)).passed
         assert "mismatched types" in (await look({"compiles": "bad.rs"}, opened)).reason
@@ -331,7 +331,7 @@ async def test_a_student_does_not_choose_the_compiler(home: Path) -> None:
     fake.mkdir()
     (fake / "rustc").write_text("#!/bin/sh\npwd\ntest -f rust-toolchain.toml\n", encoding="utf-8")
     (fake / "rustc").chmod(0o755)
-    setup = {"shown": {"/opt/rust": fake}, "environment": {"PATH": "/opt/rust:/usr/bin:/bin"}}
+    setup = {"readonly_mounts": {"/opt/rust": fake}, "environment": {"PATH": "/opt/rust:/usr/bin:/bin"}}
     async with await open_sandbox(files={"a.rs": "x", "rust-toolchain.toml": ""}, **setup) as opened:
         finding = await look({"compiles": "a.rs"}, opened)
     assert not finding.passed
