@@ -31,7 +31,7 @@ MODULES = {
 # What stands on the ground floor (FOUNDATION) is open to every room above it.
 FOUNDATION = ("registry", "options", "plain", "errors", "version")
 ARROWS = {
-    "cli": "reports authoring runs verdicts suites agents models sandboxes traces skills settings",
+    "cli": "reports authoring runs verdicts suites models sandboxes traces skills settings",
     "reports": "authoring runs verdicts suites sandboxes traces",
     "authoring": "runs verdicts suites checks agents models sandboxes traces skills settings",
     "runs": "verdicts suites checks agents models sandboxes traces skills settings",
