@@ -192,7 +192,7 @@ class ReplyStore(Protocol):
 class Models:
     """The models this process has open: each address is opened once, and all are closed together.
 
-    With a shelf, identical requests share a stored reply; with a ledger, calls are counted by role and end at its
+    With a reply store, identical requests share a reply; with a ledger, calls are counted by role and end at its
     ceilings. In `replay` nothing is opened at all.
     """
 
@@ -216,7 +216,7 @@ class Models:
 
     @property
     def hits(self) -> int:
-        """How many requests were answered from the shelf."""
+        """How many requests were answered from stored replies."""
         return sum(cached.hits for cached in self._cached)
 
     async def get(self, address: Address, role: Role = "student") -> Model:
@@ -231,7 +231,7 @@ class Models:
         self._in_role[address, role] = model
 
     async def uncached(self, address: Address, role: Role = "student") -> Model:
-        """The same model, counted in the ledger, but with no shelf before it."""
+        """The same model, counted in the ledger, but without stored replies."""
         model = await self._opened(address)
         return self.ledger.metered(model, role) if self.ledger else model
 
@@ -257,7 +257,7 @@ class Models:
             return self._open[address]
 
     async def forget(self, keys: Iterable[str]) -> None:
-        """Take replies off the shelf that led to an error, so that the next attempt asks again."""
+        """Forget stored replies that led to an error, so that the next attempt asks again."""
         if self.replies is not None and self.cache != "replay":
             for key in keys:
                 await self.replies.forget_reply(key)
