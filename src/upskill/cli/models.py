@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import click
 from rich.table import Table
 
 from upskill.cli.console import note, show, show_json
 from upskill.cli.options import CommandOptions, json_option, quiet_option
+from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES, COMMANDS
-from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
-from upskill.models.embedded.weights import pull_weights, weights_path, weights_state
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel, find_local_model
+from upskill.models.embedded.speed import measured_speed
+from upskill.models.embedded.weights import (
+    bytes_on_disk,
+    pull_weights,
+    remove_weights,
+    weights_path,
+    weights_state,
+)
 from upskill.models.endpoints import ENDPOINTS
 
 
@@ -23,50 +32,134 @@ def group(context: click.Context, as_json: bool) -> None:
 
     \b
     upskill models                    the list
+    upskill models show NAME          all about one
     upskill models pull NAME          download the weights of one
+    upskill models rm NAME            remove them
     """
     if context.invoked_subcommand is not None:
         return
     if as_json:
-        show_json(
-            [
-                {
-                    "name": row.name,
-                    "size": row.size,
-                    "licence": row.licence,
-                    "context": row.context,
-                    "source": row.source,
-                    "state": weights_state(row),
-                    "path": str(weights_path(row)),
-                }
-                for row in LOCAL_MODELS.values()
-            ]
-        )
+        show_json([_facts(row) for row in LOCAL_MODELS.values()])
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Name", "Size", "Licence", "Context", "State", "Source", "Good for"):
-        table.add_column(column, justify="right" if column in ("Size", "Context") else "left")
+    for column in ("Name", "Download", "Memory", "Licence", "State", "Speed", "Good for"):
+        table.add_column(
+            column,
+            justify="right" if column in ("Download", "Memory", "Speed") else "left",
+            no_wrap=column != "Good for",
+        )
     for row in LOCAL_MODELS.values():
-        size = f"{row.size / 1e6:,.0f} MB"
+        speed = measured_speed(row.file)
         table.add_row(
-            f"local:{row.name}", size, row.licence, f"{row.context:,}", weights_state(row), row.source, row.advice
+            f"local:{row.name}",
+            _size(row.download_size),
+            _size(row.memory()),
+            row.licence,
+            weights_state(row),
+            f"{speed.write:,.0f}/s" if speed else "",
+            row.advice,
         )
     show(table)
     click.echo()
-    click.echo(f"local is {next(iter(LOCAL_MODELS))}; local:/path/to/model.gguf takes any other file.")
-    click.echo(f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.")
-    click.echo(f"Command-line agents: {', '.join(COMMANDS)}.")
-    click.echo(f"Short names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
+    for line in (
+        "Memory: weights and context, for each server. Speed: tokens written on this machine, once measured.",
+        "All about one: upskill models show NAME.",
+        f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf takes any other file.",
+        f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
+        f"Command-line agents: {', '.join(COMMANDS)}.",
+        f"Short names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.",
+    ):
+        click.echo(click.wrap_text(line, 100, subsequent_indent="  "))
+
+
+@group.command("show")
+@click.argument("name")
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Tell all about the embedded model NAME: where it comes from, what it needs, what it can do."""
+    row = _find(name)
+    if as_json:
+        show_json(_facts(row))
+        return
+    state, here, speed = weights_state(row), bytes_on_disk(row), measured_speed(row.file)
+    unfinished = f", {_size(here)} of an unfinished download are kept" if state == "absent" and here else ""
+    lines = {
+        "Name": f"local:{row.name}",
+        "State": state + unfinished,
+        "Can": row.can,
+        "Cannot": row.cannot,
+        "On disk": f"{row.size / 1e6:,.0f} MB in {weights_path(row)}",
+        "Download": "; or ".join(f"{row.size_from(origin) / 1e6:,.0f} MB from {origin}" for origin in row.origins),
+        "Memory": f"about {_size(row.memory())}: the weights and a context of {row.context:,} tokens, for each server",
+        "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
+        if speed
+        else "not measured on this machine yet",
+        "Licence": f"{row.licence}, see {row.card}",
+        "SHA-256": row.sha256 or "as the hub states it",
+    }
+    for label, text in lines.items():
+        click.echo(f"{label:<9} {text}")
 
 
 @group.command("pull")
 @click.argument("name")
 @quiet_option
 def pull_command(name: str, quiet: bool) -> None:
-    """Download the weights of the embedded model NAME into the cache folder."""
-    row = find_local_model(name.removeprefix("local:"))
+    """Download the weights of the embedded model NAME into the cache folder.
+
+    An interrupted download goes on where it stopped.
+    """
+    row = _find(name)
     if weights_state(row) == "ready":
         note(f"{row.name} is already here.")
     else:
         asyncio.run(pull_weights(row, CommandOptions(quiet=quiet).model_context()))
     click.echo(weights_path(row))
+
+
+@group.command("rm")
+@click.argument("name")
+def remove_command(name: str) -> None:
+    """Remove the weights of the embedded model NAME from the cache folder, and unfinished downloads of them."""
+    row = _find(name)
+    path = weights_path(row)
+    target = path.readlink() if path.is_symlink() else None
+    freed = asyncio.run(remove_weights(row))
+    if target is not None:
+        click.echo(f"Removed the link {path}. The file that it points to is left: {target}")
+    elif freed:
+        click.echo(f"Removed {row.name} from {path.parent}: {_size(freed)} freed.")
+    else:
+        click.echo(f"{row.name} is not here: nothing to remove in {path.parent}.")
+
+
+def _find(name: str) -> LocalModel:
+    """The row that a name means, with `local:` before it or not."""
+    if not name.strip():
+        raise UsageError("no model is named", "See the names with `upskill models`.")
+    return find_local_model("" if name == "local" else name.removeprefix("local:"))
+
+
+def _facts(row: LocalModel) -> dict[str, Any]:
+    speed = measured_speed(row.file)
+    return {
+        "name": row.name,
+        "state": weights_state(row),
+        "path": str(weights_path(row)),
+        "size": row.size,
+        "on_disk": bytes_on_disk(row),
+        "download_size": row.download_size,
+        "memory": row.memory(),
+        "context": row.context,
+        "licence": row.licence,
+        "card": row.card,
+        "source": row.source,
+        "sha256": row.sha256,
+        "speed": {"read": speed.read, "write": speed.write} if speed else None,
+        "can": row.can,
+        "cannot": row.cannot,
+    }
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 999.5e6 else f"{count / 1e6:,.0f} MB"

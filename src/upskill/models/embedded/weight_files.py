@@ -1,0 +1,133 @@
+"""Where weights lie on this machine, and whether they are intact."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from upskill.errors import UsageError
+from upskill.models.embedded.local_models import LocalModel
+
+WeightsState = Literal["ready", "absent", "damaged"]
+MAGIC = b"GGUF"
+
+
+def cache_folder() -> Path:
+    """`UPSKILL_CACHE`, or the cache folder of this system."""
+    own, common = os.environ.get("UPSKILL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if own:
+        return Path(own).expanduser()
+    if common:
+        return Path(common).expanduser() / "upskill"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "upskill"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "upskill"
+    return Path.home() / ".cache" / "upskill"
+
+
+def weights_path(model: LocalModel) -> Path:
+    return cache_folder() / "weights" / model.file
+
+
+def sibling(path: Path, ending: str) -> Path:
+    """A file or folder that belongs to these weights: `lock`, `verified` (the stamp), `part` (from the hub) or
+    `fetch` (from packages)."""
+    return path.with_name(f"{path.name}.{ending}")
+
+
+def is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def weights_state(model: LocalModel) -> WeightsState:
+    """Whether the weights are here and intact. The SHA-256 is computed only for a file that has changed."""
+    path = weights_path(model)
+    try:
+        return "ready" if _is_intact(model, path) else "damaged"
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+def bytes_on_disk(model: LocalModel) -> int:
+    """What the weights take, with an unfinished download of them."""
+    path = weights_path(model)
+    unfinished = sibling(path, "fetch")
+    files = [path, sibling(path, "part")]
+    if not unfinished.is_symlink():
+        files += unfinished.rglob("*")
+    return sum(size_on_disk(file) for file in files)
+
+
+def size_on_disk(file: Path) -> int:
+    """Of a plain file; 0 for anything else. Holes in a file that is being written take no space."""
+    if file.is_symlink() or not file.is_file():
+        return 0
+    facts = file.stat()
+    return min(facts.st_size, getattr(facts, "st_blocks", 0) * 512 or facts.st_size)
+
+
+def move_into_place(whole: Path, path: Path, expected: str, actual: str, origin: str) -> None:
+    """Verify a complete download and move it into place, atomically. What is wrong is deleted."""
+    if actual != expected:
+        whole.unlink()
+        raise UsageError(
+            f"the download from {origin} has the wrong SHA-256: {actual}, not {expected}",
+            "Nothing was kept. Try again; if it happens again, a proxy or a mirror is changing files.",
+        )
+    whole.replace(path)
+    _write_stamp(path, expected)
+
+
+def discard_damaged(path: Path) -> None:
+    if path.is_symlink() or not path.is_file():
+        raise UsageError(f"{path} is damaged, and it is not a plain file", "Remove it, then try again.")
+    path.unlink()
+    sibling(path, "verified").unlink(missing_ok=True)
+
+
+def _is_intact(model: LocalModel, path: Path) -> bool:
+    now = _file_stamp(path)
+    stamp = _read_stamp(path)
+    expected = model.sha256 or stamp.get("sha256")
+    if stamp == now | {"sha256": expected}:
+        return True
+    if not is_gguf(path):
+        return False
+    if expected is not None:
+        if (model.sha256 and now["size"] != model.size) or _sha256_of(path) != expected:
+            return False
+        _write_stamp(path, expected)
+    return True
+
+
+def _file_stamp(path: Path) -> dict[str, Any]:
+    facts = path.stat()
+    return {"size": facts.st_size, "changed": facts.st_mtime_ns}
+
+
+def _read_stamp(path: Path) -> dict[str, Any]:
+    """Size and time of the file when its SHA-256 was last computed."""
+    try:
+        stamp: Any = json.loads(sibling(path, "verified").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", stamp) if isinstance(stamp, dict) else {}
+
+
+def _write_stamp(path: Path, sha256: str) -> None:
+    with suppress(OSError):  # a read-only shared folder: it is computed again next time
+        sibling(path, "verified").write_text(json.dumps(_file_stamp(path) | {"sha256": sha256}), encoding="utf-8")
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
