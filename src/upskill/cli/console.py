@@ -194,8 +194,14 @@ class DownloadProgress:
             )
             self._progress.start()
             self._task = self._progress.add_task(what, total=total or None)
+            if command := click.get_current_context(silent=True):
+                command.call_on_close(self.stop)  # also after an error or Ctrl-C, before that is said
         assert self._task is not None
         self._progress.update(self._task, completed=done, total=total or None)
         if total and done >= total:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._progress is not None:
             self._progress.stop()
-            self._progress = None
+        self._progress = None
