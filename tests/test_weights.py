@@ -181,6 +181,23 @@ def test_two_processes_at_once_fetch_once_and_the_second_says_that_it_waits(inde
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="locks with flock")
+async def test_a_lock_that_was_removed_meanwhile_is_taken_anew(index: LoopbackIndex, cache: Path) -> None:
+    import fcntl  # noqa: PLC0415
+
+    cache.mkdir(parents=True)
+    heard = Heard()
+    with (cache / "tiny.gguf.lock").open("a+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        fetching = asyncio.create_task(pull_weights(row(), heard.context()))
+        while not heard.lines:
+            await asyncio.sleep(0.01)
+        (cache / "tiny.gguf.lock").unlink()  # as `upskill models rm` does
+    await fetching
+    assert heard.lines[0].startswith("waiting")
+    assert (cache / "tiny.gguf.lock").exists()  # otherwise a third process would not have waited
+
+
 async def test_what_a_killed_fetch_left_is_cleared_away(index: LoopbackIndex, cache: Path) -> None:
     (cache / "tiny.gguf.fetch").mkdir(parents=True)
     (cache / "tiny.gguf.fetch" / "whole").write_bytes(b"half of it")
