@@ -97,7 +97,7 @@ def test_the_list_fits_into_100_columns_and_names_every_model_on_a_line(upskill:
         (line,) = (line for line in lines if line.startswith(f"local:{row.name} "))
         assert line.endswith(row.advice)
         assert row.licence in line
-    assert any(line.split()[:4] == [f"local:{ROW.name}", "491", "MB", "894"] and " 46/s " in line for line in lines)
+    assert any(line.split()[:4] == [f"local:{ROW.name}", "491", "MB", "1.0"] and " 46/s " in line for line in lines)
 
 
 def test_the_list_as_json_has_every_fact(upskill: Upskill, cache: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_list_as_json_has_every_fact(upskill: Upskill, cache: Path) -> None:
         "size": 491_400_064,
         "on_disk": 0,
         "download_size": 491_400_064,
-        "memory": 491_400_064 + 32_768 * 12_288,
+        "memory": 150_000_000 + 491_400_064 + 32_768 * 12_288,
         "context": 32_768,
         "licence": "Apache-2.0",
         "card": "https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct",
@@ -133,7 +133,7 @@ def test_show_tells_all_about_one(upskill: Upskill, cache: Path) -> None:
         ROW.card,
         "491 MB",
         "478 MB",
-        "894 MB",
+        "1.0 GB",
         "32,768",
         "not measured",
         "State     absent\n",

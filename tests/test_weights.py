@@ -26,6 +26,7 @@ from upskill.models.embedded import weights as weights_module
 from upskill.models.embedded.local_models import (
     DEFAULT_LOCAL_MODEL,
     LOCAL_MODELS,
+    RUNTIME_MEMORY,
     HubFile,
     LocalModel,
     Package,
@@ -299,7 +300,8 @@ def test_the_table_is_whole() -> None:
         assert all((model.licence, model.advice, model.source, model.can, model.cannot))
         assert model.card.startswith("https://huggingface.co/")
         assert model.context >= 2048
-        assert model.memory(1000) == model.size + 1000 * model.context_bytes < model.memory()
+        assert model.memory() - model.memory(1000) == (model.context - 1000) * model.context_bytes > 0
+        assert model.memory(0) == model.size + RUNTIME_MEMORY
         for origin in model.origins:
             assert 0.8 < model.size_from(origin) / model.size <= 1.0
             if isinstance(origin, Packages):

@@ -62,7 +62,7 @@ def group(context: click.Context, as_json: bool) -> None:
     show(table)
     click.echo()
     for line in (
-        "Memory: weights and context, for each server. Speed: tokens written on this machine, once measured.",
+        "Memory: of each server, with a full context. Speed: tokens written on this machine, once measured.",
         "All about one: upskill models show NAME.",
         f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf takes any other file.",
         f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
@@ -90,7 +90,7 @@ def show_command(name: str, as_json: bool) -> None:
         "Cannot": row.cannot,
         "On disk": f"{row.size / 1e6:,.0f} MB in {weights_path(row)}",
         "Download": "; or ".join(f"{row.size_from(origin) / 1e6:,.0f} MB from {origin}" for origin in row.origins),
-        "Memory": f"about {_size(row.memory())}: the weights and a context of {row.context:,} tokens, for each server",
+        "Memory": f"about {_size(row.memory())} for each server, with a context of {row.context:,} tokens",
         "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
         if speed
         else "not measured on this machine yet",

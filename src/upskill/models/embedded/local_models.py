@@ -47,6 +47,7 @@ class HubFile:
 
 
 Origin = HubFile | Packages
+RUNTIME_MEMORY = 150_000_000  # bytes that a server takes beside weights and context, as measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ class LocalModel:
         return self.size if isinstance(origin, HubFile) else sum(part.size for part in origin.parts)
 
     def memory(self, context: int | None = None) -> int:
-        """Bytes that a server needs for the weights and a context of this many tokens; an estimate."""
-        return self.size + self.context_bytes * (self.context if context is None else context)
+        """Bytes that a server needs with a context of this many tokens; an estimate."""
+        return RUNTIME_MEMORY + self.size + self.context_bytes * (self.context if context is None else context)
 
 
 PART = "*/data/part*.bin"
