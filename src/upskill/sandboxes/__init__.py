@@ -54,6 +54,8 @@ SANDBOXES = Registry(
 # Probed in this order. Kinds from other packages come after these, and `none` is never chosen.
 PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
 
+PROBE_SECONDS = 120.0  # far more than it takes: a busy machine must not end up with a weaker kind
+
 MiB = 2**20
 Stream = Literal["output", "error"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -274,7 +276,7 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     home = Path.home()
     foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())
-    limits = Limits(wall=20, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
+    limits = Limits(wall=PROBE_SECONDS, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
     with (
         tempfile.TemporaryDirectory(prefix=".upskill-", dir=home if os.access(home, os.W_OK) else None) as planted,
         _listening() as listener,
@@ -290,6 +292,8 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
         setup = Setup(limits=limits, environment=environment, files={".upskill-names": foreign})
         async with await kind.open(setup) as sandbox:
             done = await sandbox.run(["bash", "-c", script])
+    if done.killed_why:
+        raise SandboxError(f"its self-test was ended: it {done.killed_why}")
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
     if done.code and not held:
         raise SandboxError(f"a command in it ended with {done.code}: {done.error.strip() or done.killed_why}")
