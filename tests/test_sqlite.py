@@ -10,15 +10,17 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from test_store import PLAN, add_all, begin, result_of, together
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
+from upskill.runs.stores import tables
 from upskill.runs.stores.sqlite import FILE
 from upskill.runs.stores.tables import MIGRATIONS
 
@@ -196,3 +198,21 @@ def _as_somebody() -> Generator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def test_a_store_is_opened_as_soon_as_another_process_lets_go_of_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 500:  # a slow one
+                other.execute("COMMIT")
+
+        monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
+        with open_store(tmp_path) as store:
+            begin(store)
+    assert len(waits) == 500

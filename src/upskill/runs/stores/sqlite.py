@@ -33,7 +33,7 @@ from upskill.runs.stores.rows import (
     to_json,
 )
 from upskill.runs.stores.sqlite_writer import DISK_FULL_HINT, GroupWriter
-from upskill.runs.stores.tables import migrate, switch_to_wal, transaction
+from upskill.runs.stores.tables import LOCK_SECONDS, migrate, switch_to_wal, transaction
 from upskill.skills import Skill
 from upskill.verdicts.outcome import Outcome
 
@@ -86,7 +86,9 @@ class SqliteStore:
         self._all_reply_keys_known = False
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path or ":memory:", timeout=30, check_same_thread=False, isolation_level=None)
+        db = sqlite3.connect(
+            self.path or ":memory:", timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
+        )
         try:
             switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")

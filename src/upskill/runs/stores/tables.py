@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from upskill.errors import UsageError
 from upskill.plain import compact
 
+LOCK_SECONDS = 30.0  # to wait for another process that holds the file
+
 
 def _first_tables(db: sqlite3.Connection) -> None:
     db.execute(
@@ -180,11 +182,12 @@ def transaction(db: sqlite3.Connection) -> Generator[None]:
 
 def switch_to_wal(db: sqlite3.Connection) -> None:
     # SQLite does not wait for its own lock here, so processes that open a new store at once have to ask again.
-    for attempt in range(100):
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or attempt == 99:
+            if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
         else:
