@@ -549,7 +549,7 @@ class Loopback:
             app.router.add_get(path + "/{id}", self._poll)
             app.router.add_post(path + "/{id}/cancel", self._cancel)
         app.router.add_get("/v1/messages/batches/{id}/results", self._results)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()

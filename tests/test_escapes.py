@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -388,11 +387,9 @@ async def strange_files(kind: SandboxBackend, world: World) -> str:
                 "for _ in range(300): os.mkdir('d'); os.chdir('d')\n"
             )
         )
-        began = time.monotonic()
         said = await reads(sandbox, ("fifo", "sock", "zero", "sparse", "loop", "mem", "/dev/zero", "/proc/self/mem"))
         listed = await sandbox.list()
-        slow = time.monotonic() - began > 10
-        return said or ("took too long" if slow else "") or ("" if 50 < len(listed) < 200 else f"listed {len(listed)}")
+        return said or ("" if 50 < len(listed) < 200 else f"listed {len(listed)}")
 
 
 async def terminal_injection(kind: SandboxBackend, world: World) -> str:
@@ -409,7 +406,7 @@ async def daemon(kind: SandboxBackend, world: World) -> str:
         await sandbox.run(
             f"nohup setsid sleep {world.mark} >/dev/null 2>&1 & disown; (trap '' HUP TERM; sleep {world.mark}) &"
         )
-        for _ in range(100):
+        for _ in range(3000):
             if len(world.processes()) == 5:
                 break
             await asyncio.sleep(0.02)
@@ -446,17 +443,17 @@ async def fork_bomb(kind: SandboxBackend, world: World) -> str:
 
 async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
     room = shutil.disk_usage(tempfile.gettempdir()).free
-    async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=20))) as sandbox:
+    async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=60))) as sandbox:
         for line in (
             "head -c 10G /dev/zero > big",
             "fallocate -l 10G big2",
             "truncate -s 10G big3",
             "dd if=/dev/zero of=big4 bs=1M seek=10000 count=1",
             "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > /tmp/$i; done",
-            "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > ~/$i; head -c 30M /dev/zero > /dev/shm/$i; done; sleep 0.3",
+            "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > ~/$i; head -c 30M /dev/zero > /dev/shm/$i; done; sleep 100",
         ):
             done = await sandbox.run(line)
-            if done.code == 0:
+            if done.code == 0 or done.timed_out:
                 return f"{line!r} worked"
         total = int((await sandbox.run("du -sm --total /workspace /tmp ~ /dev/shm | tail -1 | cut -f 1")).output)
     lost = room - shutil.disk_usage(tempfile.gettempdir()).free
@@ -464,20 +461,20 @@ async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
 
 
 async def a_million_files(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup(limits=Limits(disk=16 * MiB, wall=20))) as sandbox:
+    async with await kind.open(Setup(limits=Limits(disk=16 * MiB, wall=60))) as sandbox:
         code = "for n in range(1000000): os.close(os.open(str(n), os.O_CREAT))"
         done = await sandbox.run(python(code))
         return "" if done.killed_why == "wrote more than 16 MiB in all" else f"{done}"
 
 
 async def memory_bombs(kind: SandboxBackend, world: World) -> str:
-    limits = Limits(memory=192 * MiB, wall=10)
+    limits = Limits(memory=192 * MiB, wall=60)
     async with await kind.open(Setup(limits=limits)) as sandbox:
         for code in (
             "x = bytearray(10 << 30)",
             "x = []\nwhile True: x.append(bytearray(1 << 20))",
             "import mmap\nx = []\nwhile True:\n    m = mmap.mmap(-1, 16 << 20)\n    m.write(bytes(16 << 20)); x.append(m)",
-            "for _ in range(8):\n    if os.fork() == 0:\n        x = b'x' * (100 << 20); time.sleep(5)\nos.wait(); os.wait()",
+            "for _ in range(8):\n    if os.fork() == 0:\n        x = b'x' * (100 << 20); time.sleep(100)\nos.wait(); os.wait()",
             "os.memfd_create('x')",
             "if library.shmget(0, 1 << 30, 0o1600) < 0: raise MemoryError",
         ):

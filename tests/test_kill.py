@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import sqlite3
@@ -32,6 +33,16 @@ def answer(call: Call) -> str:
     if "ahoy" in call.system or (call.seed == 1 and "guest 3" in call.prompt):
         return f"ahoy, {call.model}"
     return f"hello, {call.model}"
+
+
+class Gate:
+    """Answers `left` more requests and lets the rest wait, so that no process ends before it can be killed."""
+
+    left: float = math.inf
+
+    def __call__(self, call: Call) -> str | Trouble:
+        self.left -= 1
+        return answer(call) if self.left >= 0 else Trouble("silence", seconds=600)
 
 
 def asked(server: Loopback) -> list[Asked]:
@@ -84,7 +95,8 @@ def wait_for(process: subprocess.Popen[str], server: Loopback, requests: int) ->
 
 def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill: Path) -> None:
     chance = random.Random(20261115)
-    with serving(answer, latency=0.01) as server:
+    gate = Gate()
+    with serving(gate, latency=0.01) as server:
         whole = spawn(*command(skill, server, "whole"))
         assert whole.code == 0, whole.err
         assert set(Counter(asked(server)).values()) == {1}
@@ -95,9 +107,10 @@ def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, sk
             before = stored(home / "broken")
             known = requests_of(home / "broken")
             seen = len(server.requests)
-            process = start(*command(skill, server, "broken"))
             # At first while it is still starting, then after it has asked for some.
             wanted = chance.randint(0, 8) if number else 0
+            gate.left = wanted + 4
+            process = start(*command(skill, server, "broken"))
             wait_for(process, server, seen + wanted)
             time.sleep(chance.random() * (0.02 if wanted else 0.8))
             process.kill()
@@ -105,6 +118,7 @@ def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, sk
             assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
             assert before <= stored(home / "broken"), "a stored result was lost or changed"
             assert not known & set(asked(server)[seen:]), "a stored trial was asked for again"
+        gate.left = math.inf
         before = stored(home / "broken")
         known = requests_of(home / "broken")
         seen = len(server.requests)
@@ -132,7 +146,9 @@ def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Pat
 
 
 def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:
-    with serving(answer, latency=0.02) as server:
+    gate = Gate()
+    gate.left = 30
+    with serving(gate, latency=0.02) as server:
         process = start(*(word for word in command(skill, server, "broken") if word != "--json"))
         wait_for(process, server, 20)
         process.send_signal(signal.SIGINT)
@@ -143,6 +159,7 @@ def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path
         assert "Traceback" not in ended.err
         kept, known, seen = stored(home / "broken"), requests_of(home / "broken"), len(server.requests)
         assert 20 - CONCURRENCY * len(MODELS) <= len(kept) < TRIALS
+        gate.left = math.inf
         resumed = spawn(*command(skill, server, "broken"), "--resume")
         assert resumed.code == 0, resumed.err
         assert len(stored(home / "broken")) == TRIALS

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,7 +264,9 @@ async def test_ten_refused_logins_in_a_row_stop_the_model(path: Path) -> None:
     assert [error.fatal for error in errors] == [False] * 9 + [True] * 2
 
 
-async def test_a_command_that_takes_too_long_is_killed_with_everything_it_started(path: Path) -> None:
+async def test_a_command_that_takes_too_long_is_killed_with_everything_it_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = path / "pid"
     sleeper = "import time; time.sleep(60)"
     script = (
@@ -272,8 +275,13 @@ async def test_a_command_that_takes_too_long_is_killed_with_everything_it_starte
         "time.sleep(60)"
     )
     StandIn(path, "codex").says([], script=script)
-    error = await fail("codex", timeout=1.0)
-    assert "had not answered after 1 s" in error.message
+    call = asyncio.create_task(fail("codex", timeout=300))
+    while not (pid.exists() and pid.read_text(encoding="utf-8")):
+        await asyncio.sleep(0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 300)
+        error = await call
+    assert "had not answered after 300 s" in error.message
     assert not await alive(int(pid.read_text(encoding="utf-8")))
 
 

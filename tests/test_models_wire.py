@@ -428,11 +428,11 @@ async def test_an_empty_answer_of_a_model_that_ended_by_itself_is_an_answer() ->
 @both_formats
 async def test_an_answer_that_never_begins_or_never_ends_is_given_up(format_: str) -> None:
     troubles = {
-        "no answer had begun after 0.2 s": Trouble("silence", seconds=5.0),
-        "had not ended after 0.2 s": Trouble("slow body", seconds=5.0),
+        "no answer had begun after 0.1 s": (0.1, Trouble("silence", seconds=600)),
+        "had not ended after 1 s": (1.0, Trouble("slow body", seconds=600)),  # it has to begin within that
     }
-    for words, trouble in troubles.items():
-        async with opened(format_, trouble, timeout=0.2, retries=0) as it:
+    for words, (seconds, trouble) in troubles.items():
+        async with opened(format_, trouble, timeout=seconds, retries=0) as it:
             error = await it.fail()
         assert words in error.message
 
