@@ -237,7 +237,11 @@ async def test_who_comes_late_to_a_limit_ends_the_command_and_not_the_sandbox(
     bubblewrap: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, began = asyncio.get_running_loop(), asyncio.Event()
-    late = loop.create_task(bubblewrap.run("echo; sleep 600", Limits(wall=60), on_output=lambda *_: began.set()))
+
+    def note(*_: object) -> None:
+        began.set()
+
+    late = loop.create_task(bubblewrap.run("echo; sleep 600", Limits(wall=60), on_output=note))
     await began.wait()
     with monkeypatch.context() as patch:
         patch.setattr(loop, "time", lambda: time.monotonic() + 3600)  # as after a machine was asleep
