@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import time
@@ -15,7 +16,7 @@ import pytest
 from skills_ref import validate
 
 from conftest import REPOSITORY, Done, Upskill, serving, spawn, start
-from loopback import Call, Loopback
+from loopback import Call, Loopback, Trouble
 from teaching import (
     HELD_OUT,
     NUMBERS,
@@ -46,6 +47,7 @@ from upskill import (
     generate_now,
     open_store,
 )
+from upskill.authoring import suite_writer
 from upskill.authoring.provenance import Provenance, making_cost
 from upskill.models.embedded.weights import cache_folder
 from upskill.models.ledger import Ledger
@@ -630,8 +632,11 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
     """Teacher, test writer and student are one server that counts; the command is killed after each few requests."""
     chance = random.Random(20261115)
     revisions = {1: HARMFUL, 2: NOTHING, 3: GOOD}
+    limit = math.inf  # of requests that are answered, so that no process ends before it can be killed
 
-    def answer(call: Call) -> str:
+    def answer(call: Call) -> str | Trouble:
+        if len(server.requests) > limit:
+            return Trouble("silence", seconds=600)
         if call.system.startswith(WRITES):
             return json.dumps(draft(FIRST))
         if call.system.startswith(TESTS):
@@ -665,6 +670,7 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
         broken = [*command, "--runs-dir", "broken", "-o", "two/house-words", "--json"]
         for _ in range(POINTS):
             seen, wanted = len(server.requests), chance.randint(0, len(once) // (POINTS + 1))
+            limit = seen + wanted
             process = start(*broken, env=environment)
             while len(server.requests) < seen + wanted:
                 assert process.poll() is None, "it ended by itself"
@@ -672,6 +678,7 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
             process.kill()
             process.communicate()
             assert not (home / "two").exists()
+        limit = math.inf
         last = spawn(*broken, env=environment)
         assert last.code == 0, last.err
         # Only what was in flight at a kill may be asked for once more.
@@ -743,6 +750,7 @@ def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
 ) -> None:
     """A model of that size mostly writes no tests that hold up; then nothing is left but the message."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
+    monkeypatch.setattr(suite_writer, "MAX_ROUNDS", 1)  # each takes this model half a minute
     task = "know that the captain of the ship is Krane and that its port is Lisbon"
     limits = ("--cases", 3, "--tokens", 60, "--no-eval", "-o", "out/ship-facts")
     done = upskill("generate", task, "-m", "local", *limits)
