@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,14 +21,18 @@ import pytest_asyncio
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, ModelContext, Request, open_model
 from upskill.models.addresses import resolve
-from upskill.models.embedded.local import EmbeddedModel, ServerProcess, thread_count
+from upskill.models.embedded.capacity import Capacity
+from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.process import ServerProcess
+from upskill.models.embedded.repetition import is_repeating
 from upskill.models.embedded.weights import pull_weights
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(sys.platform == "win32", reason="looks at processes the Unix way"),
 ]
+SMALL = "local:smollm2-135m"
 SHIP = """Answer with these facts:
 The name of the ship is Aurora.
 The captain of the ship is Otto Krane.
@@ -46,12 +52,12 @@ QUESTIONS = [request(f"What is the {thing} of the ship? Answer in one line.") fo
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return await pull_weights(find_local_model(""), ModelContext())
+    return await pull_weights(find_local_model("smollm2-135m"), ModelContext())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local(weights: Path) -> AsyncGenerator[EmbeddedModel]:
-    model = await opened("local")
+    model = await opened(SMALL)
     yield model
     await model.close()
 
@@ -61,7 +67,10 @@ async def opened(name: str, context: ModelContext | None = None) -> EmbeddedMode
 
 
 async def process_of(model: EmbeddedModel) -> ServerProcess:
-    return (await model.start()).process
+    await model.start()
+    process = model.servers[0].process
+    assert process is not None
+    return process
 
 
 def is_gone(pid: int) -> bool:
@@ -131,14 +140,73 @@ async def test_an_answer_with_a_schema_is_json_of_that_schema(local: EmbeddedMod
     assert answer["cargo"] in cargoes
 
 
-async def test_calls_at_the_same_time_wait_for_each_other(local: EmbeddedModel) -> None:
-    alone = [(await local.reply(one)).text for one in QUESTIONS]
-    together = await asyncio.gather(*(local.reply(one) for one in QUESTIONS))
-    assert [reply.text for reply in together] == alone
+@pytest.mark.parametrize("servers", [1, 2])
+async def test_any_number_of_servers_and_any_order_give_the_same_answers(
+    local: EmbeddedModel, weights: Path, servers: int
+) -> None:
+    """Long system prompts and short ones, conversations, the same prompt twice, sampled and greedy."""
+    asked = [*QUESTIONS, *(replace(one, temperature=0.9, seed=5) for one in QUESTIONS)]
+    asked += [request("What is a ship?", system=system) for system in ("Be brief.", SHIP * 3, "")]
+    asked += [following(one, "And who is the captain?") for one in QUESTIONS[:2]]
+    alone = [(await local.reply(one)).text for one in asked]
+    other = await opened(f"local:{weights}", ModelContext(servers=servers))
+    try:
+        assert len(other.servers) == servers
+        order = [*range(len(asked)), 0, 3]
+        random.Random(servers).shuffle(order)
+        replies = await asyncio.gather(*(other.reply(asked[number]) for number in order))
+        assert [reply.text for reply in replies] == [alone[number] for number in order]
+        assert sum(server.is_running for server in other.servers) == servers
+    finally:
+        await other.close()
+
+
+def following(first: Request, question: str) -> Request:
+    """The next turn of a conversation, after an answer that nobody of this process gave."""
+    return replace(first, messages=(*first.messages, Message("assistant", "Aurora."), Message("user", question)))
+
+
+async def test_a_skill_is_read_once_for_all_servers(weights: Path) -> None:
+    read: list[tuple[int, int]] = []
+    context = ModelContext(servers=2, reading=lambda _, done, total: read.append((done, total)))
+    model = await opened(SMALL, context)
+    try:
+        system = SHIP * 20
+        asked = [request(f"What is the {thing}?", system=system) for thing in ("name", "port", "cargo", "captain")]
+        replies = await asyncio.gather(*(model.reply(one) for one in asked))
+    finally:
+        await model.close()
+    whole = replies[0].usage.input_tokens
+    begun = [total for done, total in read if done == 0]
+    assert len([total for total in begun if total > whole * 0.9]) == 1  # the system prompt, from its first token
+    assert all(reply.usage.cached_tokens > 0.9 * reply.usage.input_tokens for reply in replies)
+    assert not model.states.folder.exists()
+
+
+async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) -> None:
+    endless = {"type": "string", "enum": ["echo " * 300]}  # a grammar makes it do so on every machine
+    reply = await local.reply(replace(request("Say echo.", tokens=900), schema=endless))
+    assert reply.stop == "repetition"
+    assert is_repeating(reply.text)
+    assert 0 < reply.usage.output_tokens < 300
+    assert (await local.reply(QUESTIONS[0])).text  # the server was told to stop
+
+
+async def test_a_disk_that_takes_no_states_changes_no_answer(local: EmbeddedModel, weights: Path) -> None:
+    model = await opened(f"local:{weights}", ModelContext(servers=1))
+    try:
+        shutil.rmtree(model.states.folder)
+        assert [(await model.reply(one)).text for one in QUESTIONS] == [
+            (await local.reply(one)).text for one in QUESTIONS
+        ]
+    finally:
+        await model.close()
 
 
 async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: EmbeddedModel) -> None:
-    with pytest.raises(ModelError, match=r"^the prompt needs (9|1\d)\d\d\d tokens, and 8192 fit into local$") as caught:
+    with pytest.raises(
+        ModelError, match=r"^the prompt needs (9|1\d)\d\d\d tokens, and 8192 fit into local:smollm2-135m$"
+    ) as caught:
         await local.reply(request("word " * 9000))
     assert "longer context" in caught.value.hint
     assert not caught.value.fatal
@@ -146,7 +214,7 @@ async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: E
 
 
 async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) -> None:
-    model = EmbeddedModel(Address("local", "local", "small"), weights, 256, ModelContext())
+    model = EmbeddedModel(Address("local", "local", "small"), weights, Capacity(1, 256), ModelContext())
     try:
         with pytest.raises(
             ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 2\d\d"
@@ -175,7 +243,7 @@ async def test_ctrl_c_is_for_us_and_not_for_the_server(local: EmbeddedModel) -> 
 
 
 async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(weights: Path) -> None:
-    model = await opened("local", ModelContext(retries=4))
+    model = await opened(SMALL, ModelContext(retries=4))
     try:
         process = await process_of(model)
         call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
@@ -196,21 +264,21 @@ async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(w
 
 
 async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights: Path) -> None:
-    model = await opened("local")
+    model = await opened(SMALL)
     process = await process_of(model)
     call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
     await asyncio.sleep(0.3)
     await model.close()
     assert is_gone(process.pid)
-    with pytest.raises(ModelError, match="local was closed before it answered"):
+    with pytest.raises(ModelError, match="local:smollm2-135m was closed before it answered"):
         await call
-    with pytest.raises(ModelError, match="local is closed"):
+    with pytest.raises(ModelError, match="local:smollm2-135m is closed"):
         await model.reply(QUESTIONS[0])
     await model.close()
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None:
-    model = EmbeddedModel(Address("local", "local", "x"), weights, 512, ModelContext())
+    model = EmbeddedModel(Address("local", "local", "x"), weights, Capacity(1, 512), ModelContext())
     starting = asyncio.create_task(model.start())
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     before = children.read_text().split() if children.exists() else []
@@ -229,8 +297,8 @@ from upskill.models import ModelContext, open_model
 from upskill.models.addresses import resolve
 
 async def main():
-    model = await open_model(resolve("local"), ModelContext(offline=True))
-    print((await model.start()).process.pid, flush=True)
+    model = await open_model(resolve("local:smollm2-135m"), ModelContext(offline=True))
+    print(model.servers[0].process.pid, flush=True)
     await asyncio.sleep(1000)
 
 asyncio.run(main())
@@ -257,7 +325,7 @@ async def test_the_server_dies_with_its_parent(weights: Path, how: signal.Signal
 async def test_offline_without_weights_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path))
     with pytest.raises(UsageError) as caught:
-        await opened("local", ModelContext(offline=True))
+        await opened(SMALL, ModelContext(offline=True))
     assert "--offline forbids" in caught.value.message
     assert "`upskill models pull smollm2-135m`" in caught.value.hint
 
@@ -297,9 +365,5 @@ async def test_a_folder_is_no_model(tmp_path: Path) -> None:
 async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(UsageError, match="needs the package xllamacpp") as caught:
-        await opened("local")
+        await opened(SMALL)
     assert 'pip install "upskill[local]"' in caught.value.hint
-
-
-async def test_at_least_one_thread_and_one_core_left_for_others() -> None:
-    assert 1 <= thread_count() <= max(1, (os.cpu_count() or 1) - 1)

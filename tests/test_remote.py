@@ -15,7 +15,6 @@ import pytest
 from conftest import Upskill, greetings, serving, write_skill
 from loopback import Say, refuse
 from upskill.models import ModelContext
-from upskill.models.embedded.local import thread_count
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
 
@@ -77,8 +76,8 @@ def llama_server(model: Path) -> Generator[tuple[str, str]]:
         "upskill.models.embedded.server",
         "--model",
         str(model),
-        "--threads",
-        str(thread_count()),
+        "--states",
+        str(model.parent),
     ]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:

@@ -6,15 +6,14 @@ tools and answer with one call at a time, in the form that the schema demands; r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from upskill.agents.catalog import ACTIVATE_TOOL
 from upskill.models import Address, Message, Reply, Tool, ToolCall
-from upskill.models.embedded.local_models import LOCAL_MODELS
-from upskill.models.parsing import INVALID_ARGUMENTS
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
+from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer
 from upskill.plain import dict_or_empty, is_deep
 from upskill.traces import Step
 
@@ -25,6 +24,7 @@ CHARACTERS_PER_TOKEN = 2.5  # a safe lower estimate
 # Characters of the texts in a call, and tokens of the JSON around them. A model of 135M rambles on until it is stopped,
 # and a call that is cut off cannot be run.
 MAX_TEXT, MIN_TEXT, CALL_TOKENS = 600, 48, 40
+LOCAL_RESULT = 3_000  # characters of a result for a local model with tool calls of its own: reading takes it a while
 OLD_RESULT = 160  # characters that are kept of an older result when the context is short
 INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
 
@@ -70,18 +70,20 @@ def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: i
         return NativeToolCalling(tools)
     if address.provider != "local":
         return JsonToolCalling(tools)
-    row = LOCAL_MODELS.get(address.model or next(iter(LOCAL_MODELS)))
+    row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
+    if row and row.tools:
+        return NativeToolCalling(tools, max_result=LOCAL_RESULT)
     max_conversation = int(CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens))
     max_text = max(MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS))))
     return JsonToolCalling(tools, max_text=max_text, max_conversation=max_conversation)
 
 
 class NativeToolCalling:
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: tuple[Tool, ...], *, max_result: int | None = None) -> None:
         self.tools = tools
         self.schema: Mapping[str, Any] | None = None
         self.instructions = ""
-        self.max_result: int | None = None
+        self.max_result = max_result
 
     def read(self, reply: Reply) -> Turn:
         # Some servers give no ids, but a result has to name its call.
@@ -127,8 +129,8 @@ class JsonToolCalling:
 
     def read(self, reply: Reply) -> Turn:
         try:
-            answer = dict_or_empty(json.loads(reply.text))
-        except (ValueError, RecursionError):
+            answer = dict_or_empty(parse_json_answer(reply.text))
+        except ValueError:
             answer = {}
         call = dict_or_empty(answer.get("call")) or answer
         name = call.pop("tool", None)

@@ -135,10 +135,9 @@ class _Loop:
     async def _run_calls(self, turn: Turn) -> Sequence[Step]:
         steps: list[Step] = []
         for call in turn.calls:
-            if turn.stop == "length":  # the end of its arguments may be missing
-                words = (
-                    f"Not carried out: your turn was cut off after {self.task.max_output_tokens} tokens. Write less."
-                )
+            if turn.stop in ("length", "repetition"):  # the end of its arguments may be missing
+                why = f"after {self.task.max_output_tokens} tokens" if turn.stop == "length" else "for repeating itself"
+                words = f"Not carried out: your turn was cut off {why}. Write less."
                 step = Step("tool", tool=call.name, arguments=call.arguments, output=words, status="error")
             elif self._seconds_left <= 0:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")

@@ -250,11 +250,6 @@ class Generation:
 
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None
-        limit = None
-        if self.student.provider == "local":  # it would write until its context is full
-            lengths = [named.written for case in suite.cases for named in case.checks if named.name == "max_length"]
-            if len(lengths) >= len(suite.cases) and all(isinstance(length, int) for length in lengths):
-                limit = max(lengths) // 2 + 16
         return make_plan(
             skill,
             suite,
@@ -262,7 +257,6 @@ class Generation:
             PlanOptions(
                 base_url=self.options.eval_base_url,
                 runs=self.options.runs,
-                max_output_tokens=None if suite.max_output_tokens else limit,
                 judge=self.options.judge_model or self.options.settings.judge_model or "",
                 keys=self.keys,
             ),

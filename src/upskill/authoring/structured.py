@@ -5,8 +5,6 @@ A model gets at most two more attempts; after that there is NoUsableAnswer.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any, TypeVar
 from upskill.errors import UpskillError
 from upskill.models import Message, Model, Models, Reply, Request
 from upskill.models.cache import track_keys
+from upskill.models.parsing import parse_json_answer
 from upskill.plain import as_mapping, list_or_empty
 
 REPAIRS = 2
@@ -76,17 +75,13 @@ async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
             raise
 
 
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
-
-
 def _read_object(reply: Reply) -> dict[str, Any]:
     if reply.stop == "length":
         raise InvalidAnswer("it was cut off because it was too long; say the same in fewer words")
-    text = reply.text
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
+    if reply.stop == "repetition":
+        raise InvalidAnswer("it was cut off because it repeated itself; say everything once")
     try:
-        answer = as_mapping(json.loads(text))
+        answer = as_mapping(parse_json_answer(reply.text))
     except ValueError as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from error
     if answer is None:

@@ -17,6 +17,7 @@ from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError
 from upskill.models import Message, Reply, Request
+from upskill.models.parsing import parse_json_answer
 from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
 
@@ -188,7 +189,7 @@ async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[s
 
 def _read(reply: Reply) -> dict[str, Any]:
     try:
-        said = as_mapping(json.loads(reply.text))
+        said = as_mapping(parse_json_answer(reply.text))
     except ValueError as error:
         raise _unfit(reply) from error
     if said is None:

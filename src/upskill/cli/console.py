@@ -132,6 +132,12 @@ class RunProgress:
         self._progress.start()
         self._task = self._progress.add_task("", total=len(plan), completed=self._done)
 
+    def reading(self, model: str, done: int, total: int) -> None:
+        """An embedded model reads a prompt, which takes a while when it is long."""
+        if self._progress is not None and self._task is not None and done < total:
+            words = f"{model} has read {done:,} of {total:,} tokens of a prompt"
+            self._progress.update(self._task, description=words)
+
     def result(self, result: Result) -> None:
         counts = self._passed[result.trial.arm]
         if result.passed is None:

@@ -307,10 +307,10 @@ def run_eval(options: EvalOptions) -> None:
     writer = options.test_gen_model or options.settings.test_gen_model
     # Whatever is wrong with what was given is said before a store is made.
     plan = options.make_plan(skill, suite) if suite or not writer else None
+    progress = RunProgress(quiet=options.silent)
     with options.open_store() as store:
-        models = Models(
-            options.model_context(), replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings)
-        )
+        context = options.model_context(Events(message=options.tell, reading=progress.reading))
+        models = Models(context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings))
         if plan is None:
             plan = options.make_plan(*asyncio.run(_write_suite(skill, writer or "", models, options)))
         if options.resume and store.find_run(plan) is None:
@@ -319,7 +319,8 @@ def run_eval(options: EvalOptions) -> None:
             from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
 
             executor = BatchExecutor(executor, store, models, options.tell)
-        evaluation = _evaluate(plan, store, models, options, options.run_options(plan, executor, requirements))
+        run_options = options.run_options(plan, executor, requirements)
+        evaluation = _evaluate(plan, store, models, options, run_options, progress)
         _report(evaluation, store, options)
     if evaluation.has_failed:
         raise click.exceptions.Exit(3)
@@ -345,13 +346,15 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
     return skill, suite
 
 
-def _evaluate(plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions) -> Evaluation:
-    interrupted = ""
+def _evaluate(
+    plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions, progress: RunProgress
+) -> Evaluation:
     if store.location is not None:
-        interrupted = "Interrupted. Every finished trial is stored; the same command continues from there."
+        progress.interrupted = "Interrupted. Every finished trial is stored; the same command continues from there."
         if options.batch:
-            interrupted += "\nA batch that was submitted continues at the provider; the same command picks it up."
-    progress = RunProgress(quiet=options.silent, interrupted=interrupted)
+            progress.interrupted += (
+                "\nA batch that was submitted continues at the provider; the same command picks it up."
+            )
 
     def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)

@@ -81,6 +81,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             started=bar.started,
             result=bar.result,
             message=options.tell,
+            reading=bar.reading,
             estimate=confirm,
             attempt_started=attempt_started,
             attempt_ended=attempt_ended,

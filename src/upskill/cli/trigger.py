@@ -53,6 +53,7 @@ def command(**given: Any) -> None:
             started=progress.started,
             result=progress.result,
             message=options.tell,
+            reading=progress.reading,
             estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
         )
         verb = improve_description if options.improve else trigger

@@ -49,7 +49,7 @@ PROVIDERS = Registry(
 Speaker = Literal["system", "user", "assistant", "tool"]
 Role = Literal["student", "judge", "test writer", "teacher"]
 CacheMode = Literal["use", "refresh", "replay", "off"]
-Stop = Literal["end", "length", "tools", "refusal", "other"]
+Stop = Literal["end", "length", "repetition", "tools", "refusal", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +139,18 @@ def _ignore_progress(_what: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True)
 class ModelContext:
-    """What models are opened with: plain values but for `tell` and `progress`, which stay in this process."""
+    """What models are opened with: plain values but for the functions, which stay in this process."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])  # API keys and base URLs by variable name
     offline: bool = False  # nothing may be downloaded
     timeout: float = 300.0  # seconds for one whole call
     connections: int = 64  # at the same time, to one endpoint
     retries: int = 4  # further tries for what can heal
+    servers: int = 0  # of each embedded model; 0: one for each core
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
     tell: Callable[[str], None] = _ignore  # a line for the person
     progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all
+    reading: Callable[[str, int, int], None] = _ignore_progress  # embedded model, tokens of its prompt read, in all
 
     @classmethod
     def load(cls, settings: Settings | None = None, **given: Any) -> ModelContext:
@@ -163,7 +165,7 @@ class ModelContext:
 
     def portable(self) -> ModelContext:
         """The same for another process."""
-        return replace(self, tell=_ignore, progress=_ignore_progress)
+        return replace(self, tell=_ignore, progress=_ignore_progress, reading=_ignore_progress)
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:

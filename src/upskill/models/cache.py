@@ -14,6 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
+from upskill.models.embedded.identity import weights_identity
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
@@ -124,7 +125,9 @@ class BatchReplies:
 
 
 def request_key(address: Address, request: Request) -> str:
-    place = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
+    place: list[Any] = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
+    if address.provider == "local":
+        place += weights_identity(address)
     return digest_text(compact([place, request]))  # fields always come in the same order
 
 

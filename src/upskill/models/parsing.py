@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -40,6 +41,18 @@ def parse_arguments(text: object) -> Mapping[str, Any]:
     if isinstance(parsed, dict) and not is_deep(cast("object", parsed)):
         return cast("dict[str, Any]", parsed)
     return {INVALID_ARGUMENTS: text if isinstance(text, str) else ""}
+
+
+_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+
+
+def parse_json_answer(text: str) -> Any:
+    """The value of an answer that was to be JSON, with or without a code fence around it; ValueError if it is none."""
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return json.loads(fenced[1] if fenced else text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def estimate_tokens(text: str) -> int:

@@ -3,6 +3,7 @@
 A Trial is one model x one case x one arm x one seed: the only unit of work, and the only thing that costs money.
 
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from what a person says (`PlanOptions`)
+- `output_limit`: how long the answer of an embedded model may be where nobody says
 - `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation
 - `trial`: `run_trial` runs one trial; `run_job` runs many in another process
 - `evaluation`: Evaluation, a run with everything that can be computed from its stored results

@@ -103,7 +103,7 @@ def estimate(
         if plan.acts:
             add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)
         else:
-            add(trial.model, inputs[trial.case, trial.arm], answer, plan.max_output_tokens, student_share)
+            add(trial.model, inputs[trial.case, trial.arm], answer, plan.output_limit(trial), student_share)
         if plan.judge:
             for _ in range(sum(named.check.asks for named in case.checks)):
                 add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)

@@ -31,6 +31,13 @@ class CommonOptions:
     concurrency: int | None = option(
         "--concurrency", default=None, help="Calls at a time for each model (default 8).", metavar="N", minimum=1
     )
+    servers: int = option(
+        "--servers",
+        default=0,
+        help="Servers of each embedded model (default: one for each core, as far as memory allows).",
+        metavar="N",
+        minimum=0,
+    )
     timeout: float | None = option(
         "--timeout", default=None, help="Time limit of one call.", metavar="SECONDS", minimum=0, above_minimum=True
     )
@@ -66,7 +73,8 @@ class CommonOptions:
             offline=self.offline,
             timeout=self.timeout or self.settings.timeout,
             connections=self.concurrency or self.settings.concurrency,
-            **({"tell": events.message} if events else {}),
+            servers=self.servers,
+            **({"tell": events.message, "reading": events.reading} if events else {}),
         )
 
 

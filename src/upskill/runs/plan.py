@@ -16,8 +16,10 @@ from upskill.agents.isolation import canary_for, plant_canary
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
+from upskill.models.embedded.identity import weights_identity
 from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
+from upskill.runs.output_limit import fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Suite
@@ -108,7 +110,20 @@ class Plan:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
         # The digest of the list of these parts, each of which is written once: a key is asked for often.
         place, case = self._places[trial.model], self._cases[trial.case]
-        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}]")
+        limit = "" if self.limit_is_stated else f",{self.output_limit(trial)}"
+        if self.addresses[trial.model].provider != "local":
+            limit = ""  # the same for all cases, and part of the settings
+        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}{limit}]")
+
+    def output_limit(self, trial: Trial) -> int:
+        """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
+        if self.limit_is_stated or self.addresses[trial.model].provider != "local":
+            return self.max_output_tokens
+        return self._fitting_limits[trial.case]
+
+    @cached_property
+    def _fitting_limits(self) -> dict[str, int]:
+        return {case.id: fitting_limit(case, acts=self.acts) for case in self.suite.cases}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -141,7 +156,7 @@ class Plan:
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        return {address.name: canonical(digest(address)) for address in self.models}
+        return {address.name: canonical(_place(address)) for address in self.models}
 
     @cached_property
     def _cases(self) -> dict[str, str]:
@@ -178,6 +193,11 @@ class Plan:
         }
 
 
+def _place(address: Address) -> str:
+    """A hash of where a model is, and of its weights where they are on this machine."""
+    return digest([address, weights_identity(address)]) if address.provider == "local" else digest(address)
+
+
 def task_of(plan: Plan, trial: Trial) -> Task:
     """What the agent of a trial is given."""
     case = plan.suite.by_id[trial.case]
@@ -192,7 +212,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
         skill,
         seed,
         plan.temperature,
-        plan.max_output_tokens,
+        plan.output_limit(trial),
         plan.distractors if plan.acts else (),
         plan.bounds,
     )

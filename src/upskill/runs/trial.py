@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox
 
 
+CUT = {
+    "length": "after {limit} tokens; give it more room with --max-output-tokens",
+    "repetition": "because it repeated itself over and over",
+}
+
+
 def run_job(job: Job) -> list[Result]:
     """Run the trials of a job in this process, with models of its own: what another process or machine calls.
 
@@ -120,11 +126,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             context = models.context
             student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
             attempt.trace = trace = await agent.run(task, student)
-            if trace.stop == "length" and not plan.limit_is_stated:
-                raise ModelError(
-                    f"the answer was cut off after {plan.max_output_tokens} tokens (stop reason: length)",
-                    "Give it more room with --max-output-tokens.",
-                )
+            if not plan.limit_is_stated and (why := CUT.get(trace.stop)):
+                reason = f"the answer was cut off {why.format(limit=task.max_output_tokens)}"
+                attempt.judgements.append(Judgement("complete", passed=False, reason=reason))
         own = canary_for(plan.key(trial)) if task.skill and agent.needs_sandbox else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:

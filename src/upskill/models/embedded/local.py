@@ -1,47 +1,35 @@
-"""The embedded model: llama.cpp in its own process, called over loopback like any other chat completions server.
+"""The embedded model: llama.cpp in processes of our own, called over loopback like any other chat completions server.
 
-It has one slot: one answer at a time, and a prompt prefix that requests share is processed once. With equal settings
-the same request gets the same answer, whatever was asked before and in whichever process.
+There is a server for each core, with one thread and one slot. The same request gets the same answer from each of them,
+whatever was asked before; `states` says how.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
-import logging
 import os
 import re
-import subprocess
-import sys
-import threading
-import time
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
-
-import aiohttp
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Model, ModelContext, Reply, Request
+from upskill.models.embedded.capacity import Capacity, capacity_for
+from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.speed import record_speed
+from upskill.models.embedded.states import SavedStates, state_name, steps_to
 from upskill.models.embedded.weights import is_gguf, pull_weights
-from upskill.models.endpoints import Endpoint
-from upskill.models.http.openai import ChatCompletionsModel
 from upskill.models.http.throttling import PromptTooLong
-from upskill.models.http.transport import AiohttpTransport, Timeouts
-from upskill.models.parsing import safe_excerpt
 
-logger = logging.getLogger(__name__)
-ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
-START_TIMEOUT = 300.0  # seconds; a large model on a slow disk
-STOP_TIMEOUT = 2.0
-LOG_LINES = 40  # of the server's log to keep
+DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
+TOO_LONG_HINT = "Shorten the skill or the case, or take a model with a longer context (`upskill models`)."
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -55,15 +43,20 @@ async def open_model(address: Address, context: ModelContext) -> Model:
             'Run `pip install "upskill[local]"`.',
         )
     if is_file_name(address.model):
-        path, context_size = _check_file(address.model), DEFAULT_CONTEXT_SIZE
+        path, context_size, token_bytes = _check_file(address.model), DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES
         name = path.name
     else:
         row = find_local_model(address.model)
         path, context_size, name = await pull_weights(row, context), row.context, row.name
-    model = EmbeddedModel(replace(address, model=name), path, context_size, context)
+        token_bytes = row.context_bytes
+    room = capacity_for(path.stat().st_size, token_bytes, context_size, context.servers)
+    if room.context < context_size and not is_file_name(address.model):
+        context.tell(f"{address.name}: memory is short; its context is {room.context:,} tokens, not {context_size:,}")
+    model = EmbeddedModel(replace(address, model=name), path, room, context)
     try:
         await model.start()
     except ModelError as error:
+        await model.close()
         raise UsageError(f"{path} cannot be used: {error.message}", error.hint) from error
     return model
 
@@ -73,54 +66,38 @@ def is_file_name(name: str) -> bool:
     return name.endswith(".gguf") or "/" in name or os.sep in name or name.startswith("~")
 
 
-def thread_count() -> int:
-    """All cores that this process may use but one, which is left for ourselves and other programs."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, min(cores, _cores_of_container(cores)) - 1)
-
-
 class EmbeddedModel:
-    """A Model whose server is started when needed: at first, and again after it died."""
+    """A Model with a server for each core. Servers are started when there is work for them."""
 
-    def __init__(self, address: Address, weights: Path, context_size: int, context: ModelContext) -> None:
+    def __init__(self, address: Address, weights: Path, room: Capacity, context: ModelContext) -> None:
         self.address = address
         self.weights = weights
-        self.context_size = context_size
-        # A retry cannot help a server that has died; the next call starts a new one.
-        self.context = replace(context, retries=0)
-        self._transport = LoopbackTransport()
-        self._server: RunningServer | None = None
-        self._starting = asyncio.Lock()
+        self.states = SavedStates()
+        self.servers = [
+            EmbeddedServer(address, weights, room.context, self.states.folder, context) for _ in range(room.servers)
+        ]
+        self._idle = list(self.servers)
+        self._turn = asyncio.Semaphore(room.servers)
+        self._in_steps = True  # until a model's template refuses a system message by itself
+        self._speed = (0.0, 0.0)
         self._closed = False
 
-    async def start(self) -> RunningServer:
-        """The running server, started if needed."""
-        async with self._starting:
-            if self._closed:
-                raise ModelError(f"{self.address.name} is closed")
-            if self._server is None or not self._server.process.is_running:
-                await self._stop()
-                process = ServerProcess(self.weights, self.context_size)
-                base_url, key = await process.wait_until_ready()
-                model = ChatCompletionsModel(
-                    self.address, ENDPOINT, f"{base_url}/v1", key, self.context, transport=self._transport
-                )
-                self._server = RunningServer(process, model, base_url, key)
-            return self._server
+    async def start(self) -> None:
+        """Start one server, which shows that the weights can be used."""
+        await self.servers[0].start()
 
     async def reply(self, request: Request) -> Reply:
-        async with _exclusive_use():
-            server = await self.start()
+        async with self._server_for(request) as server:
             try:
-                reply = await server.model.reply(request)
+                continues = await self._read_steps(server, request)
+                reply = await server.reply(request, from_state=continues)
             except PromptTooLong as error:
                 raise self._prompt_too_long(error) from error
             except ModelError as error:
                 if self._closed:
                     raise ModelError(f"{self.address.name} was closed before it answered") from error
-                if error.status is None and await server.process.wait_for_exit(within=1.0):
-                    raise server.process.exit_error() from error
                 raise
+            self._note_speed(server)
         if reply.stop == "length" and reply.usage.output_tokens < request.max_output_tokens:
             raise PromptTooLong(
                 f"the context was full after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
@@ -131,24 +108,89 @@ class EmbeddedModel:
 
     async def count_tokens(self, text: str) -> int:
         """How many tokens a text has for this model."""
-        async with _exclusive_use():
-            server = await self.start()
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {server.key}"}
-            body = json.dumps({"content": text, "add_special": False}).encode()
-            response = await self._transport.post(f"{server.base_url}/tokenize", headers, body, Timeouts())
-        answer: Mapping[str, Any] = json.loads(response.body)
-        return len(answer["tokens"])
+        async with self._server_for() as server:
+            return await server.count_tokens(text)
 
     async def close(self) -> None:
         self._closed = True
-        await self._stop()
-        await self._transport.release()
+        for server in self.servers:
+            await server.close()
+        self.states.close()
+        if all(self._speed):
+            record_speed(self.weights.name, *self._speed)
 
-    async def _stop(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            await server.model.close()
-            await server.process.stop()
+    @asynccontextmanager
+    async def _server_for(self, request: Request | None = None) -> AsyncGenerator[EmbeddedServer]:
+        """A server of one's own for a while: one that is running, and that holds the beginning of the prompt."""
+        known = {state_name(step) for step in steps_to(request)} if request else set[str]()
+        async with self._turn:
+            if self._closed:
+                raise ModelError(f"{self.address.name} is closed")
+            server = max(self._idle, key=lambda one: (one.holds in known, one.is_running))
+            self._idle.remove(server)
+            try:
+                yield server
+            finally:
+                self._idle.append(server)
+
+    async def _read_steps(self, server: EmbeddedServer, request: Request) -> bool:
+        """Have a server read the beginning of a prompt, as far as it was not read before; whether there is one."""
+        steps = steps_to(request) if self._in_steps else []
+        names = [state_name(step) for step in steps]
+        done = 0
+        for number in range(len(steps), 0, -1):
+            if await self._restore(server, names[number - 1]):
+                done = number
+                break
+        for number in range(done, len(steps)):
+            if number:
+                await self._read(server, steps[number], names[number], first=False)
+                continue
+            async with self.states.being_read(names[0]):  # others that need it too wait, and get it from a file
+                if not await self._restore(server, names[0]) and not await self._read_first(server, steps[0], names[0]):
+                    return False
+        return bool(steps)
+
+    async def _read_first(self, server: EmbeddedServer, step: Request, name: str) -> bool:
+        try:
+            await self._read(server, step, name, first=True)
+        except PromptTooLong:
+            raise
+        except ModelError as error:
+            if error.status is None:
+                raise
+            self._in_steps = False  # its template wants a question with it: whole prompts are read from now on
+            return False
+        return True
+
+    async def _read(self, server: EmbeddedServer, step: Request, name: str, *, first: bool) -> None:
+        await server.reply(step, from_state=not first)
+        self._note_speed(server)
+        if await server.save(name):
+            self.states.add(name)
+        server.holds = name
+
+    async def _restore(self, server: EmbeddedServer, name: str) -> bool:
+        if server.holds == name:
+            return True
+        if name not in self.states:
+            return False
+        if not await server.restore(name):
+            self.states.forget(name)
+            return False
+        self.states.use(name)
+        server.holds = name
+        return True
+
+    def _note_speed(self, server: EmbeddedServer) -> None:
+        """The best so far: what this machine can do when nothing else runs."""
+        timings = server.model.timings if server.model else dict[str, Any]()
+        reading, writing = self._speed
+        if timings.get("prompt_n", 0) >= 64:
+            reading = max(reading, float(timings.get("prompt_per_second", 0)))
+        if timings.get("predicted_n", 0) >= 16:
+            writing = max(writing, float(timings.get("predicted_per_second", 0)))
+        self._speed = (reading, writing)
 
     def _prompt_too_long(self, error: PromptTooLong) -> PromptTooLong:
         found = OVERFLOW.search(error.message)
@@ -162,131 +204,6 @@ class EmbeddedModel:
         )
 
 
-TOO_LONG_HINT = "Shorten the skill or the case, or take a model with a longer context (`upskill models`)."
-
-
-@dataclass(frozen=True, slots=True)
-class RunningServer:
-    """A running server and how to reach it."""
-
-    process: ServerProcess
-    model: ChatCompletionsModel
-    base_url: str
-    key: str
-
-
-class ServerProcess:
-    """The server's process. Its log is read here and not shown; it ends with this process, however that ends."""
-
-    def __init__(self, weights: Path, context: int) -> None:
-        self.weights = weights
-        self._was_ready = False
-        command = [sys.executable, "-P", "-m", "upskill.models.embedded.server"]
-        command += ["--model", str(weights), "--context", str(context), "--threads", str(thread_count())]
-        # Started in the thread of the event loop: Linux ends the child together with the thread that started it.
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"OMP_WAIT_POLICY": "passive"},
-            start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
-        )
-        logger.info("local model server starting: %s, pid %d", weights, self.pid)
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._log_reader = threading.Thread(target=self._read_log, name="local model log", daemon=True)
-        self._log_reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._child.poll() is None
-
-    async def wait_until_ready(self) -> tuple[str, str]:
-        """Its base URL and API key; ModelError when it ended instead."""
-        assert self._child.stdout is not None
-        try:
-            async with asyncio.timeout(START_TIMEOUT):
-                line = await asyncio.to_thread(self._child.stdout.readline)
-        except BaseException:
-            self._child.kill()  # also unblocks the thread that waits for the line
-            await self.stop()
-            raise
-        if not line:
-            await self.wait_for_exit(within=STOP_TIMEOUT)
-            await self.stop()
-            raise self.exit_error()
-        self._was_ready = True
-        ready: Mapping[str, Any] = json.loads(line)
-        logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, self.pid, ready["port"])
-        return f"http://127.0.0.1:{ready['port']}", str(ready["key"])
-
-    async def wait_for_exit(self, *, within: float) -> bool:
-        """Wait up to so many seconds for the process to end; whether it did."""
-        deadline = time.monotonic() + within
-        while self.is_running and time.monotonic() < deadline:  # noqa: ASYNC110  a process sends no event
-            await asyncio.sleep(0.01)
-        return not self.is_running
-
-    async def stop(self) -> None:
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        try:
-            self._child.stdin.close()  # the server ends when its standard input does
-            await self.wait_for_exit(within=STOP_TIMEOUT)
-        finally:
-            if self.is_running:
-                self._child.kill()
-            self._child.wait()
-            logger.info("local model server stopped: pid %d, exit code %s", self.pid, self._child.returncode)
-            self._log_reader.join(STOP_TIMEOUT)
-            self._child.stdout.close()
-
-    def exit_error(self) -> ModelError:
-        """The error for a reply that never came because the server died."""
-        self._log_reader.join(STOP_TIMEOUT)  # for its last lines
-        code = self._child.returncode
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return ModelError(
-            f"the server of the local model {self.weights.name} {how}{self._log_excerpt()}",
-            "The next call starts it again. Did it run out of memory?" if code < 0 else "",
-        )
-
-    def _log_excerpt(self) -> str:
-        """What its log says about the end: the first errors where it never got ready, otherwise the last."""
-        plain = [re.sub(r"^[\d.]+ [EWI] +", "", line) for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
-        lines = list(dict.fromkeys(plain))
-        shown = lines[-3:] if self._was_ready else lines[:3]
-        return ": " + safe_excerpt(" / ".join(shown), ()) if shown else ""
-
-    def _read_log(self) -> None:
-        assert self._child.stderr is not None
-        with self._child.stderr as log:
-            for line in log:
-                self._log.append(line.decode("utf-8", "replace").rstrip())
-
-
-class LoopbackTransport(AiohttpTransport):
-    """Never through a proxy, even where the environment sets one for everything."""
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession()
-        return self._session
-
-
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-
-def _exclusive_use() -> asyncio.Lock:
-    """One answer at a time: a server has one slot, and two busy servers would run two threads per core."""
-    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-
-
 def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
     try:
@@ -298,12 +215,3 @@ def _check_file(name: str) -> Path:
             "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name.",
         ) from error
     raise UsageError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
-
-
-def _cores_of_container(otherwise: int) -> int:
-    """The CPU quota of a container, which counting cores does not show."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, int(quota) // int(period))
-    except (OSError, ValueError):  # no container, or "max"
-        return otherwise

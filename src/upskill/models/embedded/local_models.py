@@ -65,6 +65,7 @@ class LocalModel:
     can: str = ""  # a sentence each
     cannot: str = ""
     caveat: str = ""  # shown with its numbers
+    tools: bool = False  # whether its chat template has tool calls, and the model makes use of them
 
     @property
     def source(self) -> str:
@@ -138,6 +139,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct",
             context=32_768,
             context_bytes=12_288,
+            tools=True,
             advice="small, for code",
             can="Made to write code, and has room for a long skill.",
             cannot="It is far weaker than a hosted model.",
@@ -184,6 +186,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct",
             context=32_768,
             context_bytes=28_672,
+            tools=True,
             advice="for code, slow on two cores",
             can="Made to write code, and has room for a long skill.",
             cannot="It is weaker than a hosted model, and slow on two cores.",

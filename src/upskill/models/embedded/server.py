@@ -16,32 +16,32 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PR_SET_PDEATHSIG = 1
-# Above 64 tokens per batch, ggml's attention rounds differently. Below, an answer depends on the
-# prompt alone: not on how much of it was cached, nor on what was asked before. The price is a fifth of the speed of
-# reading a prompt that is entirely new, which happens once for each skill.
-BATCH = 32
-PROMPT_CACHE_MIB = 512  # holds both arms of a run and more
+BATCH = 256  # tokens that are read at a time: after each, the client learns how far the prompt has been read
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m upskill.models.embedded.server", description=__doc__)
     parser.add_argument("--model", required=True, help="a GGUF file")
     parser.add_argument("--context", type=int, default=8192, help="tokens of prompt and answer together")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--states", required=True, help="the folder where states of the slot are saved")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     arguments = parser.parse_args()
     die_with_parent()
     ready_line = reserve_stdout()
     os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads starve a small machine
-    _server, ready = serve(arguments.model, arguments.context, arguments.threads, arguments.port)
+    _server, ready = serve(arguments.model, arguments.context, arguments.states, arguments.port)
     os.write(ready_line, json.dumps(ready).encode() + b"\n")
     os.close(ready_line)
     sys.stdin.buffer.read()
     os._exit(0)  # at once: closing a server that is answering waits forever
 
 
-def serve(model: str, context: int, threads: int, port: int) -> tuple[object, dict[str, Any]]:
-    """The server, which runs as long as it is referenced, and what a client needs to know."""
+def serve(model: str, context: int, states: str, port: int) -> tuple[object, dict[str, Any]]:
+    """The server, which runs as long as it is referenced, and what a client needs to know.
+
+    It has one thread and one slot, and keeps no prompts of its own accord: how ggml rounds depends on the number of
+    threads and on which tokens are read together, so that is left to the client.
+    """
     import xllamacpp  # noqa: PLC0415  reads the environment when it is imported
 
     native: Any = xllamacpp
@@ -49,11 +49,13 @@ def serve(model: str, context: int, threads: int, port: int) -> tuple[object, di
     settings.model.path = model
     settings.n_ctx = context
     settings.n_parallel = 1
-    settings.n_ubatch = BATCH
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
+    settings.n_batch = settings.n_ubatch = BATCH
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+    settings.no_extra_bufts = True  # weights stay as they are in the file, so all servers share one copy in memory
     settings.use_jinja = True
     settings.enable_reasoning = 0  # small models think at length and rarely finish within their limit
-    settings.cache_ram_mib = PROMPT_CACHE_MIB
+    settings.cache_ram_mib = 0
+    settings.slot_save_path = f"{states}{os.sep}"  # it is put in front of a file name
     settings.port = port
     settings.verbosity = 2  # warnings and errors
     settings.endpoint_slots = False

@@ -17,7 +17,13 @@ from upskill.models.prices import find_price, price_list_id
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
-STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_calls": "tools", "function_call": "tools"}
+STOP_REASONS: dict[str, Stop] = {
+    "stop": "end",
+    "length": "length",
+    "repetition": "repetition",
+    "tool_calls": "tools",
+    "function_call": "tools",
+}
 NEEDS_COMPLETION_TOKENS = re.compile(
     r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)"
 )  # OpenAI's models that take only max_completion_tokens
@@ -52,6 +58,8 @@ def find_key(endpoint: Endpoint, context: ModelContext) -> str:
 
 
 class ChatCompletionsModel(HttpModel):
+    empty_is_an_error = True  # where an answer was cut off before its first word
+
     def __init__(
         self,
         address: Address,
@@ -129,9 +137,10 @@ class ChatCompletionsModel(HttpModel):
             cause = dict_or_empty(choice.get("error")).get("message") or reason
             raise ModelError(f"the provider broke off the answer: {self.excerpt(str(cause))}", status=200)
         calls = tuple(_read_call(call) for call in list_or_empty(message.get("tool_calls")))
-        if reason == "length" and not text.strip() and not calls:
+        if reason == "length" and self.empty_is_an_error and not text.strip() and not calls:
             raise self.output_limit_error(reason)
-        stop = "tools" if calls and reason != "length" else STOP_REASONS.get(reason, "other")
+        cut = reason in ("length", "repetition")
+        stop = "tools" if calls and not cut else STOP_REASONS.get(reason, "other")
         return Reply(
             text,
             self.parse_usage(answer, request, text + thoughts),

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
+from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.executors import Job, Persist, RunTrial
 from upskill.runs.plan import Result, Trial
 
@@ -31,7 +32,8 @@ def _rare_collections() -> Generator[None]:
 
 
 class Local:
-    """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane."""
+    """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane
+    that is as wide as there are servers."""
 
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency
@@ -41,6 +43,7 @@ class Local:
         for trial in job.trials:
             lane = "" if job.plan.addresses[trial.model].provider == "local" else trial.model
             lanes.setdefault(lane, deque()).append(trial)
+        servers = job.context.servers or usable_cores()
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
 
@@ -63,7 +66,7 @@ class Local:
             try:
                 async with asyncio.TaskGroup() as group:
                     for lane, waiting in lanes.items():
-                        for _ in range(min(len(waiting), self.concurrency if lane else 1)):
+                        for _ in range(min(len(waiting), self.concurrency if lane else servers)):
                             group.create_task(work(waiting))
             finally:
                 arrived.put_nowait(None)
