@@ -341,7 +341,7 @@ def test_what_a_program_asked_cannot_be_replayed(upskill: Upskill, home: Path, m
         ("codex", "claude-code", "needs the Responses API"),
         ("claude-code", "openai:gpt-5.5", "needs the Anthropic messages API"),
         ("claude-code", "local", "needs the Anthropic messages API"),
-        ("opencode", "local", "the embedded models hold less"),
+        ("opencode", "local", "takes an embedded model many minutes"),
         ("opencode", "scripted:answers.json", "needs a model with an API"),
     ],
 )

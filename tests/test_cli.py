@@ -23,6 +23,7 @@ from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spa
 from loopback import Call
 from upskill import Skill, __version__, open_store
 from upskill.cli import COMMANDS
+from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.runs.stores.sqlite import FILE
@@ -432,7 +433,7 @@ def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Ups
     shown = " ".join(upskill("plan", skill, "-m", "scripted:model.yaml").out.split())
     assert "8 trials at a time, and the assumption that each takes 2 to 20 s; no stored run tells." in shown
     local = told("-m", "local", "--concurrency", 4)
-    assert (local["at_a_time"], local["seconds_source"]) == (1, "assumption")
+    assert (local["at_a_time"], local["seconds_source"]) == (usable_cores(), "assumption")
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
     upskill("eval", skill, "-m", "scripted:model.yaml")
     known = told("-m", "scripted:model.yaml")

@@ -316,10 +316,21 @@ def cut(_: str, request: Request) -> Reply:
     return Reply("ahoy, my dear", Usage(10, 5, cost_usd=0.01), "length")
 
 
-async def test_an_answer_cut_at_a_limit_that_nobody_stated_is_an_error() -> None:
-    evaluation = await evaluate(plan_of(max_output_tokens=5), models=Told(cut))
-    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
-    assert "cut off after 5 tokens" in evaluation.errors[0][1]
+def repeated(_: str, request: Request) -> Reply:
+    return Reply("ahoy, ahoy, ahoy", Usage(10, 5, cost_usd=0.01), "repetition")
+
+
+@pytest.mark.parametrize(("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it repeated itself")])
+async def test_an_answer_cut_at_a_limit_that_nobody_stated_is_the_students_failure(
+    how: Callable[[str, Request], Reply], why: str
+) -> None:
+    found: list[Result] = []
+    evaluation = await evaluate(plan_of(max_output_tokens=5), models=Told(how), events=Events(result=found.append))
+    assert {outcome.passed for outcome in evaluation.outcomes} == {False}
+    for result in found:
+        assert result.judgements[0].check == "complete"
+        assert result.judgements[0].reason.startswith(f"the answer was cut off {why}")
+        assert result.judgements[1].passed  # what it says is looked at all the same
 
 
 async def test_an_answer_cut_at_a_stated_limit_is_scored_as_it_is() -> None:
@@ -500,10 +511,13 @@ async def test_so_many_trials_of_a_model_run_at_a_time_and_no_more() -> None:
     assert models.most_at_once == {"one": 3, "two": 3}
 
 
-async def test_embedded_models_are_run_one_trial_at_a_time_in_the_order_of_the_plan() -> None:
+async def test_embedded_models_run_a_trial_for_each_server_in_the_order_of_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("upskill.runs.executors.local.usable_cores", lambda: 3)
     models = Told(helpful)
     await evaluate(plan_of("local", cases=6), models=models, options=RunOptions(executor=Local(8)))
-    assert models.most_at_once == {"local": 1}
+    assert models.most_at_once == {"local": 3}
     assert [has_skill(request) for request in models.asked_of("local")] == [False] * 6 + [True] * 6
 
 

@@ -47,7 +47,7 @@ def test_the_first_example_has_the_size_that_works_best() -> None:
 async def test_the_embedded_model_learns_from_an_example(tmp_path: Path) -> None:
     """A margin, not a score: other processors round differently."""
     skill, suite = example("tern-deploy")
-    plan = make_plan(skill, suite, ["local"])
+    plan = make_plan(skill, suite, ["local:smollm2-135m"])
     with open_store(tmp_path) as store:
         evaluation = await evaluate(plan, store=store, models=Models(replies=store))
     (verdict,) = evaluation.verdicts

@@ -166,14 +166,15 @@ async def test_short_traces_give_what_little_they_have(name: str) -> None:
 
 async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
     """The real model, on every held-out case: none of these facts can be known without the skill."""
-    await pull_weights(find_local_model(""), ModelContext())
+    await pull_weights(find_local_model("smollm2-135m"), ModelContext())
     made = await extracted()
     held_out = made.suite.held_out
     assert len(held_out) >= 20
     async with Models() as models:
         evaluation = await evaluate(
-            make_plan(made.skill, replace(made.suite, cases=held_out, max_output_tokens=32)), models=models
+            make_plan(made.skill, replace(made.suite, cases=held_out, max_output_tokens=32), ["local:smollm2-135m"]),
+            models=models,
         )
-    verdict = evaluation.by_split(held_out=True)["local"]
+    verdict = evaluation.by_split(held_out=True)["local:smollm2-135m"]
     assert verdict.baseline.passed <= 1
     assert verdict.decision == "helps"

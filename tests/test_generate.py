@@ -59,6 +59,7 @@ FIRST = TRAIN[:2]  # what the first draft states
 MISSING = [number for number in NUMBERS if number not in FIRST]
 GOOD = insert("\n".join(fact(number) for number in MISSING))
 HARMFUL = insert("- Never answer anybody.", note="Silence is safe.")
+SMALL = "local:smollm2-135m"  # quick, and here in any case
 LONG = ("--tokens", 1000)  # an edit may then be long enough for all that is missing
 ONCE = (*LONG, "--attempts", 1)
 NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
@@ -728,7 +729,7 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
     write_rules(home / "teacher.json", rules)
     done = upskill(
-        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", "local", *LONG, "--json")
+        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", SMALL, *LONG, "--json")
     )
     assert done.code == 0, done.err
     attempts = done.json["attempts"]
@@ -753,7 +754,7 @@ def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
     monkeypatch.setattr(suite_writer, "MAX_ROUNDS", 1)  # each takes this model half a minute
     task = "know that the captain of the ship is Krane and that its port is Lisbon"
     limits = ("--cases", 3, "--tokens", 60, "--no-eval", "-o", "out/ship-facts")
-    done = upskill("generate", task, "-m", "local", *limits)
+    done = upskill("generate", task, "-m", SMALL, *limits)
     if done.code == 0:
         assert validate(home / "out" / "ship-facts") == []
         saved = Skill.load(home / "out" / "ship-facts")

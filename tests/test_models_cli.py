@@ -143,7 +143,7 @@ def test_show_tells_all_about_one(upskill: Upskill, cache: Path) -> None:
     assert "reads 100 and writes 20 tokens per second" in upskill("models", "show", "tiny").out
     (cache / "tiny.gguf").unlink()
     assert "State     absent, 3 MB of an unfinished download are kept\n" in upskill("models", "show", "tiny").out
-    assert "smollm2-135m" in upskill("models", "show", "local").out
+    assert "qwen2.5-coder-0.5b" in upskill("models", "show", "local").out
 
 
 # Speed

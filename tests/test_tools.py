@@ -562,7 +562,7 @@ async def test_the_folder_of_the_host_is_out_of_reach(sandbox: Sandbox, tmp_path
 # Models without calls of their own.
 
 
-LOCAL = Address("local", "local", "")
+LOCAL = Address("local:smollm2-135m", "local", "smollm2-135m")
 
 
 def spelled(tool: str, **arguments: Any) -> str:
@@ -642,8 +642,8 @@ def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> Non
 
 
 def test_which_models_have_calls_of_their_own() -> None:
-    spoken = {name: has_native_tools(resolve(name)) for name in ("local", "claude-code", "openai:gpt-4.1", "haiku")}
-    assert spoken == {"local": False, "claude-code": False, "openai:gpt-4.1": True, "haiku": True}
+    names = ("local", "local:smollm2-135m", "claude-code", "openai:gpt-4.1", "haiku")
+    assert [has_native_tools(resolve(name)) for name in names] == [True, False, False, True, True]
     assert has_native_tools(SCRIPT)
     file = tool_calling_for(Address("local:/x.gguf", "local", "/x.gguf"), TOOLS, 192)
     assert isinstance(file, JsonToolCalling)
@@ -674,7 +674,10 @@ async def results_of(plan: Any, *, models: Models | None = None) -> list[Result]
 async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> None:
     """Whatever its pass rate: calls that the schema holds to their form, results, and an end."""
     plan = make_plan(
-        FULL, agent_suite(), ["local"], options=PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
+        FULL,
+        agent_suite(),
+        [LOCAL.name],
+        options=PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48),
     )
     results = await results_of(plan)
     assert len(results) == 4
@@ -696,7 +699,7 @@ async def test_a_context_that_is_full_is_an_error_as_in_a_chat(kind: SandboxBack
         [{"id": "long", "prompt": "Count. " + "one two three " * 4_000, "checks": [{"contains": "ahoy"}]}]
     )
     plan = make_plan(
-        GREETER, suite, ["local"], options=PlanOptions(agent="tools", baseline=False, max_output_tokens=16)
+        GREETER, suite, [LOCAL.name], options=PlanOptions(agent="tools", baseline=False, max_output_tokens=16)
     )
     (result,) = await results_of(plan)
     assert result.passed is None

@@ -293,7 +293,7 @@ def test_the_cache_folder_is_the_persons_own_choice_first(tmp_path: Path, monkey
 
 
 def test_the_table_is_whole() -> None:
-    assert find_local_model("").name == DEFAULT_LOCAL_MODEL == "smollm2-135m"
+    assert find_local_model("").name == DEFAULT_LOCAL_MODEL == "qwen2.5-coder-0.5b"
     assert len({model.file for model in LOCAL_MODELS.values()}) == len(LOCAL_MODELS)
     for name, model in LOCAL_MODELS.items():
         assert name == model.name == find_local_model(name).name

@@ -41,7 +41,7 @@ class OpenCode(ProgramAgent):
             raise incompatible_model(
                 self.spec.name,
                 address,
-                "about 10,000 tokens for its own prompt and tools, and the embedded models hold less",
+                "about 10,000 tokens for its own prompt and tools, which takes an embedded model many minutes to read",
                 "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
             )
         if address.provider == "anthropic":

@@ -17,7 +17,7 @@ from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer
 from upskill.plain import dict_or_empty, is_deep
 from upskill.traces import Step
 
-TEXT_ONLY_PROVIDERS = ("local", "command", "handoff")
+TEXT_ONLY_PROVIDERS = ("command", "handoff")
 ANSWER = "answer"
 DEFAULT_CONTEXT = 8_192  # tokens, for a local model that is not in the table
 CHARACTERS_PER_TOKEN = 2.5  # a safe lower estimate
@@ -61,18 +61,19 @@ class ToolCalling(Protocol):
 
 
 def has_native_tools(address: Address) -> bool:
-    """Whether the API of this model has tool calls."""
+    """Whether this model has tool calls, in its API or in the chat template of its weights."""
+    if address.provider == "local":
+        row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
+        return row is not None and row.tools
     return address.provider not in TEXT_ONLY_PROVIDERS
 
 
 def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: int) -> ToolCalling:
     if has_native_tools(address):
-        return NativeToolCalling(tools)
+        return NativeToolCalling(tools, max_result=LOCAL_RESULT if address.provider == "local" else None)
     if address.provider != "local":
         return JsonToolCalling(tools)
-    row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
-    if row and row.tools:
-        return NativeToolCalling(tools, max_result=LOCAL_RESULT)
+    row = LOCAL_MODELS.get(address.model)
     max_conversation = int(CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens))
     max_text = max(MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS))))
     return JsonToolCalling(tools, max_text=max_text, max_conversation=max_conversation)

@@ -17,6 +17,7 @@ from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
 
 DEFAULT_BUDGET = 60_000  # tokens of material in one prompt, where nothing is known about the model
+MAX_LOCAL_TOKENS = 2_048  # of an embedded model: it would hold more, but reads for minutes
 SMALL_BUDGET = 4_000  # a model with less than this is a small one, and gets simpler schemas
 MAX_ROUNDS = 4  # of notes on notes
 
@@ -31,7 +32,7 @@ def no_message(_: str) -> None:
 def material_budget(address: Address) -> int:
     """How many tokens of material fit into one prompt of this model, beside its instructions and its answer."""
     if address.provider == "local" and (address.model in LOCAL_MODELS or not address.model):
-        return find_local_model(address.model).context // 4
+        return min(MAX_LOCAL_TOKENS, find_local_model(address.model).context // 4)
     return DEFAULT_BUDGET
 
 

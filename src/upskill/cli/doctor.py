@@ -115,7 +115,7 @@ def _extras() -> Iterator[Row]:
 
 
 def _local() -> Iterator[Row]:
-    from upskill.models.embedded.local_models import LOCAL_MODELS  # noqa: PLC0415
+    from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS  # noqa: PLC0415
     from upskill.models.embedded.weights import weights_path, weights_state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
@@ -128,7 +128,7 @@ def _local() -> Iterator[Row]:
             yield f"local:{name}", "ok", str(weights_path(row))
         elif here == "damaged":
             yield f"local:{name}", "broken", f"{weights_path(row)} is damaged: upskill models pull {name}"
-        elif row is next(iter(LOCAL_MODELS.values())):
+        elif name == DEFAULT_LOCAL_MODEL:
             yield f"local:{name}", "missing", f"downloaded at first use, or now with upskill models pull {name}"
 
 

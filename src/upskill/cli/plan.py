@@ -46,7 +46,7 @@ def command(
     """Work out how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
 
     Uses what stored runs of the skill show about how much cases differ and how long a trial takes; without one, stated
-    assumptions. Trials of one model run --concurrency at a time, those of the embedded model one by one.
+    assumptions. Trials of one model run --concurrency at a time, those of an embedded model one for each core.
 
     \b
     upskill plan ./skills/my-skill --detect 10            a lift of ten points

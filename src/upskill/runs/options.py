@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from upskill.agents import Bounds
 from upskill.models import CacheMode, ModelContext
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
 from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
@@ -144,5 +145,5 @@ def choose_students(
         return tuple(named)
     if settings.eval_model:
         return (settings.eval_model,)
-    tell(f"No student was named, so it is `local`, the small embedded model. Choose others with {flag}.")
+    tell(f"No student was named, so it is `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose others with {flag}.")
     return ("local",)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upskill.models import Address
+from upskill.models.embedded.capacity import usable_cores
 from upskill.models.prices import Prices
 from upskill.runs.estimate import estimate
 from upskill.runs.plan import Plan
@@ -17,7 +18,7 @@ from upskill.verdicts.statistics import VarianceComponents, cases_needed, power
 RUNS = (1, 3, 5, 10)
 # Seconds for a trial where no stored run tells: a guess, and shown as one. An agent that acts makes several calls.
 REMOTE_TRIAL = (2.0, 20.0)
-EMBEDDED_TRIAL = (1.0, 10.0)  # on two cores a second for 40 tokens, and more for long answers or larger models
+EMBEDDED_TRIAL = (1.0, 15.0)  # on a slow core, from a few words of a small model to a long answer of a larger one
 
 Range = tuple[float, float]  # from, to
 
@@ -65,7 +66,7 @@ def sample_sizes(
     """For each model of a plan, from its latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
-        at_once = 1 if address.provider == "local" else concurrency
+        at_once = usable_cores() if address.provider == "local" else concurrency
         yield _sizes(replace(plan, models=(address,)), wanted, outcomes, prices, at_once)
 
 

