@@ -19,9 +19,10 @@ import pytest
 import pytest_asyncio
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, ModelContext, Request, open_model
+from upskill.models import Address, Message, ModelContext, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
+from upskill.models.embedded.client import written_call
 from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.process import ServerProcess
@@ -367,3 +368,58 @@ async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: p
     with pytest.raises(UsageError, match="needs the package xllamacpp") as caught:
         await opened(SMALL)
     assert 'pip install "upskill[local]"' in caught.value.hint
+
+
+LIST = Tool(
+    "list_files",
+    "List the files of a folder.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+async def test_the_default_model_calls_tools_and_goes_on_with_their_results(coder_weights: Path) -> None:
+    """The real Qwen2.5-Coder: a call of its own, the answer from the result, and the same again on another server."""
+    model = await opened("local", ModelContext(offline=True))
+    assert model.weights == coder_weights
+    system, user = Message("system", "You work with tools."), Message("user", "Which files are in the folder src?")
+    first = Request((system, user), 60, temperature=0.0, tools=(LIST,))
+    try:
+        reply = await model.reply(first)
+        (call,) = reply.calls
+        assert (call.name, reply.stop) == ("list_files", "tools")
+        assert "src" in str(call.arguments["path"])
+        turn = (Message("assistant", reply.text, calls=reply.calls), Message("tool", "kernel.cu", call_id=call.id))
+        second = replace(first, messages=(*first.messages, *turn))
+        answer = await model.reply(second)
+        assert "kernel.cu" in answer.text
+        (used,) = [server for server in model.servers if server.is_running]
+        await used.stop()  # whoever goes on has to read it all
+        model.states.close()
+        model.states.folder.mkdir()
+        assert (await model.reply(second)).text == answer.text
+    finally:
+        await model.close()
+
+
+WRITTEN_CALLS = {
+    "bare": '{"name": "list_files", "arguments": {"path": "src"}}',
+    "fenced": '```json\n{\n  "name": "list_files",\n  "arguments": {"path": "src"}\n}\n```',
+    "with words": 'I will look.\n```json\n{"name": "list_files", "arguments": {"path": "src"}}\n```\nThen I go on.',
+}
+NO_CALLS = {
+    "another name": '{"name": "remove_files", "arguments": {"path": "src"}}',
+    "no arguments": '{"name": "list_files"}',
+    "words": "I would call list_files.",
+    "broken": '```json\n{"name": "list_files", "arguments": {"path": \n```',
+    "a list": "[1, 2]",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN_CALLS.values(), ids=WRITTEN_CALLS)
+async def test_a_call_that_is_written_as_json_is_a_call(text: str) -> None:
+    assert written_call(text, (LIST,)) == ToolCall("", "list_files", {"path": "src"})
+
+
+@pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
+async def test_other_json_is_an_answer(text: str) -> None:
+    assert written_call(text, (LIST,)) is None

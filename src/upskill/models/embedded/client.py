@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from upskill.errors import ModelError
-from upskill.models import Address, ModelContext, Reply, Request, ToolCall
+from upskill.models import Address, ModelContext, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.process import ServerProcess
 from upskill.models.embedded.repetition import is_repeating
 from upskill.models.endpoints import Endpoint
@@ -114,12 +114,12 @@ class StreamedModel(ChatCompletionsModel):
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         self.timings = dict_or_empty(answer.get("timings"))
         reply = super().parse_reply(answer, request)
-        if request.tools and not reply.calls and (call := _written_call(reply.text, request)):
+        if request.tools and not reply.calls and (call := written_call(reply.text, request.tools)):
             return replace(reply, text="", calls=(call,), stop="tools" if reply.stop == "end" else reply.stop)
         return reply
 
 
-def _written_call(text: str, request: Request) -> ToolCall | None:
+def written_call(text: str, tools: Sequence[Tool]) -> ToolCall | None:
     """A call that was written as JSON, often in a code block, instead of in the form of the model's own template."""
     fenced = re.search(r"```(?:json)?\s*(\{.*?\})\s*```", text, re.DOTALL)
     try:
@@ -127,7 +127,7 @@ def _written_call(text: str, request: Request) -> ToolCall | None:
     except ValueError:
         return None
     name, arguments = written.get("name"), as_mapping(written.get("arguments"))
-    if arguments is not None and any(tool.name == name for tool in request.tools):
+    if arguments is not None and any(tool.name == name for tool in tools):
         return ToolCall("", str(name), arguments)
     return None
 
