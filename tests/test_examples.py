@@ -12,7 +12,14 @@ from conftest import REPOSITORY
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.suites.quality import near_duplicates, probe_suite
 
-EXAMPLES = {"kernel-builder-cuda-kernels": 40, "tern-deploy": 20, "house-commit-messages": 20}
+EXAMPLES = {
+    "kernel-builder-cuda-kernels": 40,
+    "kernel-builder": 30,
+    "tern-deploy": 20,
+    "tern": 24,
+    "house-commit-messages": 20,
+    "tidy-python": 36,
+}
 
 
 def example(name: str) -> tuple[Skill, Suite]:
