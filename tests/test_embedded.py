@@ -32,7 +32,8 @@ GIB = 1 << 30
         (2, 20 * GIB, 0, Capacity(2, 32_768)),
         (2, 20 * GIB, 5, Capacity(5, 32_768)),  # asked for more than there are cores
         (16, 64 * GIB, 0, Capacity(16, 32_768)),
-        (16, 8 * GIB, 0, Capacity(12, 10_240)),  # contexts get shorter before servers get fewer
+        (16, 8 * GIB, 0, Capacity(16, 11_264)),  # contexts get shorter before servers get fewer
+        (16, 4 * GIB, 0, Capacity(8, 8_960)),
         (2, 1 * GIB, 0, Capacity(1, 4_096)),  # too little for anything: one server, and a try
         (1, 20 * GIB, 0, Capacity(1, 32_768)),
     ],
@@ -154,10 +155,10 @@ def case(**fields: Any) -> Case:
     [
         ({}, False, 256),
         ({}, True, 512),
-        ({"reference": "yes, " * 200}, False, 666),
+        ({"reference": "yes, " * 200}, False, 1000),
         ({"reference": "yes, " * 2000}, False, 4096),
-        ({"checks": [{"contains": "y" * 900}]}, False, 600),
-        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 66),
+        ({"checks": [{"contains": "7" * 400}]}, False, 400),
+        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 216),
         ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, True, 512),
     ],
 )

@@ -18,7 +18,7 @@ EXAMPLES = {
     "tern-deploy": 20,
     "tern": 24,
     "house-commit-messages": 20,
-    "tidy-python": 36,
+    "socratic-tutor": 36,
 }
 
 

@@ -225,10 +225,47 @@ async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) ->
         await model.close()
 
 
-async def test_tokens_are_counted_by_the_model_itself(local: EmbeddedModel) -> None:
-    assert await local.count_tokens("") == 0
-    assert await local.count_tokens("hello there") == 2
-    assert await local.count_tokens("hello there " * 100) > 150
+async def test_without_a_seed_and_a_temperature_nothing_is_left_to_chance(local: EmbeddedModel) -> None:
+    """A judge and a teacher send neither."""
+    asked = replace(request("Invent a name for a ship.", tokens=20), temperature=None)
+    assert len({(await local.reply(asked)).text for _ in range(3)}) == 1
+
+
+async def test_a_server_that_dies_after_a_step_leaves_no_wrong_state(weights: Path) -> None:
+    model = await opened(f"local:{weights}", ModelContext(servers=1))
+    try:
+        expected = (await model.reply(QUESTIONS[0])).text
+        model.states.forget(next(iter(model.states)))
+        server, dies = model.servers[0], True
+        save = server.save
+
+        async def save_or_die(file: str) -> bool:
+            nonlocal dies
+            if dies:
+                dies = False
+                process = server.process
+                assert process is not None
+                os.kill(process.pid, signal.SIGKILL)
+                assert await process.wait_for_exit(within=60)
+            return await save(file)
+
+        server.save = save_or_die
+        with pytest.raises(ModelError, match="was killed by signal 9"):
+            await model.reply(QUESTIONS[0])
+        assert not list(model.states)
+        assert (await model.reply(QUESTIONS[0])).text == expected
+    finally:
+        await model.close()
+
+
+async def test_an_error_that_names_a_parameter_does_not_take_it_away(local: EmbeddedModel) -> None:
+    schema = {"type": "object", "properties": {"temperature": {"type": "unknown"}}}
+    asked = request("Invent a name for a ship.", tokens=12, seed=3)
+    before = (await local.reply(asked)).text
+    for _ in local.servers:
+        with pytest.raises(ModelError):
+            await local.reply(replace(asked, schema=schema))
+    assert (await local.reply(asked)).text == before
 
 
 async def test_a_proxy_for_everything_else_is_not_asked(local: EmbeddedModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def group(context: click.Context, as_json: bool) -> None:
 
     \b
     upskill models                    the list
-    upskill models show NAME          all about one
+    upskill models show NAME          details of one
     upskill models pull NAME          download the weights of one
     upskill models rm NAME            remove them
     """
@@ -55,15 +55,17 @@ def group(context: click.Context, as_json: bool) -> None:
             _size(row.download_size),
             _size(row.memory()),
             row.licence,
-            weights_state(row),
+            _state(row),
             f"{speed.write:,.0f}/s" if speed else "",
             row.advice,
         )
     show(table)
     click.echo()
     for line in (
-        "Memory: of each server, with a full context. Speed: tokens written on this machine, once measured.",
-        "All about one: upskill models show NAME.",
+        "Memory: of one server with a full context; further servers share its weights.",
+        "Speed: tokens written per second on this machine, once measured.",
+        f"Model cards: {', '.join(row.card for row in list(LOCAL_MODELS.values())[:3])}.",
+        "Details: upskill models show NAME.",
         f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf takes any other file.",
         f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
         f"Command-line agents: {', '.join(COMMANDS)}.",
@@ -72,11 +74,19 @@ def group(context: click.Context, as_json: bool) -> None:
         click.echo(click.wrap_text(line, 100, subsequent_indent="  "))
 
 
+def _state(row: LocalModel) -> str:
+    """One entry that cannot be looked at must not hide the others; `show` says what is wrong with it."""
+    try:
+        return weights_state(row)
+    except UsageError:
+        return "unreadable"
+
+
 @group.command("show")
 @click.argument("name")
 @json_option
 def show_command(name: str, as_json: bool) -> None:
-    """Tell all about the embedded model NAME: where it comes from, what it needs, what it can do."""
+    """Show everything about the embedded model NAME: where it comes from, what it needs, what it can do."""
     row = _find(name)
     if as_json:
         show_json(_facts(row))
@@ -88,7 +98,7 @@ def show_command(name: str, as_json: bool) -> None:
         "State": state + unfinished,
         "Can": row.can,
         "Cannot": row.cannot,
-        "On disk": f"{row.size / 1e6:,.0f} MB in {weights_path(row)}",
+        "File": f"{row.size / 1e6:,.0f} MB, {'to be ' if state == 'absent' else ''}kept as {weights_path(row)}",
         "Download": "; or ".join(f"{row.size_from(origin) / 1e6:,.0f} MB from {origin}" for origin in row.origins),
         "Memory": f"about {_size(row.memory())} for each server, with a context of {row.context:,} tokens",
         "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
@@ -136,7 +146,7 @@ def remove_command(name: str) -> None:
 def _find(name: str) -> LocalModel:
     """The row that a name means, with `local:` before it or not."""
     if not name.strip():
-        raise UsageError("no model is named", "See the names with `upskill models`.")
+        raise UsageError("no model was named", "See the names with `upskill models`.")
     return find_local_model("" if name == "local" else name.removeprefix("local:"))
 
 
@@ -144,7 +154,7 @@ def _facts(row: LocalModel) -> dict[str, Any]:
     speed = measured_speed(row.file)
     return {
         "name": row.name,
-        "state": weights_state(row),
+        "state": _state(row),
         "path": str(weights_path(row)),
         "size": row.size,
         "on_disk": bytes_on_disk(row),

@@ -6,17 +6,19 @@ from upskill.suites import Case
 
 MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
 MAX_TOKENS = 4096
-CHARACTERS_PER_TOKEN = 3  # fewer than in plain prose: answers are full of code
 TELLING_CHECKS = ("contains", "equals", "starts_with")  # what they look for is part of a good answer
 
 
 def fitting_limit(case: Case, *, acts: bool) -> int:
-    """In tokens: twice what a good answer takes as far as the case tells, but room for a few sentences at least."""
+    """In tokens: what a good answer takes as far as the case tells, but room for a few sentences at least.
+
+    Digits, hexadecimal bytes and many scripts take a token or two a character; prose takes a quarter of that.
+    """
     expected = [named.written for named in case.checks if named.name in TELLING_CHECKS]
     longest = max(len(case.reference), *(len(str(text)) for text in expected), 0)
     bounds = {named.name: named.written for named in case.checks if isinstance(named.written, int)}
     longest = max(longest, bounds.get("min_length", 0))
-    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, 2 * longest // CHARACTERS_PER_TOKEN)
-    if "max_length" in bounds and not acts:  # a longer answer fails, however it goes on
-        limit = min(limit, bounds["max_length"] // 2 + 16)
+    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest)
+    if "max_length" in bounds and not acts:  # it is in characters, and a longer answer fails
+        limit = min(limit, 2 * bounds["max_length"] + 16)
     return min(limit, MAX_TOKENS)

@@ -61,7 +61,7 @@ class Plan:
     limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
     judge: Address | None = None
     reference_skill: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
-    distractors: tuple[Skill, ...] = ()  # distractors: skills on offer in every arm of an agent that acts
+    distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
 
@@ -95,7 +95,7 @@ class Plan:
     def trials(self) -> Iterator[Trial]:
         """Every trial, in the order in which they are run.
 
-        The embedded model goes one arm after the other, so that the skill stays the prefix it has cached; elsewhere
+        An embedded model goes one arm after the other, so that its servers go on from the same beginning; elsewhere
         the arms of a case go together, so that a run that is cut short still has pairs.
         """
         for address in self.models:
@@ -138,7 +138,7 @@ class Plan:
             self.temperature,
             self.max_output_tokens,
             self.limit_is_stated,
-            self.judge,
+            [self.judge, weights_identity(self.judge)] if self.judge and self.judge.provider == "local" else self.judge,
         ]
         if self.acts:
             settings += [[skill.visible_hash for skill in self.distractors], self.bounds]

@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from upskill.models.embedded.local_models import RUNTIME_MEMORY
+
 SHARE = 0.6  # of the memory that is free now
-SERVER_BYTES = 250 << 20  # of one server besides its context: the program and its buffers
 MIN_CONTEXT = 4_096  # tokens
 
 
@@ -27,10 +28,10 @@ def capacity_for(weights: int, bytes_per_token: int, context: int, servers: int 
     wanted = servers or usable_cores()
     room = SHARE * available_memory() - weights
     for fewer in range(wanted, 1, -1):
-        fits = int((room / fewer - SERVER_BYTES) / bytes_per_token)
+        fits = int((room / fewer - RUNTIME_MEMORY) / bytes_per_token)
         if fits >= min(context, max(MIN_CONTEXT, context // 4)):
             return Capacity(fewer, _rounded(min(context, fits)))
-    fits = int((room - SERVER_BYTES) / bytes_per_token)
+    fits = int((room - RUNTIME_MEMORY) / bytes_per_token)
     return Capacity(1, _rounded(min(context, max(fits, MIN_CONTEXT))))
 
 
@@ -74,6 +75,8 @@ def _free_in_container() -> int:
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        return max(0, limit - used)
-    except (OSError, ValueError):  # no container, or "max"
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").splitlines()
+        cached = next(int(line.split()[1]) for line in lines if line.startswith("file "))  # can be freed at once
+        return max(0, limit - used + cached)
+    except (OSError, ValueError, StopIteration):  # no container, or "max"
         return sys.maxsize

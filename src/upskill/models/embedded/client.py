@@ -26,7 +26,7 @@ Reading = Callable[[int, int], None]  # tokens of a prompt that have been read, 
 
 
 class EmbeddedServer:
-    """One server, started when it is needed: at first, and again after it died. `holds` names the state of its slot."""
+    """One server. `holds` names the state of its slot, where that is a state which others may need."""
 
     def __init__(self, address: Address, weights: Path, context_size: int, states: Path, context: ModelContext) -> None:
         self.address = address
@@ -44,7 +44,8 @@ class EmbeddedServer:
     def is_running(self) -> bool:
         return self.process is not None and self.process.is_running
 
-    async def start(self) -> StreamedModel:
+    async def start(self) -> None:
+        """Start it unless it runs. Only before a request: what a server that died knew cannot be gone on with."""
         if self.model is None or not self.is_running:
             await self.stop()
             self.process = ServerProcess(self.weights, self.context_size, self.states)
@@ -52,40 +53,48 @@ class EmbeddedServer:
             self.model = StreamedModel(
                 self.address, ENDPOINT, f"{self._base_url}/v1", self._key, self.context, transport=self._transport
             )
-        return self.model
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
         """The answer to a prompt, which is read from the state in the slot or from its beginning."""
-        model = await self.start()
+        model, process = self._alive()
         self.holds = ""
         model.from_state = from_state
         try:
             return await model.reply(request)
         except ModelError as error:
-            assert self.process is not None
-            if error.status is None and await self.process.wait_for_exit(within=1.0):
-                raise self.process.exit_error() from error
+            if error.status is None and await process.wait_for_exit(within=1.0):
+                raise process.exit_error() from error
             raise
 
     async def save(self, file: str) -> bool:
         """Save the state of the slot in this file; False where that cannot be done, as on a full disk."""
-        return (await self._post("/slots/0?action=save", {"filename": file})).status == 200
+        done = (await self._post("/slots/0?action=save", {"filename": file})).status == 200
+        if not done:
+            (self.states / file).unlink(missing_ok=True)
+        return done
 
     async def restore(self, file: str) -> bool:
         return (await self._post("/slots/0?action=restore", {"filename": file})).status == 200
 
-    async def count_tokens(self, text: str) -> int:
-        response = await self._post("/tokenize", {"content": text, "add_special": False})
-        answer: Mapping[str, Any] = json.loads(response.body)
-        return len(answer["tokens"])
+    async def takes_system_alone(self) -> bool:
+        """Whether the model's chat template can write a system message without a question after it."""
+        body = {"messages": [{"role": "system", "content": "Be brief."}]}
+        return (await self._post("/apply-template", body)).status == 200
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> Response:
-        await self.start()
+        self._alive()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         try:
             return await self._transport.post(f"{self._base_url}{path}", headers, json.dumps(body).encode(), Timeouts())
         except TransportError as error:
             raise ModelError(error.message) from error
+
+    def _alive(self) -> tuple[StreamedModel, ServerProcess]:
+        if self.model is None or self.process is None:
+            raise ModelError(f"{self.address.name} is closed")
+        if not self.process.is_running:
+            raise self.process.exit_error()
+        return self.model, self.process
 
     async def stop(self) -> None:
         model, process, self.model, self.process, self.holds = self.model, self.process, None, None, ""
@@ -109,7 +118,11 @@ class StreamedModel(ChatCompletionsModel):
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         body = super().build_body(request, unsupported_params)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body = {"temperature": 0.0, "seed": 0} | body  # llama.cpp would draw by chance where nobody says how
         return body | {"cache_prompt": self.from_state, "return_progress": True, "timings_per_token": True}
+
+    def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
+        return ""  # it supports them all, whatever an error mentions
 
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         self.timings = dict_or_empty(answer.get("timings"))

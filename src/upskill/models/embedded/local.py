@@ -18,13 +18,14 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Model, ModelContext, Reply, Request
-from upskill.models.embedded.capacity import Capacity, capacity_for
+from upskill.models.embedded.capacity import Capacity, capacity_for, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.speed import record_speed
 from upskill.models.embedded.states import SavedStates, state_name, steps_to
 from upskill.models.embedded.weights import is_gguf, pull_weights
 from upskill.models.http.throttling import PromptTooLong
+from upskill.plain import counted
 
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
 DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
@@ -50,14 +51,17 @@ async def open_model(address: Address, context: ModelContext) -> Model:
         path, context_size, name = await pull_weights(row, context), row.context, row.name
         token_bytes = row.context_bytes
     room = capacity_for(path.stat().st_size, token_bytes, context_size, context.servers)
-    if room.context < context_size and not is_file_name(address.model):
-        context.tell(f"{address.name}: memory is short; its context is {room.context:,} tokens, not {context_size:,}")
+    if room.context < context_size or room.servers < (context.servers or usable_cores()):
+        size = f"{counted(room.servers, 'server')} with a context of {room.context:,} tokens"
+        context.tell(f"{address.name}: memory is short, so there is room for {size}")
     model = EmbeddedModel(replace(address, model=name), path, room, context)
     try:
         await model.start()
-    except ModelError as error:
+    except BaseException as error:
         await model.close()
-        raise UsageError(f"{path} cannot be used: {error.message}", error.hint) from error
+        if isinstance(error, ModelError):
+            raise UsageError(f"{path} cannot be used: {error.message}", error.hint) from error
+        raise
     return model
 
 
@@ -78,16 +82,17 @@ class EmbeddedModel:
         ]
         self._idle = list(self.servers)
         self._turn = asyncio.Semaphore(room.servers)
-        self._in_steps = True  # until a model's template refuses a system message by itself
+        self._in_steps = True
         self._speed = (0.0, 0.0)
         self._closed = False
 
     async def start(self) -> None:
         """Start one server, which shows that the weights can be used."""
         await self.servers[0].start()
+        self._in_steps = await self.servers[0].takes_system_alone()
 
     async def reply(self, request: Request) -> Reply:
-        async with self._server_for(request) as server:
+        async with self._idle_server() as server:
             try:
                 continues = await self._read_steps(server, request)
                 reply = await server.reply(request, from_state=continues)
@@ -106,11 +111,6 @@ class EmbeddedModel:
             )
         return replace(reply, model=self.address.model)
 
-    async def count_tokens(self, text: str) -> int:
-        """How many tokens a text has for this model."""
-        async with self._server_for() as server:
-            return await server.count_tokens(text)
-
     async def close(self) -> None:
         self._closed = True
         for server in self.servers:
@@ -120,15 +120,15 @@ class EmbeddedModel:
             record_speed(self.weights.name, *self._speed)
 
     @asynccontextmanager
-    async def _server_for(self, request: Request | None = None) -> AsyncGenerator[EmbeddedServer]:
-        """A server of one's own for a while: one that is running, and that holds the beginning of the prompt."""
-        known = {state_name(step) for step in steps_to(request)} if request else set[str]()
+    async def _idle_server(self) -> AsyncGenerator[EmbeddedServer]:
+        """A server of one's own for a while, which runs."""
         async with self._turn:
             if self._closed:
                 raise ModelError(f"{self.address.name} is closed")
-            server = max(self._idle, key=lambda one: (one.holds in known, one.is_running))
+            server = max(self._idle, key=lambda one: one.is_running)
             self._idle.remove(server)
             try:
+                await server.start()
                 yield server
             finally:
                 self._idle.append(server)
@@ -143,25 +143,10 @@ class EmbeddedModel:
                 done = number
                 break
         for number in range(done, len(steps)):
-            if number:
-                await self._read(server, steps[number], names[number], first=False)
-                continue
-            async with self.states.being_read(names[0]):  # others that need it too wait, and get it from a file
-                if not await self._restore(server, names[0]) and not await self._read_first(server, steps[0], names[0]):
-                    return False
+            async with self.states.being_read(names[number]):  # others that need it wait, and get it from a file
+                if not await self._restore(server, names[number]):
+                    await self._read(server, steps[number], names[number], first=number == 0)
         return bool(steps)
-
-    async def _read_first(self, server: EmbeddedServer, step: Request, name: str) -> bool:
-        try:
-            await self._read(server, step, name, first=True)
-        except PromptTooLong:
-            raise
-        except ModelError as error:
-            if error.status is None:
-                raise
-            self._in_steps = False  # its template wants a question with it: whole prompts are read from now on
-            return False
-        return True
 
     async def _read(self, server: EmbeddedServer, step: Request, name: str, *, first: bool) -> None:
         await server.reply(step, from_state=not first)

@@ -122,9 +122,11 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=32_768,
             context_bytes=12_288,
             tools=True,
-            advice="small, for code",
-            can="Made to write code, and has room for a long skill.",
-            cannot="It is far weaker than a hosted model.",
+            advice="the default: facts, commands",
+            can="Finds facts that a skill states plainly, and writes a short command or a few lines from them.",
+            cannot="It mixes facts up on a long page of prose, and rarely finishes a job with tools.",
+            caveat="the embedded 0.5B model gains most where a skill states facts plainly and less from long prose; "
+            "its lift does not forecast that of a larger model",
         ),
         LocalModel(
             name="qwen2.5-coder-1.5b",
@@ -169,9 +171,10 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=32_768,
             context_bytes=28_672,
             tools=True,
-            advice="for code, slow on two cores",
-            can="Made to write code, and has room for a long skill.",
-            cannot="It is weaker than a hosted model, and slow on two cores.",
+            advice="learns from prose; slow on a CPU",
+            can="Answers questions from a page of ordinary prose, and combines a few facts of it.",
+            cannot="It is slow on a CPU, and writes no skill or test cases that hold up.",
+            caveat="the embedded 1.5B model is a small one; its lift does not forecast that of a larger model",
         ),
         LocalModel(
             name="smollm2-135m",

@@ -24,19 +24,18 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="a GGUF file")
     parser.add_argument("--context", type=int, default=8192, help="tokens of prompt and answer together")
     parser.add_argument("--states", required=True, help="the folder where states of the slot are saved")
-    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     arguments = parser.parse_args()
     die_with_parent()
     ready_line = reserve_stdout()
     os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads starve a small machine
-    _server, ready = serve(arguments.model, arguments.context, arguments.states, arguments.port)
+    _server, ready = serve(arguments.model, arguments.context, arguments.states)
     os.write(ready_line, json.dumps(ready).encode() + b"\n")
     os.close(ready_line)
     sys.stdin.buffer.read()
     os._exit(0)  # at once: closing a server that is answering waits forever
 
 
-def serve(model: str, context: int, states: str, port: int) -> tuple[object, dict[str, Any]]:
+def serve(model: str, context: int, states: str) -> tuple[object, dict[str, Any]]:
     """The server, which runs as long as it is referenced, and what a client needs to know.
 
     It has one thread and one slot, and keeps no prompts of its own accord: how ggml rounds depends on the number of
@@ -56,7 +55,7 @@ def serve(model: str, context: int, states: str, port: int) -> tuple[object, dic
     settings.enable_reasoning = 0  # small models think at length and rarely finish within their limit
     settings.cache_ram_mib = 0
     settings.slot_save_path = f"{states}{os.sep}"  # it is put in front of a file name
-    settings.port = port
+    settings.port = 0  # any free one
     settings.verbosity = 2  # warnings and errors
     settings.endpoint_slots = False
     key = secrets.token_urlsafe(24)

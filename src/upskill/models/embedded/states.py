@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from upskill.models import Request
 from upskill.plain import compact, digest_text
@@ -35,7 +36,7 @@ def steps_to(request: Request) -> list[Request]:
 
 
 def state_name(step: Request) -> str:
-    return digest_text(compact([step.messages, step.tools]))[:32]
+    return digest_text(compact([step.messages, step.tools]))
 
 
 class SavedStates:
@@ -45,20 +46,25 @@ class SavedStates:
         _remove_leftovers()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self._sizes: dict[str, int] = {}  # the least recently used first
-        self._reading: dict[str, asyncio.Lock] = {}
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __contains__(self, name: str) -> bool:
         return name in self._sizes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._sizes))
 
     def being_read(self, name: str) -> asyncio.Lock:
         """Held while a server reads what others wait for."""
         return self._reading.setdefault(name, asyncio.Lock())
 
     def use(self, name: str) -> None:
-        self._sizes[name] = self._sizes.pop(name)
+        if name in self._sizes:
+            self._sizes[name] = self._sizes.pop(name)
 
     def add(self, name: str) -> None:
-        self._sizes[name] = (self.folder / name).stat().st_size
+        with suppress(FileNotFoundError):  # someone removed it already
+            self._sizes[name] = (self.folder / name).stat().st_size
         for oldest in list(self._over_budget()):
             self.forget(oldest)
 

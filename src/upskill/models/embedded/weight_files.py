@@ -17,13 +17,20 @@ WeightsState = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
 
 
+def _expanded(folder: str) -> Path:
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{folder} is no folder: {error}", "Set UPSKILL_CACHE to the folder you mean.") from error
+
+
 def cache_folder() -> Path:
     """`UPSKILL_CACHE`, or the cache folder of this system."""
     own, common = os.environ.get("UPSKILL_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if own:
-        return Path(own).expanduser()
+        return _expanded(own)
     if common:
-        return Path(common).expanduser() / "upskill"
+        return _expanded(common) / "upskill"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "upskill"
     if sys.platform == "win32":
