@@ -22,7 +22,7 @@ from upskill.errors import ModelError, UsageError
 from upskill.models import Address, Message, ModelContext, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
-from upskill.models.embedded.client import written_call
+from upskill.models.embedded.client import written_calls
 from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.process import ServerProcess
@@ -444,7 +444,6 @@ WRITTEN_CALLS = {
     "with words": 'I will look.\n```json\n{"name": "list_files", "arguments": {"path": "src"}}\n```\nThen I go on.',
 }
 NO_CALLS = {
-    "another name": '{"name": "remove_files", "arguments": {"path": "src"}}',
     "no arguments": '{"name": "list_files"}',
     "words": "I would call list_files.",
     "broken": '```json\n{"name": "list_files", "arguments": {"path": \n```',
@@ -454,9 +453,14 @@ NO_CALLS = {
 
 @pytest.mark.parametrize("text", WRITTEN_CALLS.values(), ids=WRITTEN_CALLS)
 async def test_a_call_that_is_written_as_json_is_a_call(text: str) -> None:
-    assert written_call(text, (LIST,)) == ToolCall("", "list_files", {"path": "src"})
+    assert written_calls(text) == (ToolCall("", "list_files", {"path": "src"}),)
+
+
+async def test_several_calls_may_follow_each_other() -> None:
+    text = '{"name": "list_files", "arguments": {"path": "src"}}\n{"name": "no_such_tool", "arguments": {}}\nDone.'
+    assert [call.name for call in written_calls(text)] == ["list_files", "no_such_tool"]
 
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
 async def test_other_json_is_an_answer(text: str) -> None:
-    assert written_call(text, (LIST,)) is None
+    assert written_calls(text) == ()

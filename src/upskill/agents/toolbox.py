@@ -113,6 +113,8 @@ class Toolbox:
         if INVALID_ARGUMENTS in call.arguments:
             raise _ToolError("The arguments of the call are not a JSON object.")
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
+        if call.name in self.skills and tool is None:
+            raise _ToolError(f"{call.name!r} is a skill, not a tool. Call {ACTIVATE_TOOL} with its name to open it.")
         if tool is None:
             raise _ToolError(f"There is no tool {call.name!r}. Tools: {', '.join(tool.name for tool in self.tools)}.")
         arguments = {name: value for name, value in call.arguments.items() if value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,13 @@ from typing import Any
 import aiohttp
 
 from upskill.errors import ModelError
-from upskill.models import Address, ModelContext, Reply, Request, Tool, ToolCall
+from upskill.models import Address, ModelContext, Reply, Request, ToolCall
 from upskill.models.embedded.process import ServerProcess
 from upskill.models.embedded.repetition import is_repeating
 from upskill.models.endpoints import Endpoint
 from upskill.models.http.openai import ChatCompletionsModel
 from upskill.models.http.transport import AiohttpTransport, Response, Timeouts, TransportError
-from upskill.models.parsing import parse_json_answer
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import as_mapping, dict_or_empty, is_deep, list_or_empty
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
 Reading = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
@@ -127,22 +126,31 @@ class StreamedModel(ChatCompletionsModel):
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         self.timings = dict_or_empty(answer.get("timings"))
         reply = super().parse_reply(answer, request)
-        if request.tools and not reply.calls and (call := written_call(reply.text, request.tools)):
-            return replace(reply, text="", calls=(call,), stop="tools" if reply.stop == "end" else reply.stop)
+        if request.tools and not reply.calls and (calls := written_calls(reply.text)):
+            return replace(reply, text="", calls=calls, stop="tools" if reply.stop == "end" else reply.stop)
         return reply
 
 
-def written_call(text: str, tools: Sequence[Tool]) -> ToolCall | None:
-    """A call that was written as JSON, often in a code block, instead of in the form of the model's own template."""
-    fenced = re.search(r"```(?:json)?\s*(\{.*?\})\s*```", text, re.DOTALL)
-    try:
-        written = dict_or_empty(parse_json_answer(fenced[1] if fenced else text))
-    except ValueError:
-        return None
-    name, arguments = written.get("name"), as_mapping(written.get("arguments"))
-    if arguments is not None and any(tool.name == name for tool in tools):
-        return ToolCall("", str(name), arguments)
-    return None
+def written_calls(text: str) -> tuple[ToolCall, ...]:
+    """Calls that were written as JSON, often in a code block, instead of in the form of the model's own template.
+
+    A tool that does not exist is called all the same: whoever runs it says so, and the model can do better.
+    """
+    found: list[ToolCall] = []
+    for block in re.findall(r"```(?:json)?\s*(.*?)```", text, re.DOTALL) or [text]:
+        rest = str(block).strip()
+        while rest.startswith("{"):
+            try:
+                value, end = json.JSONDecoder().raw_decode(rest)
+            except (ValueError, RecursionError):
+                break
+            written = dict_or_empty(value)
+            name, arguments = written.get("name"), as_mapping(written.get("arguments"))
+            if not isinstance(name, str) or arguments is None or is_deep(arguments):
+                break
+            found.append(ToolCall("", name, arguments))
+            rest = rest[end:].strip()
+    return tuple(found)
 
 
 class StreamedTransport(AiohttpTransport):
