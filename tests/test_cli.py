@@ -860,7 +860,7 @@ def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upsk
     done = upskill("eval", skill, "--offline")
     assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
     assert done.err.startswith("No student was named, so it is `local`")
-    assert "upskill models pull smollm2-135m" in done.err
+    assert "upskill models pull qwen2.5-coder-0.5b" in done.err
 
 
 def test_settings_are_honoured_and_the_command_line_wins(upskill: Upskill, skill: Path, home: Path) -> None:

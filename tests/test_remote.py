@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def weights() -> Path:
     """From the cache of whoever runs the tests; fetched the first time."""
-    return asyncio.run(pull_weights(find_local_model(""), ModelContext()))
+    return asyncio.run(pull_weights(find_local_model("smollm2-135m"), ModelContext()))
 
 
 def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: Path, upskill: Upskill) -> None:

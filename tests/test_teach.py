@@ -229,12 +229,15 @@ def test_a_teacher_that_comes_to_no_end_makes_no_skill(
     assert give(upskill, *bound, "--check", "true", "--no-eval").code == 0
 
 
-def test_a_teacher_that_only_answers_makes_no_skill(upskill: Upskill, harbour: Path) -> None:
+def test_a_teacher_that_only_answers_makes_no_skill(
+    upskill: Upskill, harbour: Path, coder_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSKILL_CACHE", str(coder_weights.parent.parent))
     write_rules(harbour / "idle.json", [{"answer": "It is done."}])
     done = upskill("teach", TASK, "-m", "scripted:idle.json")
     assert done.code == 1
     assert "no skill was made: the teacher did nothing, it only answered" in done.err
-    assert "so it is `local`, the small embedded model. Choose others with --eval-model." in done.err
+    assert "so it is `local`, the embedded qwen2.5-coder-0.5b. Choose others with --eval-model." in done.err
     assert not (harbour / "skills").exists()
 
 
