@@ -140,6 +140,10 @@ class _Run:
         ]
 
     async def _open_models(self) -> None:
+        """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
+        found = None if self.options.fresh else self.store.find_run(self.plan)
+        if found and self.store.scored_keys(found) >= {self.plan.key(trial) for trial in self.plan.trials()}:
+            return
         for address in self.plan.models:
             await self.models.get(address)
         if self.plan.judge:
