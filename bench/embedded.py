@@ -1,6 +1,6 @@
 """One server against two: trials a second of each embedded model, and whether every answer is the same.
 
-python bench/embedded.py                                    all three models, about a quarter of an hour on two cores
+python bench/embedded.py                                    all three models, about ten minutes on two cores
 python bench/embedded.py --models smollm2-135m --cases 6    a shorter look
 
 For each model the same trials (a skill and a suite of examples/, both arms, sampled at 0.7) are run four times: with
@@ -113,7 +113,7 @@ def differing(first: Answers, second: Answers) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=MODELS)
-    parser.add_argument("--cases", type=int, default=20, help="of the suite")
+    parser.add_argument("--cases", type=int, default=8, help="of the suite")
     parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)  # what is started to be killed
     options = parser.parse_args()
     if options.folder:

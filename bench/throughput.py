@@ -248,7 +248,7 @@ class Side:
 
 def our_side(name: str, side: str, trials: int, url: str) -> Side:
     def command(trials: int, folder: Path) -> list[str]:
-        # -P: bench/statistics.py must not be found in place of the standard library's.
+        # -P: bench/simulations.py must not be found in place of the standard library's.
         options = ["--side", side, "--url", url, "--trials", str(trials), "--folder", str(folder)]
         return [sys.executable, "-P", str(HERE), *options]
 

@@ -33,15 +33,18 @@ def keys(plan: Plan, arm: str) -> set[str]:
     return {plan.key(trial) for trial in plan.trials() if trial.arm == arm}
 
 
-def test_the_embedded_model_is_run_arm_by_arm_so_that_the_skill_stays_its_cached_prefix() -> None:
-    trials = list(plan_of(models=(Address("local", "local", ""),)).trials())
-    assert [(trial.arm, trial.seed) for trial in trials[::3]] == [
-        ("baseline", 0),
-        ("baseline", 1),
-        ("skill", 0),
-        ("skill", 1),
+def test_an_embedded_model_reads_the_skill_first_and_is_then_run_arm_by_arm() -> None:
+    plan = plan_of(models=(Address("local", "local", ""),))
+    trials = list(plan.trials())
+    assert len(trials) == len(plan) == len(set(trials))
+    assert trials[0] == Trial("local", "greet-1", "skill", 0)
+    assert [trial.arm for trial in trials[1:]] == ["baseline"] * 6 + ["skill"] * 5
+    assert [(trial.case, trial.seed) for trial in trials[1:5]] == [
+        ("greet-1", 0),
+        ("greet-2", 0),
+        ("greet-3", 0),
+        ("greet-1", 1),
     ]
-    assert [trial.case for trial in trials[:3]] == ["greet-1", "greet-2", "greet-3"]
 
 
 def test_the_arms_of_a_case_go_together_elsewhere_so_that_a_run_cut_short_has_pairs() -> None:

@@ -95,16 +95,23 @@ class Plan:
     def trials(self) -> Iterator[Trial]:
         """Every trial, in the order in which they are run.
 
-        An embedded model goes one arm after the other, so that its servers go on from the same beginning; elsewhere
-        the arms of a case go together, so that a run that is cut short still has pairs.
+        The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
+        arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
+        a server reads the skill while the others work on the baseline.
         """
         for address in self.models:
-            arms_in_turn: list[tuple[Arm, ...]] = [self.arms]
-            if address.provider == "local":
-                arms_in_turn = [(arm,) for arm in self.arms]
-            for arms, seed, case in product(arms_in_turn, self.seeds, self.suite.cases):
-                for arm in arms:
+            if address.provider != "local":
+                for seed, case, arm in product(self.seeds, self.suite.cases, self.arms):
                     yield Trial(address.name, case.id, arm, seed)
+                continue
+            by_arm = [
+                Trial(address.name, case.id, arm, seed)
+                for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
+            ]
+            each = len(by_arm) // len(self.arms)
+            first = [trial for trial in by_arm[::each] if self.skill_of(trial.arm)]
+            yield from first
+            yield from (trial for trial in by_arm if trial not in first)
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""

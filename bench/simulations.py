@@ -1,9 +1,8 @@
-# ruff: noqa: A005 - its name is that of the module it measures
 """Simulate the statistics of a verdict, with fixed seeds, and write the tables of docs/statistics.md.
 
-python bench/statistics.py            # all tables, about five minutes on two cores
-python bench/statistics.py --quick    # the same tables from few simulations: does it still run?
-python bench/statistics.py --write    # put them into docs/statistics.md
+python bench/simulations.py            # all tables, about five minutes on two cores
+python bench/simulations.py --quick    # the same tables from few simulations: does it still run?
+python bench/simulations.py --write    # put them into docs/statistics.md
 """
 
 from __future__ import annotations
@@ -14,17 +13,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 
-# Python puts the folder of a script on its path, where this file would hide the standard library's `statistics`.
-sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+import numpy as np
+from numpy.typing import NDArray
 
-from statistics import NormalDist  # noqa: E402
-
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-
-from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds  # noqa: E402
-from upskill.verdicts.verdict import EARLY_ALPHA_SHARE  # noqa: E402
+from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds
+from upskill.verdicts.verdict import EARLY_ALPHA_SHARE
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
