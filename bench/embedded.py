@@ -113,7 +113,7 @@ def differing(first: Answers, second: Answers) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=MODELS)
-    parser.add_argument("--cases", type=int, default=8, help="of the suite")
+    parser.add_argument("--cases", type=int, default=6, help="of the suite")
     parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)  # what is started to be killed
     options = parser.parse_args()
     if options.folder:
