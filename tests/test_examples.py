@@ -18,7 +18,7 @@ EXAMPLES = {
     "tern-deploy": 20,
     "tern": 24,
     "house-commit-messages": 20,
-    "socratic-tutor": 36,
+    "pidgin-language": 36,
 }
 
 
