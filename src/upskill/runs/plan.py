@@ -117,10 +117,9 @@ class Plan:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
         # The digest of the list of these parts, each of which is written once: a key is asked for often.
         place, case = self._places[trial.model], self._cases[trial.case]
-        limit = "" if self.limit_is_stated else f",{self.output_limit(trial)}"
-        if self.addresses[trial.model].provider != "local":
-            limit = ""  # the same for all cases, and part of the settings
-        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}{limit}]")
+        limit = self.output_limit(trial)
+        own_limit = f",{limit}" if limit != self.max_output_tokens else ""  # the common one is in the settings
+        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}{own_limit}]")
 
     def output_limit(self, trial: Trial) -> int:
         """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""

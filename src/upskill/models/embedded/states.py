@@ -97,6 +97,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # not ours to ask
-        return True
+    except OSError:  # somebody else's
+        pass
     return True

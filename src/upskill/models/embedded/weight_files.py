@@ -110,7 +110,7 @@ def _is_intact(model: LocalModel, path: Path) -> bool:
     if not is_gguf(path):
         return False
     if expected is not None:
-        if (model.sha256 and now["size"] != model.size) or _sha256_of(path) != expected:
+        if (model.sha256 and now["size"] != model.size) or sha256_of(path) != expected:
             return False
         _write_stamp(path, expected)
     return True
@@ -135,6 +135,6 @@ def _write_stamp(path: Path, sha256: str) -> None:
         sibling(path, "verified").write_text(json.dumps(_file_stamp(path) | {"sha256": sha256}), encoding="utf-8")
 
 
-def _sha256_of(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
