@@ -30,6 +30,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    query: str = ""
 
     @property
     def text(self) -> str:
@@ -112,7 +113,7 @@ class AgentServer:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
         body: dict[str, Any] = json.loads(data) if data.lstrip()[:1] == b"{" else {}
-        asked = Asked(request.method, request.path, dict(request.headers), body)
+        asked = Asked(request.method, request.path, dict(request.headers), body, request.query_string)
         speak = {"messages": _messages, "responses": _responses, "completions": _chat}.get(
             request.path.rpartition("/")[2]
         )

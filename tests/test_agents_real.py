@@ -35,12 +35,13 @@ from agent_server import (
 )
 from conftest import Upskill
 from upskill.agents import AGENTS, Bounds, Student, Task
+from upskill.agents.allow_list import MAX_DROPPED, Wire
 from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
 from upskill.agents.isolation import plant_canary
 from upskill.agents.opencode import OpenCode
 from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
-from upskill.agents.proxy import MAX_CONCURRENT, MAX_REFUSALS, Proxy, Upstream, Wire, upstream_for
+from upskill.agents.proxy import MAX_CONCURRENT, MAX_REFUSALS, Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.models import Address, ModelContext, Models
 from upskill.models.addresses import resolve
@@ -117,6 +118,7 @@ def test_a_real_agent_works_in_both_arms_and_only_one_of_them_has_the_skill(
         model = where(name, server, monkeypatch)
         done = upskill("eval", skill, "--agent", name, *model, "--sandbox", "bubblewrap", "--json")
     assert (done.code, done.json["errors"], done.json["invalid"]) == (0, [], [])
+    assert not [warning for warning in done.json["warnings"] if "not sent" in warning]  # all it needs is on the list
     trials = {trial["arm"]: trial for trial in upskill("show", "last", "--json").json["trials"]}
     assert {arm: trial["outcome"] for arm, trial in trials.items()} == {"baseline": "passed", "skill": "passed"}
 
@@ -242,7 +244,7 @@ async def test_opencode_speaks_to_each_provider_in_its_own_words(real: None, mon
                 ) as sandbox:
                     trace = await agent.run(Task("Hello."), replace(student, sandbox=sandbox))
                     assert await sandbox.read("out.txt") == b"hello\n"
-            assert (trace.answer, trace.turns) == ("All done.", 2)
+            assert (trace.answer, trace.turns, trace.warnings) == ("All done.", 2, ())
     assert [asked.path for asked in server.asked] == ["/v1/responses"] * 2 + ["/v1/messages"] * 2
 
 
@@ -512,7 +514,7 @@ async def test_the_proxy_puts_the_key_in_and_the_model_under_test(
     ledger = Ledger()
     with agent_server(lambda _: "Hello.", KEY) as server:
         async with proxied(upstream_at(server.url, wire), ledger=ledger) as (proxy, client):
-            headers = {"Authorization": "Bearer stolen", "x-api-key": "stolen", "Cookie": "a=b", "x-kept": "yes"}
+            headers = {"Authorization": "Bearer stolen", "x-api-key": "stolen", "Cookie": "a=b", "x-app": "cli"}
             async with client.post(path, json={"model": "better", "stream": True}, headers=headers) as answer:
                 assert answer.status == 200
                 assert "Hello." in await answer.text()
@@ -523,7 +525,7 @@ async def test_the_proxy_puts_the_key_in_and_the_model_under_test(
     (asked,) = server.asked
     assert asked.body["model"] == "tiny"
     assert asked.headers["Authorization"] == f"Bearer {KEY}"
-    assert asked.headers["x-kept"] == "yes"
+    assert asked.headers["x-app"] == "cli"
     assert not {"x-api-key", "Cookie"} & set(asked.headers)
     cost = (INPUT - CACHED) * 1e-6 + CACHED * 0.1e-6 + OUTPUT * 10e-6
     assert replace(proxy.usage, cost_usd=None) == Usage(INPUT, OUTPUT, CACHED, REASONING)
@@ -537,7 +539,7 @@ async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
     with agent_server(lambda _: "Hello.", KEY) as server:
         upstream = replace(upstream, base_url=f"{server.url}/v1")
         async with proxied(upstream) as (proxy, client):
-            headers = {"anthropic-beta": "of-the-program"}
+            headers = {"anthropic-beta": "effort-2025-11-24, files-api-2025-04-14"}
             async with client.post(
                 "messages?beta=true", json={"model": "x", "stream": True}, headers=headers
             ) as answer:
@@ -545,7 +547,8 @@ async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
     cost = 10 * 1e-6 + CACHED * 0.1e-6 + 20 * 2e-6 + OUTPUT * 10e-6
     assert replace(proxy.usage, cost_usd=None) == Usage(INPUT, OUTPUT, CACHED)
     assert proxy.usage.cost_usd == pytest.approx(cost)
-    assert server.asked[0].headers["anthropic-beta"] == "of-the-program,of-a-login"
+    assert server.asked[0].headers["anthropic-beta"] == "effort-2025-11-24,of-a-login"
+    assert proxy.filter.dropped == {"beta 'files-api-2025-04-14'": None}
 
 
 @pytest.mark.parametrize(
@@ -558,16 +561,6 @@ async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
         ("DELETE", "models", None),
         ("GET", "models/%2e%2e/files", None),
         ("POST", "chat/completions", [1]),
-        ("POST", "chat/completions", {"model": "x", "tools": [{"type": "web_search_preview"}]}),
-        ("POST", "chat/completions", {"model": "x", "mcp_servers": [{"url": "http://192.0.2.1"}]}),
-        ("POST", "chat/completions", {"model": "x", "tools": [{"type": "router:web_search"}]}),
-        (
-            "POST",
-            "chat/completions",
-            {"model": "x", "tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
-        ),
-        ("POST", "chat/completions", {"model": "x", "web_search_options": {"user_location": None}}),
-        ("POST", "chat/completions", {"model": "x", "plugins": [{"id": "web"}]}),
         ("POST", "chat/completions", {"model": "x", "tools": deep(200)}),
         *(
             ("POST", "chat/completions", {"model": "x", where: [{"role": "user", "content": [block]}]})
@@ -578,6 +571,10 @@ async def test_what_was_written_to_a_cache_is_priced_by_the_proxy() -> None:
                 {"type": "image_url", "image_url": {"url": "http://192.0.2.1/a"}},
                 {"type": "input_image", "image_url": "http://192.0.2.1/a"},
                 {"type": "function_call_output", "output": [{"type": "input_file", "file_url": "http://192.0.2.1"}]},
+                {"type": "document", "source": {"type": "file", "file_id": "file_of_the_owner"}},
+                {"type": "document", "source": {"type": "content", "content": [{"source": {"type": "url"}}]}},
+                {"type": "input_file", "file_id": "file-of-the-owner"},
+                {"type": "file", "file": {"file_id": "file-of-the-owner"}},
             )
         ),
     ],
@@ -595,17 +592,127 @@ async def test_the_proxy_refuses_everything_but_the_model(method: str, path: str
 
 async def test_what_only_looks_like_reaching_out_goes_through() -> None:
     call = {"type": "tool_use", "input": {"image_url": "http://a", "source": {"type": "url"}}}
-    blocks = [call, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}, {"text": "half: \ud83d"}]
-    body = {"model": "x", "models": ["better"], "messages": [{"role": "user", "content": blocks}]}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
+    body = {"model": "x", "messages": [{"role": "user", "content": [call, image, {"type": "text", "text": "\ud83d"}]}]}
     with agent_server(lambda _: "Hello.", KEY) as server:
         async with (
-            proxied(upstream_at(server.url)) as (_, client),
-            client.post("chat/completions", json=body) as answer,
+            proxied(upstream_at(server.url, "messages")) as (proxy, client),
+            client.post("messages", json=body) as answer,
         ):
             assert answer.status == 200
     (asked,) = server.asked
-    assert "models" not in asked.body
-    assert asked.body["messages"][0]["content"] == [*blocks[:2], {"text": "half: ?"}]
+    assert asked.body["messages"][0]["content"] == [call, image, {"type": "text", "text": "?"}]
+    assert proxy.warnings == ()
+
+
+# Of any API: what asks the provider, or a router before it, to use the network or another model.
+HOSTED_FIELDS: dict[str, Any] = {
+    "web_search_options": {},
+    "enable_search": True,
+    "search_parameters": {"mode": "on"},
+    "extra_body": {"google": {"google_search": {}}},
+    "fallbacks": [{"model": "better"}],
+    "api_base": "http://192.0.2.1",
+    "base_url": "http://192.0.2.1",
+    "models": ["better"],
+    "plugins": [{"id": "web"}],
+    "mcp_servers": [{"url": "http://192.0.2.1"}],
+    "container": {"skills": []},
+    "service_tier": "priority",
+    "previous_response_id": "resp_1",
+    "conversation": "conv_1",
+    "background": True,
+    "prompt": {"id": "pmpt_1"},
+    "google_search": {},
+    "speed": "fast",
+    "Web_Search_Options": {},
+}
+HOSTED_TOOLS: list[dict[str, Any]] = [
+    {"type": "web_search_20250305", "name": "web_search"},
+    {"type": "web_search_preview"},
+    {"type": "router:web_search"},
+    {"type": "builtin_function", "function": {"name": "$web_search"}},
+    {"type": "function", "function": {"name": "$web_search"}, "name": "$web_search"},
+    {"google_search": {}},
+    {"type": "mcp", "server_url": "http://192.0.2.1", "name": "mcp"},
+    {"type": "code_interpreter", "container": {"type": "auto"}},
+    {"type": "file_search", "vector_store_ids": ["vs_1"]},
+    {"type": "shell", "environment": {"type": "container_auto"}},
+    {"type": ["web_search"]},
+]
+HOSTED_HEADERS = {
+    "X-Forwarded-Host": "192.0.2.1",
+    "X-Forwarded-For": "192.0.2.1",
+    "Forwarded": "host=192.0.2.1",
+    "Proxy-Authorization": "Basic YTpi",
+    "Via": "1.1 elsewhere",
+    "OpenAI-Beta": "assistants=v2",
+    "OpenAI-Organization": "another",
+    "X-HTTP-Method-Override": "DELETE",
+    "TE": "trailers",
+    "anthropic-beta": "web-search-2025-03-05, mcp-client-2025-11-20, server-side-fallback-2026-06-01",
+    "x-codex-beta-features": "hosted_shell",
+}
+OWN_TOOLS: dict[Wire, dict[str, Any]] = {
+    "messages": {"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}},
+    "responses": {"type": "function", "name": "Bash", "parameters": {"type": "object"}, "strict": False},
+    "chat": {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("wire", "path"), [("messages", "messages"), ("responses", "responses"), ("chat", "chat/completions")]
+)
+async def test_only_what_is_on_the_list_reaches_the_model_and_the_rest_is_named_once(wire: Wire, path: str) -> None:
+    own = OWN_TOOLS[wire]
+    said = {"role": "user", "content": "Hello.", "provider_note": 1}
+    where = "input" if wire == "responses" else "messages"
+    plain = {"model": "x", "stream": True, "tools": [own], where: [said, {"type": "container_upload", "id": "f"}]}
+    body = plain | HOSTED_FIELDS | {"tools": [*HOSTED_TOOLS, own], "tool_choice": {"type": "web_search"}}
+    with agent_server(lambda _: "Hello.", KEY) as server:
+        async with proxied(upstream_at(server.url, wire)) as (proxy, client):
+            for _ in range(3):
+                url = f"{path}?api_base=http://192.0.2.1"
+                async with client.post(url, json=body, headers=HOSTED_HEADERS) as answer:
+                    assert (answer.status, "Hello." in await answer.text()) == (200, True)
+            dropped = list(proxy.filter.dropped)
+    for asked in server.asked:
+        fixed = {"store": False} if wire == "responses" else {}
+        options = {"stream_options": {"include_usage": True}} if wire == "chat" else {}
+        expected = {"model": "tiny", "stream": True, "tools": [own], where: [{"role": "user", "content": "Hello."}]}
+        assert asked.body == expected | fixed | options
+        assert not {name.lower() for name in HOSTED_HEADERS} & {name.lower() for name in asked.headers}
+        assert asked.query == ""
+    assert len(dropped) == len(set(dropped)) == MAX_DROPPED
+    assert dropped[0] == "field 'web_search_options'"
+    assert all(warning.startswith("not sent to the model") for warning in proxy.warnings)
+
+
+ASKS_FOR_A_SEARCH = """
+const body = JSON.stringify({model: "x", input: [], stream: true, tools: [{type: "web_search"}], store: true});
+const url = require("fs").readFileSync(process.env.HOME + "/.codex/config.toml", "utf8").match(/base_url = "(.*)"/)[1];
+fetch(url + "/responses", {method: "POST", body}).then(answer => answer.text()).then(() => {
+  console.log(JSON.stringify({type: "item.completed", item: {id: "1", type: "agent_message", text: "done"}}));
+  console.log(JSON.stringify({type: "turn.completed", usage: {}}));
+});
+"""
+
+
+def test_a_run_names_once_what_its_students_were_not_let_send(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(home, "codex", ASKS_FOR_A_SEARCH, monkeypatch)
+    monkeypatch.setenv("GENERIC_API_KEY", KEY)
+    with agent_server(lambda _: "Hello.", KEY) as server:
+        arguments = ("--agent", "codex", "-m", "tiny", "--base-url", f"{server.url}/v1", "--runs", "2")
+        done = upskill("eval", write_skill(home), *arguments, "--sandbox", "bubblewrap", "--json")
+    assert len(server.asked) == 4
+    assert [asked.body["store"] for asked in server.asked] == [False] * 4
+    named = [warning for warning in done.json["warnings"] if "not sent to the model" in warning]
+    assert [warning for warning in named if "web_search" in warning] == [
+        "codex: not sent to the model, because no student may: tool of type 'web_search'"
+    ]
+    assert len(named) == len(set(named))
 
 
 async def test_a_student_that_asks_without_end_fills_no_memory() -> None:

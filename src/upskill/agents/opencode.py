@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from upskill.agents.allow_list import Wire
 from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, read_json, readonly_mount
-from upskill.agents.proxy import Upstream, Wire, upstream_for
+from upskill.agents.proxy import Upstream, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation

@@ -125,10 +125,12 @@ class ProgramAgent(ABC):
             turns=proxy.turns,
             model=trace.model or upstream.model,
             agent=" ".join(filter(None, [self.spec.name, program.version])),
+            warnings=(*trace.warnings, *(f"{self.spec.name}: {warning}" for warning in proxy.warnings)),
         )
         if (error := self._trial_error(done, trace, proxy, sandbox.kind)) is not None:
             if isinstance(error, TrialError):
                 error.usage = proxy.usage
+                error.hint = " ".join(filter(None, [error.hint, *proxy.warnings]))
             raise error
         stop = proxy.stop or ("seconds" if done.timed_out else trace.stop)
         # How long an answer may be is up to the program, so no option of a plan could raise this limit.

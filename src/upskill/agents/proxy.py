@@ -1,7 +1,8 @@
 """The proxy is an agent program's only way out of its sandbox: to the API of the model under test, and nowhere else.
 
 It serves the sandbox's proxy socket. Requests are forwarded with the real key, which never enters the sandbox; answers
-are streamed back, metered, priced and entered in the ledger. The bounds of the trial are enforced here.
+are streamed back, metered, priced and entered in the ledger. The bounds of the trial are enforced here, and nothing
+goes out that is not on the allow-list.
 """
 
 from __future__ import annotations
@@ -9,50 +10,37 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from socket import socket
-from typing import Any, Literal
+from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
 
 from upskill.agents import Bounds
+from upskill.agents.allow_list import RequestFilter, Wire, points_outside
+from upskill.agents.usage_meter import UsageMeter, error_in
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.ledger import Ledger
-from upskill.models.parsing import collect_secrets, count_or_zero, estimate_tokens, safe_excerpt
+from upskill.models.parsing import collect_secrets, safe_excerpt
 from upskill.models.prices import Price, Prices, price_for
-from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
+from upskill.plain import compact, dict_or_empty, is_deep
 from upskill.traces import NO_USAGE, Usage
 
 log = logging.getLogger(__name__)
 
-Wire = Literal["messages", "responses", "chat"]
 ANTHROPIC = "https://api.anthropic.com"
 # The path of each API that asks the model, below the base URL, and those that cost nothing.
 MODEL_PATHS: dict[Wire, str] = {"messages": "messages", "responses": "responses", "chat": "chat/completions"}
 FREE_PATHS: dict[Wire, tuple[str, ...]] = {"messages": ("messages/count_tokens",), "responses": (), "chat": ()}
-# Headers of the program that are not forwarded: credentials, which we add, and those about its own connection.
-DROPPED_HEADERS = frozenset(
-    [
-        *("authorization", "x-api-key", "api-key", "cookie", "host", "content-length", "content-encoding", "expect"),
-        *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "accept-encoding", "forwarded"),
-        *("openai-organization", "openai-project", "chatgpt-account-id"),
-    ]
-)
 RETURNED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
-# Tools that the provider itself runs, some of them on the network, which is closed to students.
-PROVIDER_TOOLS = (
-    *("web_search", "web_fetch", "x_search", "live_search", "browser_search", "google_search", "url_context"),
-    *("code_execution", "code_interpreter", "file_search", "mcp", "image_gen"),
-)
-# Fields of a request that ask for such tools.
-PROVIDER_TOOL_FIELDS = ("mcp_servers", "web_search_options", "search_parameters", "plugins")
 MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
 MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
 READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
@@ -115,9 +103,18 @@ class Proxy:
     ceiling: CeilingReached | None = None
     model_error: ModelError | None = None  # why the model gave no answer; None once it did again
     refusals: list[str] = field(default_factory=list[str])  # requests for anything but the model
+    filter: RequestFilter = field(init=False)
     _pending: int = 0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
     _session: aiohttp.ClientSession | None = None
+
+    def __post_init__(self) -> None:
+        self.filter = RequestFilter(self.upstream.wire)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A note for each thing that a request had and the model did not get."""
+        return tuple(f"not sent to the model, because no student may: {what}" for what in self.filter.dropped)
 
     @asynccontextmanager
     async def serve(self, proxy_socket: socket) -> AsyncGenerator[str]:
@@ -152,11 +149,11 @@ class Proxy:
             body = {}
         if not body or is_deep(body):
             return self._refuse(request, "the request is not a JSON object, or is nested too deeply")
-        if reason := _reason_to_refuse(body):
-            return self._refuse(request, reason)
+        if points_outside(body):
+            return self._refuse(request, "nothing is fetched from elsewhere for a student")
+        body = self.filter.body(body)
         if self.upstream.model:  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
-            body.pop("models", None)  # fallbacks for a router
         if path != MODEL_PATHS[wire]:
             return await self._forward(request, path, body, None)
         return await self._ask(request, path, body)
@@ -168,7 +165,7 @@ class Proxy:
             return _error_response(400, reason)
         if self.upstream.wire == "chat" and body.get("stream"):
             body["stream_options"] = dict_or_empty(body.get("stream_options")) | {"include_usage": True}
-        meter = _UsageMeter(self.upstream, body)
+        meter = UsageMeter(self.upstream.wire, self.upstream.price, body)
         self._pending += 1
         try:
             return await self._forward(request, path, body, meter)
@@ -204,18 +201,21 @@ class Proxy:
         return _error_response(403, reason)
 
     async def _forward(
-        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: _UsageMeter | None
+        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: UsageMeter | None
     ) -> web.StreamResponse:
         assert self._session is not None
         url = f"{self.upstream.base_url}/{path}"
-        if request.query_string:
-            url += f"?{request.query_string}"
-        data = compact(body).encode("utf-8", "replace") if body is not None else None
+        if query := self.filter.query(request.query):
+            url += f"?{urlencode(query)}"
+        headers, data = self._headers(request), None
+        if body is not None:
+            headers["content-type"] = "application/json"
+            data = compact(body).encode("utf-8", "replace")
         try:
             async with self._session.request(
                 request.method,
                 url,
-                headers=self._headers(request),
+                headers=headers,
                 data=data,
                 proxy=proxy_for(url),
                 allow_redirects=False,
@@ -230,13 +230,12 @@ class Proxy:
             return _error_response(502, self._describe(error))
 
     def _headers(self, request: web.Request) -> dict[str, str]:
-        kept = {name: value for name, value in request.headers.items() if name.lower() not in DROPPED_HEADERS}
+        kept = self.filter.headers(request.headers)
         if self.upstream.beta:
-            beta = [kept.pop(name) for name in list(kept) if name.lower() == "anthropic-beta"]
-            kept["anthropic-beta"] = ",".join([*beta, self.upstream.beta])
+            kept["anthropic-beta"] = ",".join(filter(None, [kept.get("anthropic-beta"), self.upstream.beta]))
         return kept | dict(self.upstream.headers)
 
-    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: _UsageMeter | None) -> web.Response:
+    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter | None) -> web.Response:
         text = (await answer.read()).decode("utf-8", "replace")
         for secret in self.upstream.secrets:
             text = text.replace(secret, "***")
@@ -252,7 +251,7 @@ class Proxy:
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
-        self, request: web.Request, answer: aiohttp.ClientResponse, meter: _UsageMeter | None
+        self, request: web.Request, answer: aiohttp.ClientResponse, meter: UsageMeter | None
     ) -> web.StreamResponse:
         response = web.StreamResponse(status=200, headers=_returned_headers(answer))
         await response.prepare(request)
@@ -292,37 +291,6 @@ def _returned_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: answer.headers[name] for name in RETURNED_HEADERS if name in answer.headers}
 
 
-def _reason_to_refuse(body: Mapping[str, Any]) -> str:
-    """Why a request would make the provider use the network for a student; empty if it would not."""
-    tools = [dict_or_empty(tool) for tool in list_or_empty(body.get("tools"))]
-    kinds = [str(tool.get("type") or "").rpartition(":")[2] for tool in tools]  # some routers put their name before it
-    hosted = any("container" in str(dict_or_empty(tool.get("environment")).get("type")) for tool in tools)
-    hosted = hosted or any(body.get(name) for name in PROVIDER_TOOL_FIELDS)
-    if hosted or any(kind.startswith(PROVIDER_TOOLS) for kind in kinds):
-        return "tools that the provider runs are not for a student"
-    if any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name))):
-        return "nothing is fetched from the network for a student"
-    return ""
-
-
-def _blocks(value: object) -> Iterator[dict[str, Any]]:
-    """Messages, and the blocks of their content and of results in it, but not the arguments of tools."""
-    for item in list_or_empty(value):
-        block = dict_or_empty(item)
-        yield block
-        for inner in ("content", "output"):
-            yield from _blocks(block.get(inner))
-
-
-def _is_fetched(block: Mapping[str, Any]) -> bool:
-    """Whether the provider would fetch this block from a URL: an image, a document."""
-    if dict_or_empty(block.get("source")).get("type") == "url":
-        return True
-    named = (value for name, value in block.items() if name.endswith("_url"))
-    addresses = (dict_or_empty(value).get("url") or value for value in named)
-    return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
-
-
 def _error_response(status: int, message: str) -> web.Response:
     """An error that the clients of all three APIs understand and do not retry."""
     kind = "permission_error" if status == 403 else "invalid_request_error"
@@ -335,77 +303,4 @@ def _error_message(text: str) -> str:
         answer = dict_or_empty(json.loads(text))
     except ValueError:
         return text
-    return str(_error_in(answer) or answer.get("detail") or text)
-
-
-def _error_in(data: Mapping[str, Any]) -> str:
-    """The message of an error in any of the three APIs; empty if this is no error."""
-    error = data.get("error") or dict_or_empty(data.get("response")).get("error")
-    if isinstance(error, str):
-        return error
-    return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
-
-
-class _UsageMeter:
-    """Reads the usage from an answer while it is forwarded, as one document or as a stream of events."""
-
-    def __init__(self, upstream: Upstream, body: Mapping[str, Any]) -> None:
-        self.upstream = upstream
-        self.input_estimate = estimate_tokens(compact(body))
-        self.started = False
-        self.error = ""
-        self._fields: dict[str, Any] = {}
-        self._events = 0
-        self._plain = bytearray()  # of an answer that is not a stream
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> None:
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            self._line(line)
-
-    def end(self) -> None:
-        self._line(self._rest)
-        self._rest = b""
-        if self._plain:
-            self._read(bytes(self._plain))
-
-    def _line(self, line: bytes) -> None:
-        if line.startswith(b"data:"):
-            self._events += 1
-            if b'"usage"' in line or b'"error"' in line:  # otherwise it is one token of many
-                self._read(line[5:])
-        elif not self._events and len(self._plain) < MAX_BODY_BYTES and not line.startswith((b"event:", b":", b"id:")):
-            self._plain += line + b"\n"
-
-    def _read(self, text: bytes) -> None:
-        try:
-            data = dict_or_empty(json.loads(text))
-        except (ValueError, RecursionError):
-            return
-        for place in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
-            # Later events count the whole answer; what they leave out stays as it was.
-            self._fields |= {name: value for name, value in dict_or_empty(place.get("usage")).items() if value}
-        self.error = _error_in(data) or self.error
-
-    def usage(self) -> Usage:
-        fields, wire = self._fields, self.upstream.wire
-        if not fields:  # about one token in each event of a stream
-            given = self._events or estimate_tokens(self._plain.decode("utf-8", "replace"))
-            return Usage(self.input_estimate, given, cost_usd=self.upstream.price.cost(self.input_estimate, given))
-        if wire == "messages":
-            cached, written = (count_or_zero(fields.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
-            taken, given = (
-                count_or_zero(fields.get("input_tokens")) + cached + written,
-                count_or_zero(fields.get("output_tokens")),
-            )
-            return Usage(taken, given, cached, 0, self.upstream.price.cost(taken, given, cached, written))
-        names = ("input", "output") if wire == "responses" else ("prompt", "completion")
-        taken, given = (count_or_zero(fields.get(f"{name}_tokens")) for name in names)
-        cached = count_or_zero(dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
-        reasoning = count_or_zero(dict_or_empty(fields.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
-        cost = fields.get("cost")  # some routers report it
-        if not isinstance(cost, int | float):
-            cost = self.upstream.price.cost(taken, given, cached)
-        return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
+    return str(error_in(answer) or answer.get("detail") or text)

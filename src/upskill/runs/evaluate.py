@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MOST_BUGS = 1000  # that are kept with their tracebacks
+MOST_NOTICED = 20  # warnings of traces that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class _Run:
         self.events = events
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
+        self.noticed: dict[str, None] = {}  # what traces warn of, each once
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -119,7 +121,7 @@ class _Run:
             requirements=options.requirements,
             scope=options.until_decided,
             halted=self.halted,
-            warnings=list(dict.fromkeys(warnings)),
+            warnings=list(dict.fromkeys([*warnings, *islice(self.noticed, MOST_NOTICED)])),
             invalid=store.leaks(run),
             bugs=list(islice(store.bugs(run), MOST_BUGS)),
         )
@@ -167,6 +169,7 @@ class _Run:
             async for result in results:
                 if result.fatal:
                     self.stopped.setdefault(result.trial.model, result.error)
+                self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
                 logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
                 self.events.result(result)
 

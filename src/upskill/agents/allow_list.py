@@ -1,0 +1,272 @@
+"""The allow-list of what a program may send to its model: fields, tools, content, headers and betas of each API.
+
+A program in a sandbox has no network, but its requests could ask the provider to use it: hosted tools, files and
+prompts stored there, another model, another server. So whatever is not listed here is dropped, and named in `dropped`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
+
+Wire = Literal["messages", "responses", "chat"]
+MAX_DROPPED = 20  # that are named; a student may invent any number
+TOOL_NAME = re.compile(r"[A-Za-z0-9_][\w.:/-]{0,127}")  # `$web_search` is one that the provider runs
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """What passes in one wire format. `tools` has the fields of each type of tool; the first is the default type."""
+
+    fields: frozenset[str]
+    tools: Mapping[str, frozenset[str]]
+    content: frozenset[str]  # the types of messages, of the blocks in them, and of their sources
+    content_fields: frozenset[str]
+    headers: frozenset[str]
+    beta_header: str = ""
+    betas: frozenset[str] = frozenset()
+    query: frozenset[str] = frozenset()
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])  # sent whatever the program says
+
+
+HEADERS = _names(
+    "accept user-agent x-app x-client-request-id x-request-id x-session-id x-session-affinity "
+    "x-stainless-arch x-stainless-lang x-stainless-os x-stainless-package-version x-stainless-retry-count "
+    "x-stainless-runtime x-stainless-runtime-version x-stainless-timeout x-stainless-helper-method x-stainless-helper"
+)
+# About the program's own connection, or a credential: dropped without a word, because every client sends some.
+SILENT_HEADERS = _names(
+    "authorization x-api-key api-key host content-type content-length content-encoding accept-encoding connection "
+    "keep-alive transfer-encoding expect"
+)
+FUNCTION = _names("type name description parameters strict defer_loading")
+ALLOWED: Mapping[Wire, AllowList] = {
+    "messages": AllowList(
+        fields=_names(
+            "model messages system max_tokens stream temperature top_p top_k stop_sequences tools tool_choice thinking "
+            "metadata cache_control context_management output_config output_format"
+        ),
+        tools={
+            "custom": _names(
+                "type name description input_schema cache_control strict eager_input_streaming defer_loading "
+                "input_examples"
+            )
+        },
+        content=_names(
+            "message text image document search_result tool_use tool_result tool_reference thinking redacted_thinking "
+            "base64 content"
+        ),
+        content_fields=_names(
+            "type role content text source cache_control id name input tool_use_id tool_name is_error thinking "
+            "signature data media_type title context citations"
+        ),
+        headers=HEADERS
+        | _names("anthropic-version anthropic-dangerous-direct-browser-access x-claude-code-session-id"),
+        beta_header="anthropic-beta",
+        betas=_names(
+            "claude-code-20250219 interleaved-thinking-2025-05-14 fine-grained-tool-streaming-2025-05-14 "
+            "context-management-2025-06-27 context-1m-2025-08-07 effort-2025-11-24 task-budgets-2026-03-13 "
+            "structured-outputs-2025-11-13 structured-outputs-2025-12-15 redact-thinking-2026-02-12 "
+            "thinking-token-count-2026-05-13 prompt-caching-2024-07-31 prompt-caching-scope-2026-01-05 "
+            "extended-cache-ttl-2025-04-11 token-counting-2024-11-01 token-efficient-tools-2025-02-19 "
+            "token-efficient-tools-2026-03-28 advanced-tool-use-2025-11-20 tool-search-tool-2025-10-19 "
+            "mid-conversation-system-2026-04-07 output-128k-2025-02-19 pdfs-2024-09-25"
+        ),
+        query=_names("beta"),
+    ),
+    "responses": AllowList(
+        fields=_names(
+            "model input instructions tools tool_choice parallel_tool_calls reasoning text include stream "
+            "stream_options temperature top_p top_logprobs max_output_tokens prompt_cache_key truncation "
+            "client_metadata"
+        ),
+        tools={
+            "function": FUNCTION,
+            "custom": _names("type name description format defer_loading"),
+            "namespace": _names("type name description tools"),
+            "local_shell": _names("type"),  # Codex runs it itself
+        },
+        content=_names(
+            "message function_call function_call_output custom_tool_call custom_tool_call_output local_shell_call "
+            "local_shell_call_output reasoning input_text output_text input_image input_file refusal summary_text "
+            "reasoning_text"
+        ),
+        content_fields=_names(
+            "type id role content status phase call_id name namespace arguments input output action summary "
+            "encrypted_content text annotations logprobs refusal image_url detail file_data filename"
+        ),
+        headers=HEADERS
+        | _names(
+            "originator version session-id session_id thread-id conversation_id x-codex-turn-metadata "
+            "x-codex-turn-state x-codex-window-id x-codex-installation-id x-codex-parent-thread-id x-openai-subagent"
+        ),
+        beta_header="x-codex-beta-features",
+        betas=_names("remote_compaction_v2"),
+        query=_names("client_version"),
+        fixed={"store": False},  # where it is left out, the provider keeps every answer
+    ),
+    "chat": AllowList(
+        fields=_names(
+            "model messages tools tool_choice parallel_tool_calls max_tokens max_completion_tokens stream "
+            "stream_options temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty "
+            "seed stop logprobs top_logprobs logit_bias response_format reasoning reasoning_effort include_reasoning "
+            "thinking thinking_budget enable_thinking chat_template_kwargs chat_template_args verbosity "
+            "prompt_cache_key usage"
+        ),
+        tools={"function": _names("type function cache_control")},
+        content=_names("message text image_url input_audio file refusal thinking reasoning"),
+        content_fields=_names(
+            "type role content name tool_calls tool_call_id refusal reasoning reasoning_content reasoning_text "
+            "reasoning_details thinking text cache_control image_url url detail input_audio data format file file_data "
+            "filename"
+        ),
+        headers=HEADERS,
+    ),
+}
+# Fields of content that hold more content.
+NESTED = ("content", "output", "summary", "source", "file", "image_url", "input_audio")
+CHOICES = _names("auto none any required tool function custom")
+INCLUDES = _names("reasoning.encrypted_content message.output_text.logprobs")
+
+
+class RequestFilter:
+    """Applies the allow-list of one API, and remembers by name what it dropped."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.allowed = ALLOWED[wire]
+        self.dropped: dict[str, None] = {}  # in the order of the first time
+
+    def drop(self, what: str, name: object) -> None:
+        if len(self.dropped) < MAX_DROPPED:
+            self.dropped.setdefault(f"{what} {str(name)[:60]!r}")
+
+    def body(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A request with nothing in it that is not listed."""
+        kept = self._known(body, {*self.allowed.fields, *self.allowed.fixed}, "field")
+        for name in ("messages", "input", "system"):
+            if name in kept:
+                kept[name] = self._content(kept[name])
+        if "tools" in kept:
+            kept["tools"] = self._tools(kept["tools"])
+        if "tool_choice" in kept and not self._is_choice(kept["tool_choice"], kept.get("tools")):
+            self.drop("field", "tool_choice")
+            del kept["tool_choice"]
+        if not kept.get("tools", True):
+            del kept["tools"]
+        if "include" in kept:
+            kept["include"] = self._listed(list_or_empty(kept["include"]), INCLUDES, "include")
+        if "stream_options" in kept:
+            kept["stream_options"] = self._known(
+                dict_or_empty(kept["stream_options"]), {"include_usage"}, "stream option"
+            )
+        return kept | dict(self.allowed.fixed)
+
+    def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        kept: dict[str, str] = {}
+        for given, value in headers.items():
+            name = given.lower()
+            if name == self.allowed.beta_header:
+                asked = [beta.strip() for beta in value.split(",")]
+                if betas := self._listed(asked, self.allowed.betas, "beta"):
+                    kept[name] = ",".join(betas)
+            elif name in self.allowed.headers:
+                kept[name] = value
+            elif name not in SILENT_HEADERS:
+                self.drop("header", name)
+        return kept
+
+    def query(self, query: Mapping[str, str]) -> dict[str, str]:
+        return self._known(query, self.allowed.query, "query parameter")
+
+    def _known(self, fields: Mapping[str, Any], known: Collection[str], what: str) -> dict[str, Any]:
+        for name in fields:
+            if name not in known:
+                self.drop(what, name)
+        return {name: value for name, value in fields.items() if name in known}
+
+    def _listed(self, values: list[Any], known: Collection[str], what: str) -> list[str]:
+        for value in values:
+            if not isinstance(value, str) or value not in known:
+                self.drop(what, value)
+        return [value for value in values if isinstance(value, str) and value in known]
+
+    def _content(self, value: Any) -> Any:
+        """Messages, and the blocks of their content and of results in it, but not the arguments of tools."""
+        if (items := as_list(value)) is not None:
+            return [self._content(item) for item in items if self._is_content(item)]
+        if (block := as_mapping(value)) is None:
+            return value
+        kept = self._known(block, self.allowed.content_fields, "field of a message")
+        return {name: self._content(inner) if name in NESTED else inner for name, inner in kept.items()}
+
+    def _is_content(self, item: Any) -> bool:
+        kind = dict_or_empty(item).get("type", "message")
+        if isinstance(kind, str) and kind in self.allowed.content:
+            return True
+        self.drop("content of type", kind)
+        return False
+
+    def _tools(self, tools: Any) -> list[dict[str, Any]]:
+        kept: list[dict[str, Any]] = []
+        for given in list_or_empty(tools):
+            tool = dict_or_empty(given)
+            kind = tool.get("type") or next(iter(self.allowed.tools))
+            fields = self.allowed.tools.get(kind) if isinstance(kind, str) else None
+            if fields is None:
+                self.drop("tool of type", kind)
+                continue
+            tool = self._known(tool, fields, "field of a tool")
+            if "function" in fields:
+                tool["function"] = self._known(dict_or_empty(tool.get("function")), FUNCTION, "field of a tool")
+            if "tools" in fields:
+                tool["tools"] = self._tools(tool.get("tools"))
+            if kind == "local_shell" or TOOL_NAME.fullmatch(_tool_name(tool)):
+                kept.append(tool)
+            else:
+                self.drop("tool", _tool_name(tool) or "without a name")
+        return kept
+
+    def _is_choice(self, choice: Any, tools: Any) -> bool:
+        """Whether it chooses among the tools that were kept."""
+        fields = dict_or_empty(choice)
+        names = {"", *(_tool_name(dict_or_empty(tool)) for tool in list_or_empty(tools))}
+        kind = fields.get("type") if fields else choice
+        return bool(tools) and isinstance(kind, str) and kind in CHOICES and _tool_name(fields) in names
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("name") or dict_or_empty(tool.get("function")).get("name") or "")
+
+
+def points_outside(body: Mapping[str, Any]) -> bool:
+    """Whether the provider would fetch a part of this request from elsewhere: a URL, or a file that it keeps."""
+    return any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name)))
+
+
+def _blocks(value: object) -> Iterator[dict[str, Any]]:
+    for item in list_or_empty(value):
+        yield from _blocks_in(dict_or_empty(item))
+
+
+def _blocks_in(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield block
+    for name in NESTED:
+        inner = block.get(name)
+        yield from _blocks(inner)
+        if fields := dict_or_empty(inner):
+            yield from _blocks_in(fields)
+
+
+def _is_fetched(block: Mapping[str, Any]) -> bool:
+    if "file_id" in block or dict_or_empty(block.get("source")).get("type") in ("url", "file"):
+        return True
+    addresses = (value for name, value in block.items() if name == "url" or name.endswith("_url"))
+    return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
