@@ -9,8 +9,9 @@ in the order of the suite, so that `extract` can put code into a file for those 
   `compiles`, `command`, `python`
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
-What kinds share: `texts` and `patterns` (how a suite writes them), `time_limit`, `workspace` (the files an agent left),
-`check_dir` (where a check works in the sandbox), `harness` (runs the function of a `python` check).
+What kinds share: `texts` and `patterns` (how a suite writes them), `timed_schema` (JSON schemas within a time limit),
+`workspace` (the files an agent left), `check_dir` (where a check works in the sandbox), `harness` (runs the function of
+a `python` check).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from upskill.checks import Check, Evidence, Finding
-from upskill.checks.time_limit import within_limit
+from upskill.checks.patterns import compiles
+from upskill.checks.timed_schema import misfit
 from upskill.checks.workspace import Path, SandboxCheck, read_left
 from upskill.plain import as_list, as_mapping
 
@@ -33,6 +35,7 @@ def _is_a_schema(wanted: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("not a JSON schema: it is nested too deeply") from error
     if (lost := _lost_reference(wanted)) is not None:
         raise ValueError(f"not a JSON schema: {lost!r} leads nowhere")
+    _check_patterns(wanted)
     return wanted
 
 
@@ -67,20 +70,12 @@ async def _compare(what: str, text: str, wanted: dict[str, Any]) -> Finding:
     except (ValueError, RecursionError) as error:
         return Finding(False, f"{what} is not JSON: {error}")
     try:
-        problem = await within_limit("the schema", misfit, wanted, value)
+        problem = await asyncio.to_thread(misfit, wanted, value)
     except (RecursionError, OverflowError) as error:  # the value's doing: the schema was tried when it was read
         return Finding(False, f"{what}'s JSON cannot be held against the schema: {error}")
     if problem:
         return Finding(False, f"{what}'s JSON does not fit at {problem}")
     return Finding(True, f"{what} is JSON that fits the schema")
-
-
-def misfit(wanted: dict[str, Any], value: Any) -> str:
-    """Where a value does not fit a schema, and why; empty when it does."""
-    # An empty registry: nothing is fetched from the addresses that a schema names.
-    validator = Draft202012Validator(wanted, registry=Registry[Any]())
-    problem = next(iter(validator.iter_errors(value)), None)
-    return f"{problem.json_path}: {problem.message[:200]}" if problem else ""
 
 
 def _no_constant(name: str) -> Any:
@@ -98,13 +93,30 @@ def _lost_reference(schema: dict[str, Any]) -> str | None:
     return None
 
 
+def _check_patterns(schema: dict[str, Any]) -> None:
+    """Refuse patterns that cannot be looked for within a time limit."""
+    parts = list(_mappings(schema))
+    for part in parts:
+        if isinstance(part.get("pattern"), str):
+            compiles(part["pattern"])
+        for pattern in as_mapping(part.get("patternProperties")) or {}:
+            compiles(pattern)
+    if {"patternProperties", "unevaluatedProperties"} <= {name for part in parts for name in part}:
+        raise ValueError("patternProperties with unevaluatedProperties may take for ever; use additionalProperties")
+
+
 def _references(schema: object) -> Iterator[str]:
+    return (part["$ref"] for part in _mappings(schema, whole=False) if isinstance(part.get("$ref"), str))
+
+
+def _mappings(schema: object, *, whole: bool = True) -> Iterator[dict[str, Any]]:
+    """Every object in a schema; unless the whole is asked for, without those that have an address of their own."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         mapping = as_mapping(value)
-        if mapping and "$id" in mapping:  # references below count from there; jsonschema follows them
+        if mapping and "$id" in mapping and not whole:  # references below count from there; jsonschema follows them
             continue
-        if mapping and isinstance(mapping.get("$ref"), str):
-            yield mapping["$ref"]
+        if mapping:
+            yield mapping
         waiting += mapping.values() if mapping else as_list(value) or []

@@ -1,43 +1,94 @@
-"""Pattern: a regular expression as a suite may write it, and looking for it within a time limit."""
+"""Pattern: a regular expression as a suite may write it, and looking for it within a time limit.
+
+Python's `re` says what a pattern means, the `regex` package does the matching: it lets go of the interpreter while it
+works and stops when its time is up. A search that is not over at once goes on in a thread, so that nobody waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 import warnings
 from functools import lru_cache
 from typing import Annotated
 
+import regex
 from pydantic import AfterValidator
 
-from upskill.checks.time_limit import within_limit
+from upskill.errors import CheckError
+
+LIMIT = 2.0  # seconds of processor time
+AT_ONCE = 0.005  # seconds that a search may hold up everything else
+
+# What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
+_PART = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL)
 
 
-@lru_cache(maxsize=10_000)
-def _compile(pattern: str, flags: int) -> re.Pattern[str]:
+class TooLong(CheckError):
+    """The search was given up."""
+
+
+def _compile(pattern: str, flags: int) -> regex.Pattern[str]:
+    """The pattern for the matcher; what `re` does not take is an error, so that it means what Python says."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `[[` might mean something else one day; it does not today
-        return re.compile(pattern, flags)
+        re.compile(pattern)
+        return regex.compile(_PART.sub(_as_in_python, pattern), flags | regex.VERSION0)
 
 
-def _compiles(pattern: str) -> str:
+_compile_once = lru_cache(maxsize=10_000)(_compile)
+
+
+def _as_in_python(part: re.Match[str]) -> str:
+    """`x{i}` is three characters after an x and no fuzzy match, `[[:alpha:]]` a class and a bracket."""
+    if part[0] == "{":
+        return r"\{"
+    if part[0][0] != "[":
+        return part[0]
+    return "[" + re.sub(r"\\.|\[", lambda found: r"\[" if found[0] == "[" else found[0], part[0][1:], flags=re.DOTALL)
+
+
+def compiles(pattern: str) -> str:
     if not pattern:
         raise ValueError("is empty, which decides nothing")
     try:
-        _compile(pattern, 0)
-    except (re.error, RecursionError, OverflowError) as error:
+        _compile_once(pattern, 0)
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
     return pattern
 
 
-Pattern = Annotated[str, AfterValidator(_compiles)]
+Pattern = Annotated[str, AfterValidator(compiles)]
 
 
 async def find(pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True) -> str | None:
     """The first thing that matches, None where nothing does."""
-    flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE if multiline else 0)
-    return await within_limit(f"the pattern {pattern!r}", search, pattern, int(flags), text)
-
-
-def search(pattern: str, flags: int, text: str) -> str | None:
-    found = _compile(pattern, flags).search(text)
+    flags = int((regex.IGNORECASE if ignore_case else 0) | (regex.MULTILINE if multiline else 0))
+    try:
+        found = _compile_once(pattern, flags).search(text, timeout=AT_ONCE)
+    except (TimeoutError, MemoryError):
+        return await asyncio.to_thread(search, pattern, text, flags)
     return found[0] if found else None
+
+
+def search(pattern: str, text: str, flags: int = 0, limit: float | None = None) -> str | None:
+    """The first thing that matches; TooLong when this thread works on it for longer than the limit."""
+    limit = LIMIT if limit is None else limit
+    timeout = limit
+    while True:
+        began = time.thread_time()
+        try:
+            found = _compile_once(pattern, flags).search(text, timeout=timeout)
+        except TimeoutError:
+            # Its clock counts what all threads use, and others may be busy.
+            if time.thread_time() - began < limit:
+                timeout *= 2
+                continue
+            raise TooLong(
+                f"the pattern {pattern!r} did not come to an end within {limit:g} s;"
+                " write it so that nothing repeated is repeated again"
+            ) from None
+        except MemoryError:
+            raise TooLong(f"the pattern {pattern!r} took all memory") from None
+        return found[0] if found else None
