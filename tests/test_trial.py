@@ -79,7 +79,6 @@ def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
         {"max_output_tokens": 100},
         {"limit_is_stated": True},
         {"agent": "tools"},
-        {"sandbox": "none"},
         {"judge": JUDGE},
         {"seed": 100},
         {"models": (replace(ONE, base_url="http://127.0.0.1:2/v1"), replace(TWO, effort="low"))},
@@ -150,7 +149,7 @@ def test_what_the_chat_agent_sends_belongs_to_the_generation_in_the_key() -> Non
     """Fails when the wording changes: then raise GENERATION in runs/plan.py, and write both new numbers here."""
     sent = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
     told = digest([[message.role, message.text] for message in sent.messages])
-    assert (GENERATION, told) == (1, "422ce279127f12ff")
+    assert (GENERATION, told) == (2, "422ce279127f12ff")
 
 
 def test_a_plan_and_its_trials_can_be_carried_to_another_process() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
@@ -34,6 +35,14 @@ def dict_or_empty(value: object) -> dict[str, Any]:
 def list_or_empty(value: object) -> list[Any]:
     """The value if it is a JSON array, otherwise an empty one."""
     return as_list(value) or []
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty if there is none."""
+    try:
+        return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def is_deep(value: object) -> bool:

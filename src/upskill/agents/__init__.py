@@ -106,6 +106,11 @@ class ExternalAgent(Protocol):
     """An agent that is a program of its own. It has to be installed, works only with some models, and asks its model
     itself, so that replies are neither cached nor taken from the cache."""
 
+    @property
+    def version(self) -> str:
+        """Which version is installed; part of a trial's key."""
+        ...
+
     def check(self, address: Address, keys: Mapping[str, str]) -> None:
         """Before the first call: UsageError if it does not work with this model."""
         ...

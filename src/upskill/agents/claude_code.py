@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, read_json
+from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
 from upskill.models.parsing import collect_secrets
 from upskill.models.prices import Prices, find_price
-from upskill.plain import dict_or_empty
+from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 OAUTH_BETA = "oauth-2025-04-20"  # the beta that accepts the login of a subscription

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from upskill.agents.allow_list import Wire
-from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, read_json, readonly_mount
+from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, readonly_mount
 from upskill.agents.proxy import Upstream, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.prices import Prices
-from upskill.plain import dict_or_empty
+from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 # The client libraries in opencode: one for each API.

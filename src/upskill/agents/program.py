@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from upskill.agents import Student, Task, runnable_files, skill_files
 from upskill.agents.activation import CANARY
@@ -22,6 +22,7 @@ from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address
 from upskill.models.command.process import Invocation
+from upskill.models.command.version import package_version, program_version
 from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
 from upskill.plain import dict_or_empty
@@ -78,6 +79,10 @@ class ProgramAgent(ABC):
         return {}
 
     # The interface of an agent.
+
+    @property
+    def version(self) -> str:
+        return program_version(self.spec.program)
 
     def check(self, address: Address, keys: Mapping[str, str]) -> None:
         self.upstream(address, keys)
@@ -184,7 +189,7 @@ def find_program(name: str, install: str) -> Program:
             head = stream.read(128)
     except OSError as error:
         raise UsageError(f"{found} cannot be read: {error.strerror}", f"Install it with `{install}`.") from error
-    version = _package_version(path)
+    version = package_version(path)
     if head.startswith(EXECUTABLE_MAGIC):
         return Program((str(path),), readonly_mount(path), version)
     line, node = head.partition(b"\n")[0], shutil.which("node")
@@ -204,24 +209,6 @@ def find_program(name: str, install: str) -> Program:
 def readonly_mount(path: Path) -> dict[str, Path]:
     """At its own path, because not every kind of sandbox can mount it at another."""
     return {} if str(path).startswith(SYSTEM_FOLDERS) else {str(path): path}
-
-
-def _package_version(path: Path) -> str:
-    """The version of the package that a program came in; empty if it came in none."""
-    for folder in path.parents:
-        if version := read_json(folder / "package.json").get("version"):
-            return str(version)
-        if folder.name == "node_modules":
-            break
-    return ""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty if there is none."""
-    try:
-        return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
 
 
 def _sandbox_hint(kind: str) -> str:

@@ -17,7 +17,7 @@ a `python` check).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
@@ -119,6 +119,11 @@ class Check(BaseModel, ABC):
     @property
     def needs_judge(self) -> bool:
         return self.asks > 0
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """What the judge is told before it sees anything of the case; part of a trial's key."""
+        return ()
 
     @property
     def needs_sandbox(self) -> bool:

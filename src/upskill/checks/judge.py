@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -71,6 +71,11 @@ class Judge(Check):
     @property
     def asks(self) -> int:
         return 2 if self.better_than is not None else 1
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        graded = "judge_rubric" if self.rubric is not None or self.files else "judge"
+        return [read_prompt("upskill.checks", graded if self.better_than is None else "judge_pair")]
 
     @property
     def needs_sandbox(self) -> bool:

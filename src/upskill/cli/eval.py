@@ -269,6 +269,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         return RunOptions(
             executor=executor,
             fresh=self.fresh,
+            resume=self.resume,
             until_decided=self.scope if self.until_decided else None,
             margin=self.margin / 100,
             making_cost=cost,
@@ -313,8 +314,6 @@ def run_eval(options: EvalOptions) -> None:
         models = Models(context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings))
         if plan is None:
             plan = options.make_plan(*asyncio.run(_write_suite(skill, writer or "", models, options)))
-        if options.resume and store.find_run(plan) is None:
-            raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
         if options.batch:
             from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
 

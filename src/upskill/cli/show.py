@@ -14,6 +14,7 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.reports import trials
+from upskill.runs.evaluation import mixed_snapshots
 from upskill.runs.stores import Run, RunStore
 from upskill.sandboxes import printable
 from upskill.settings import Settings
@@ -64,7 +65,7 @@ def command(
             shown = [trials.to_json(result) for result in results]
             show_json({"run": found.id, "plan": found.plan, "trials": shown, "invalid": invalid})
             return
-        show(*trials.render_heading(found, leaks))
+        show(*trials.render_heading(found, leaks, mixed_snapshots(store.snapshots(found))))
         baseline = "older skill" if found.plan.get("reference_skill") else "baseline"
         for case_id, group in groupby(results, key=lambda result: result.trial.case):
             show(*trials.render_case(cases[case_id], list(group), baseline, detailed=case is not None))

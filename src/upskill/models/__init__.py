@@ -10,6 +10,7 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 - `addresses`: names a person may type; `endpoints`: OpenAI-compatible servers, a row each; `keys`: API keys
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
+- `identity`: what stands behind an address, for the keys of trials and replies
 - `cache`: replies that were paid for once; `ledger`: what was spent, and ceilings; `prices`: what tokens cost
 - `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
 """

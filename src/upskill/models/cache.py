@@ -6,7 +6,7 @@ The key covers everything that decides an answer, the seed included, so repeats 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -14,7 +14,7 @@ from typing import Any
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
-from upskill.models.embedded.identity import weights_identity
+from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
@@ -67,13 +67,14 @@ class CachedModel:
         self.hits = 0
         self._opener = opener
         self._model: Model | None = None
+        self._identity = identity_of(address)  # as it is now: a script may be edited while its model is open
 
     async def open(self) -> None:
         if self._model is None and self.mode != "replay":
             self._model = await self._opener()
 
     async def reply(self, request: Request) -> Reply:
-        key = request_key(self.address, request)
+        key = request_key(self.address, request, self._identity)
         if (keys := _TRACKED_KEYS.get()) is not None:
             keys.append(key)
         if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
@@ -124,10 +125,10 @@ class BatchReplies:
         pass
 
 
-def request_key(address: Address, request: Request) -> str:
-    place: list[Any] = [address.provider, address.endpoint, address.base_url, address.model, address.effort]
-    if address.provider == "local":
-        place += weights_identity(address)
+def request_key(address: Address, request: Request, identity: Sequence[object] | None = None) -> str:
+    """A hash of everything that decides an answer; `identity` is what answers, where that is known already."""
+    answers = identity_of(address) if identity is None else identity
+    place = [address.provider, address.endpoint, address.base_url, address.model, address.effort, *answers]
     return digest_text(compact([place, request]))  # fields always come in the same order
 
 

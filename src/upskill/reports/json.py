@@ -44,6 +44,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
         "making": {"cost_usd": rounded(evaluation.making_cost, 8), "source": evaluation.making_source},
+        "snapshots": evaluation.snapshots,
         "halted": evaluation.halted,
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "warnings": evaluation.warnings,

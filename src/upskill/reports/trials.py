@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -28,7 +28,7 @@ BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before
 MOST_LINES = 20  # of one step
 
 
-def render_heading(run: Run, leaks: list[tuple[Trial, str]]) -> Iterator[RenderableType]:
+def render_heading(run: Run, leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
@@ -41,6 +41,8 @@ def render_heading(run: Run, leaks: list[tuple[Trial, str]]) -> Iterator[Rendera
         from upskill.reports.terminal import invalid  # noqa: PLC0415 - numpy comes with it
 
         yield invalid(leaks, f"upskill show {run.id}")
+    for line in notes:
+        yield Text(f"Note: {printable(line)}", style="yellow")
     yield Text("")
 
 

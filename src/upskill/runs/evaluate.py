@@ -14,7 +14,7 @@ from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
 from upskill.models.embedded.local_models import caveat_for
-from upskill.runs.evaluation import Evaluation, verdict_so_far
+from upskill.runs.evaluation import Evaluation, mixed_snapshots, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
@@ -43,6 +43,7 @@ class RunOptions:
 
     executor: Executor | None = None  # None: this process
     fresh: bool = False  # start over instead of using the stored results of the same plan
+    resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
     # The seeds are rounds, and a model gets no further round once its verdict stands, by a test that allows looking.
     until_decided: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
@@ -87,6 +88,8 @@ class _Run:
         _check_replay(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
+        if options.resume and store.find_run(self.plan) is None:
+            raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
         warnings = await self._warnings(sandbox)
         async with self.models:
             await self._open_models()
@@ -107,6 +110,7 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
+        snapshots = store.snapshots(run)
         return Evaluation(
             self.plan,
             store.run(run.id),
@@ -121,7 +125,10 @@ class _Run:
             requirements=options.requirements,
             scope=options.until_decided,
             halted=self.halted,
-            warnings=list(dict.fromkeys([*warnings, *islice(self.noticed, MOST_NOTICED)])),
+            snapshots=snapshots,
+            warnings=list(
+                dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])
+            ),
             invalid=store.leaks(run),
             bugs=list(islice(store.bugs(run), MOST_BUGS)),
         )
@@ -202,7 +209,7 @@ def _check_replay(plan: Plan, models: Models) -> None:
 
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
     """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
-    if not plan.acts and not any(named.check.needs_sandbox for case in plan.suite.cases for named in case.checks):
+    if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
         return None
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from upskill.plain import counted
 from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
@@ -31,6 +32,8 @@ class Evaluation:
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
     scope: Scope | None = None  # the test under which one may look after every round, and stop
+    # The names that each model's provider answered under, and how many trials each answered.
+    snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
     # What shows that the arms were not isolated: then no number of the run means anything.
@@ -115,6 +118,17 @@ class Evaluation:
         """The command ends with exit code 3: the arms were not isolated, too many trials errored, or upskill has a
         bug."""
         return self.leaked or self.too_many_errors or bool(self.bugs)
+
+
+def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """What to warn of where several snapshots of a model answered the trials of one run."""
+    return [
+        f"{model}: {len(found)} snapshots of it answered ("
+        + ", ".join(f"{name}: {counted(trials, 'trial')}" for name, trials in found.items())
+        + "), so the arms may not have met the same model; --fresh runs all trials again"
+        for model, found in snapshots.items()
+        if len(found) > 1
+    ]
 
 
 def verdict_so_far(

@@ -16,13 +16,13 @@ from upskill.agents.isolation import canary_for, plant_canary
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
-from upskill.models.embedded.identity import weights_identity
+from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
 from upskill.runs.output_limit import fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
-from upskill.suites import Suite
+from upskill.suites import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Outcome
 
@@ -33,7 +33,7 @@ REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
-GENERATION = 1
+GENERATION = 2
 _ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under its first name
 
 
@@ -138,18 +138,17 @@ class Plan:
 
     @cached_property
     def _settings(self) -> str:
+        agent: Agent = AGENTS.load(self.agent)()
         settings: list[Any] = [
             GENERATION,
-            self.agent,
+            [self.agent, agent.version] if isinstance(agent, ExternalAgent) else self.agent,
             self.temperature,
             self.max_output_tokens,
             self.limit_is_stated,
-            [self.judge, weights_identity(self.judge)] if self.judge and self.judge.provider == "local" else self.judge,
+            self.judge and [self.judge, *identity_of(self.judge)],
         ]
         if self.acts:
             settings += [[skill.visible_hash for skill in self.distractors], self.bounds]
-        if self.sandbox == "none":  # what was done without walls is not to be taken for what was done within
-            settings.append(self.sandbox)
         return canonical(settings)[1:-1]
 
     @cached_property
@@ -162,11 +161,17 @@ class Plan:
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        return {address.name: canonical(_place(address)) for address in self.models}
+        return {address.name: canonical(digest([address, *identity_of(address)])) for address in self.models}
 
     @cached_property
     def _cases(self) -> dict[str, str]:
-        return {case.id: canonical(f"{case.id} {case.fingerprint}") for case in self.suite.cases}
+        return {case.id: canonical(self._deciders(case))[1:-1] for case in self.suite.cases}
+
+    def _deciders(self, case: Case) -> list[str]:
+        """What decides an outcome besides the student: the case, what judges are told, and where something acts."""
+        prompts = [prompt for named in case.checks for prompt in named.check.prompts]
+        kind = self.sandbox if self.acts or case.needs_sandbox else ""
+        return [case.id, case.fingerprint, digest(prompts) if prompts else "", kind]
 
     def plain(self) -> dict[str, Any]:
         """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""
@@ -197,11 +202,6 @@ class Plan:
             "distractors": [skill.name for skill in self.distractors],
             "bounds": asdict(self.bounds),
         }
-
-
-def _place(address: Address) -> str:
-    """A hash of where a model is, and of its weights where they are on this machine."""
-    return digest([address, weights_identity(address)]) if address.provider == "local" else digest(address)
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:

@@ -161,7 +161,7 @@ async def _with_output(evidence: Evidence, path: str) -> Evidence:
 @asynccontextmanager
 async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
     """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
-    if not agent.needs_sandbox and not any(named.check.needs_sandbox for named in case.checks):
+    if not agent.needs_sandbox and not case.needs_sandbox:
         yield None
         return
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts

@@ -61,6 +61,10 @@ class Case:
         return said | {key: value for key, value in optional.items() if value}
 
     @property
+    def needs_sandbox(self) -> bool:
+        return any(named.check.needs_sandbox for named in self.checks)
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what decides an outcome; tags and the split do not."""
         decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]

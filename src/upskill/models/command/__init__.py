@@ -5,7 +5,8 @@ API keys that this process may hold. The person's own settings (memory files, sk
 far as the program allows. Output limits, temperature and seeds are the agent's own.
 
 Which agents there are is in `skills/agent_specs.py`. `claude_code.py`, `codex.py` and `opencode.py` each have a
-`Command`: how the program is asked, and how its output is read. `process.py` runs one program to its end.
+`Command`: how the program is asked, and how its output is read. `process.py` runs one program to its end;
+`version.py` says which version is installed.
 """
 
 from __future__ import annotations

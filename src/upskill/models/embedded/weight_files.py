@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -138,3 +139,14 @@ def _write_stamp(path: Path, sha256: str) -> None:
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def known_sha256(path: Path) -> str:
+    """The same, computed once in a process for a file that stays as it is."""
+    facts = path.stat()
+    return _sha256_at(path, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _sha256_at(path: Path, _size: int, _changed: int) -> str:
+    return sha256_of(path)

@@ -102,6 +102,10 @@ class RunStore(Protocol):
         """The distinct errors but for bugs, most frequent first: model, message, number of trials."""
         ...
 
+    def snapshots(self, run: Run) -> dict[str, dict[str, int]]:
+        """The names that each model's provider answered under, and how many trials each answered."""
+        ...
+
     def leaks(self, run: Run) -> list[tuple[Trial, str]]:
         """The trials that saw a skill that was kept from them, and what shows it."""
         ...

@@ -99,6 +99,7 @@ class ResultRow:
     tool_errors: int
     leak: str
     bug: bool
+    snapshot: str  # the name the provider answered under
 
     @classmethod
     def from_result(cls, run: int, result: Result) -> ResultRow:
@@ -129,6 +130,7 @@ class ResultRow:
             tool_errors=result.tool_errors,
             leak=escape_surrogates(result.leak),
             bug=result.bug,
+            snapshot=escape_surrogates(trace.model) if trace else "",
         )
 
     def to_result(self) -> Result:

@@ -236,6 +236,17 @@ class SqliteStore:
             limit,
         )
 
+    def snapshots(self, run: Run) -> dict[str, dict[str, int]]:
+        rows = self._rows(
+            "SELECT model, snapshot, COUNT(*) FROM results WHERE run = ? AND snapshot <> '' GROUP BY model, snapshot"
+            " ORDER BY model, COUNT(*) DESC, snapshot",
+            run.number,
+        )
+        found: dict[str, dict[str, int]] = {}
+        for model, snapshot, trials in rows:
+            found.setdefault(model, {})[snapshot] = trials
+        return found
+
     def leaks(self, run: Run) -> list[tuple[Trial, str]]:
         rows = self._rows(
             "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"

@@ -156,6 +156,19 @@ def _bugs(db: sqlite3.Connection) -> None:
     )
 
 
+def _snapshots(db: sqlite3.Connection) -> None:
+    # The name a provider answered under, to tell when it changed within a run.
+    db.execute("ALTER TABLE results ADD COLUMN snapshot TEXT NOT NULL DEFAULT ''")
+    db.execute("DROP INDEX results_for_reports")
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks, activated, turns, calls, tool_errors, leak, bug, snapshot)
+        """
+    )
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -165,6 +178,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _actions,
     _plain_names,
     _bugs,
+    _snapshots,
 )
 
 

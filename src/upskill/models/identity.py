@@ -1,0 +1,32 @@
+"""What stands behind an address on this machine, so that results of one model are never taken for those of another."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from upskill.models import Address
+from upskill.models.command.version import program_version
+from upskill.models.embedded.identity import weights_identity
+from upskill.skills.agent_specs import AGENT_SPECS
+
+
+def identity_of(address: Address) -> list[object]:
+    """The hash of a model's weights or of its script, or the version of its program.
+
+    Empty where only a provider knows what answers; it may say so in its reply (`Reply.model`).
+    """
+    if address.provider == "local":
+        return weights_identity(address)
+    if address.provider == "scripted":
+        return [_script_hash(Path(address.model))]
+    if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
+        return [program_version(spec.program)]
+    return []
+
+
+def _script_hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except OSError:  # whoever opens it says why
+        return ""
