@@ -26,7 +26,7 @@ from upskill.cli import COMMANDS
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.runs.stores.sqlite import FILE
+from upskill.runs.stores.sqlite_file import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.skills.install import TARGETS
 

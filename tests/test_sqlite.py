@@ -21,7 +21,7 @@ from test_store import PLAN, add_all, begin, result_of, together
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import tables
-from upskill.runs.stores.sqlite import FILE
+from upskill.runs.stores.sqlite_file import FILE
 from upskill.runs.stores.tables import MIGRATIONS
 
 

@@ -126,9 +126,7 @@ class _Run:
             scope=options.until_decided,
             halted=self.halted,
             snapshots=snapshots,
-            warnings=list(
-                dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])
-            ),
+            warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
             invalid=store.leaks(run),
             bugs=list(islice(store.bugs(run), MOST_BUGS)),
         )

@@ -8,7 +8,8 @@ What was added is durable when the call returns. Everything that may be long is 
 writing while iterating is fine, and memory does not grow with the run.
 
 - `rows`: Run, Batch, Candidate, ResultRow: what a store hands out and how a result is written
-- `sqlite`: the kind; `sqlite_writer`: group commit; `tables`: its migrations; `file_lock`: one process to a run
+- `sqlite`: the kind; `sqlite_file`: its file; `sqlite_searches`: its smaller tables; `sqlite_writer`: group commit;
+  `tables`: its migrations; `file_lock`: one process to a run
 """
 
 from __future__ import annotations

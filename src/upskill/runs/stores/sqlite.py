@@ -9,37 +9,30 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
-from uuid import uuid4
+from typing import Any
 
-from upskill.errors import StoreError, UsageError, did_you_mean
+from upskill.errors import UsageError, did_you_mean
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores import Batch, Candidate, Run, Store
+from upskill.runs.stores import Run, Store
 from upskill.runs.stores.file_lock import file_lock
 from upskill.runs.stores.rows import (
     RESULT_COLUMNS,
     ResultRow,
     escape_surrogates,
-    files_to_json,
     optional_bool,
     timestamp,
     to_json,
 )
-from upskill.runs.stores.sqlite_writer import DISK_FULL_HINT, GroupWriter
-from upskill.runs.stores.tables import LOCK_SECONDS, migrate, switch_to_wal, transaction
-from upskill.skills import Skill
+from upskill.runs.stores.sqlite_file import FILE, ROWS_AT_ONCE
+from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates
 from upskill.verdicts.outcome import Outcome
 
-FILE = "upskill.db"
 _KEYS_IN_MEMORY = 200_000  # of replies
-_ROWS_AT_ONCE = 64
 _SPENDERS = (("student", "input_tokens + output_tokens", "cost_usd"), ("judge", "judge_tokens", "judge_cost_usd"))
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
@@ -64,47 +57,13 @@ def open_sqlite(place: str | None, *, create: bool) -> Store | None:
     return SqliteStore(folder)
 
 
-class SqliteStore:
+class SqliteStore(SqliteBatches, SqliteCandidates):
     def __init__(self, folder: Path | None) -> None:
-        self.path = folder / FILE if folder is not None else None
-        try:
-            if self.path:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._connect()
-            # Readers have a connection of their own, so that looking something up never waits for a commit.
-            self._reader = self._connect() if self.path else self._db
-        except (sqlite3.Error, OSError) as error:
-            raise UsageError(
-                f"{self.path}: cannot be used as a store: {error}", "Choose another folder with --runs-dir."
-            ) from error
-        self._lock = threading.Lock()  # held while writing
-        self._read_lock = threading.Lock() if self.path else self._lock
-        self._writer = GroupWriter(self._db, self._lock, str(self.path))
+        super().__init__(folder)
         # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
         # later count as misses.
         self._reply_keys: set[str] | None = None
         self._all_reply_keys_known = False
-
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            self.path or ":memory:", timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
-        )
-        try:
-            switch_to_wal(db)
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA foreign_keys = ON")
-            # Keys are random, so every result touches other pages: in long runs most of the work would be moving them.
-            db.execute("PRAGMA cache_size = -16000")  # KiB
-            db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
-            migrate(db, str(self.path))
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    @property
-    def location(self) -> str | None:
-        return str(self.path) if self.path else None
 
     # Runs.
 
@@ -185,7 +144,7 @@ class SqliteStore:
             " ORDER BY case_id, model, seed, arm",
             *(run.number, case, case, model, model),
         )
-        while some := [row[0] for row in islice(keys, _ROWS_AT_ONCE)]:
+        while some := [row[0] for row in islice(keys, ROWS_AT_ONCE)]:
             query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key IN ({','.join('?' * len(some))})"  # noqa: S608
             found = {row.key: row for row in (ResultRow(*row) for row in self._rows(query, run.number, *some))}
             yield from (found[key].to_result() for key in some if key in found)
@@ -291,118 +250,6 @@ class SqliteStore:
             "SELECT COALESCE(role, ''), request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key"
         )
 
-    # Batches.
-
-    def pending_batches(self, url: str) -> list[Batch]:
-        rows = self._rows(
-            "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
-            " ORDER BY submitted, token",
-            url,
-        )
-        return [Batch(*row, keys=tuple(json.loads(keys))) for *row, keys in rows]
-
-    def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
-        batch = Batch(uuid4().hex, model, url, "", timestamp(), tuple(keys))
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO batches (token, run, model, url, id, submitted, state, keys) VALUES (?,?,?,?,?,?,?,?)",
-                (batch.token, run, model, url, "", batch.submitted, "submitting", to_json(batch.keys)),
-            )
-        return batch
-
-    def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
-        with self._transaction() as db:
-            db.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", (provider_id, batch.token))
-        return replace(batch, id=provider_id)
-
-    def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
-        with self._transaction() as db:
-            row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
-            settled = set(keys) if keys is not None else None
-            left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
-            state = ", state = 'ended'" if not left else ""
-            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (to_json(left), batch.token))  # noqa: S608
-
-    # Candidates.
-
-    def add_candidate(
-        self,
-        search: str,
-        skill: Skill,
-        parent: int | None,
-        accepted: bool | None,
-        note: str,
-        verdict: Mapping[str, Any],
-    ) -> Candidate:
-        identity = (search, skill.visible_hash)
-        row = (*identity, skill.name, parent, timestamp(), files_to_json(skill.files))
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO candidates (search, fingerprint, skill, parent, created, files, accepted, note, verdict)"
-                " VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (search, fingerprint) DO UPDATE SET"
-                " accepted = excluded.accepted, note = excluded.note, verdict = excluded.verdict",
-                (*row, accepted, escape_surrogates(note), to_json(verdict)),
-            )
-        return _candidate(self._rows(_candidates_query("search = ? AND fingerprint = ?"), *identity)[0])
-
-    def candidates(self, skill: str) -> Iterator[Candidate]:
-        return map(_candidate, self._stream(_candidates_query("skill = ?"), skill))
-
-    # Closing, writing and reading.
-
-    def close(self) -> None:
-        """Write what is waiting, then close. What was acknowledged is safe without this."""
-        self._writer.close()
-        self._reader.close()
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        try:
-            with self._lock, transaction(self._db):
-                yield self._db
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._reading(), self._read_lock:
-            return self._reader.execute(query, values).fetchall()
-
-    def _stream(self, query: str, *values: Any) -> Iterator[Any]:
-        """Rows as they are needed.
-
-        A file is read through a connection of its own: an unfinished query on a shared one would show everyone else
-        the past. In memory there is only one connection, whose lock is released between reads.
-        """
-        with self._reading():
-            db, lock = (self._connect(), threading.Lock()) if self.path else (self._db, self._lock)
-            try:
-                with lock:
-                    cursor = db.execute(query, values)
-                    rows = cursor.fetchmany(_ROWS_AT_ONCE)
-                while rows:
-                    yield from rows
-                    with lock:
-                        rows = cursor.fetchmany(_ROWS_AT_ONCE)
-            finally:
-                if self.path:
-                    db.close()
-
-    @contextmanager
-    def _reading(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: {error}", "The file may be damaged; move it elsewhere to start over."
-            ) from error
-
 
 def _runs_query(where: str, order: str = "ASC") -> str:
     # Grouping by the primary key lets SQLite count run by run, as the rows are asked for.
@@ -418,18 +265,6 @@ def _runs_query(where: str, order: str = "ASC") -> str:
 def _run(row: tuple[Any, ...]) -> Run:
     number, run_id, fingerprint, skill, created, trials, plan, *counts = row
     return Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *counts)
-
-
-def _candidates_query(where: str) -> str:
-    return (
-        "SELECT number, search, skill, fingerprint, parent, created, accepted, note, verdict, files"  # noqa: S608
-        f" FROM candidates WHERE {where} ORDER BY number"
-    )
-
-
-def _candidate(row: tuple[Any, ...]) -> Candidate:
-    *first, accepted, note, verdict, files = row
-    return Candidate(*first, accepted=optional_bool(accepted), note=note, verdict=json.loads(verdict), files=files)
 
 
 def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
