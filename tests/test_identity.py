@@ -152,7 +152,11 @@ async def test_what_a_judge_is_told_is_part_of_the_key_of_a_judged_trial(monkeyp
     plan = Plan(SKILL, Suite.parse(written), (REMOTE,), judge=REMOTE)
     before = {trial: plan.key(trial) for trial in plan.trials()}
     told = judge.read_prompt
-    monkeypatch.setattr(judge, "read_prompt", lambda *place: told(*place) + "Be kind.")
+
+    def kinder(package: str, name: str) -> str:
+        return told(package, name) + "Be kind."
+
+    monkeypatch.setattr(judge, "read_prompt", kinder)
     after = replace(plan)
     for trial, key in before.items():
         assert (after.key(trial) == key) is (trial.case == "greet-2")

@@ -130,7 +130,7 @@ class _Search:
             if suite.held_out and not self.halted:
                 plan = self.plan_for(self.best.skill, _subset(suite, suite.held_out))
                 self.events.held_out_started(plan)
-                held_out = await self._evaluate(plan)
+                held_out = await self._evaluate(plan, reported=True)
                 self.halted = held_out.halted
         best = self.best
         return Refinement(best.skill, self.attempts, best.evaluation, held_out, self.halted or self.ended, self.halted)
@@ -197,12 +197,12 @@ class _Search:
         accepted = None if evaluation.halted else found.accepted
         return self._keep(Attempt(number, skill, evaluation, accepted, found.summary, found, proposal))
 
-    async def _evaluate(self, plan: Plan) -> Evaluation:
+    async def _evaluate(self, plan: Plan, *, reported: bool = False) -> Evaluation:
         return await evaluate(
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.options.executor),
+            options=RunOptions(executor=self.options.executor, keep_look=reported),
             events=self.events,
         )
 

@@ -71,8 +71,9 @@ def command(
 
 def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
     from upskill.runs.evaluation import verdicts_of_run  # noqa: PLC0415
+    from upskill.runs.looks import looks_of_run  # noqa: PLC0415
 
-    return verdicts_of_run(run, list(store.outcomes(run)))
+    return verdicts_of_run(run, list(store.outcomes(run)), looks_of_run(store, run))
 
 
 def _to_json(run: Run, verdict: Verdict) -> dict[str, object]:

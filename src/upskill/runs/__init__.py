@@ -7,6 +7,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation
 - `trial`: `run_trial` runs one trial; `run_job` runs many in another process
 - `evaluation`: Evaluation, a run with everything that can be computed from its stored results
+- `looks`: Looks, how often a skill has been looked at on these cases
 - `estimate`: what trials will cost, before they do
 - `sample_size`: how many cases and runs it takes to see a lift
 - `events`: what a caller is told while a verb works

@@ -18,13 +18,15 @@ from upskill.runs.evaluation import Evaluation, mixed_snapshots, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
+from upskill.runs.looks import looks_before, make_look
 from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.stores import Run, RunStore, open_store
+from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import near_duplicates, only_by_acting, probe_suite, summarise, unwritten
+from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.statistics import Scope
 from upskill.version import __version__
@@ -51,6 +53,7 @@ class RunOptions:
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
+    keep_look: bool = True  # the verdict is reported: store that somebody looked
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
 
@@ -82,6 +85,7 @@ class _Run:
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
+        self.known_looks = list(store.looks(plan.skill.name, plan.suite))
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -94,13 +98,13 @@ class _Run:
         async with self.models:
             await self._open_models()
             run, found = store.start_run(self.plan, __version__, fresh=options.fresh)
-            run = store.annotate(
-                run,
-                scope=options.until_decided,
-                margin=options.margin,
-                sandbox=sandbox.record() if sandbox else None,
-            )
             with store.claim(run):
+                run = store.annotate(
+                    run,
+                    scope=options.until_decided,
+                    margin=options.margin,
+                    sandbox=sandbox.record() if sandbox else None,
+                )
                 done = store.scored_keys(run)
                 missing = [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
@@ -110,11 +114,12 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
-        snapshots = store.snapshots(run)
-        return Evaluation(
+        snapshots, outcomes = store.snapshots(run), list(store.outcomes(run))
+        looks = {model: self._look(run, model, outcomes) for model in self.plan.addresses}
+        evaluation = Evaluation(
             self.plan,
             store.run(run.id),
-            list(store.outcomes(run)),
+            outcomes,
             store.errors(run),
             store.spent(run),
             stopped=self.stopped,
@@ -125,11 +130,22 @@ class _Run:
             requirements=options.requirements,
             scope=options.until_decided,
             halted=self.halted,
+            looks={model: looks_before(self.known_looks, look) for model, look in looks.items()},
             snapshots=snapshots,
             warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
             invalid=store.leaks(run),
             bugs=list(islice(store.bugs(run), MOST_BUGS)),
         )
+        if options.keep_look and "baseline" in self.plan.arms:
+            for verdict in evaluation.verdicts:
+                if verdict.pairs:  # without one there is no lift to be looked at
+                    look = looks[verdict.model]
+                    store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision))
+        return evaluation
+
+    def _look(self, run: Run, model: str, outcomes: list[Outcome]) -> Look:
+        rows = (outcome for outcome in outcomes if outcome.model == model)
+        return make_look(self.plan, run, rows, model, self.options.margin, self.options.until_decided)
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
         plan = self.plan
@@ -193,7 +209,9 @@ class _Run:
         outcomes = list(self.store.outcomes(run))
         rows = [outcome for outcome in outcomes if outcome.model == model]
         leaked = any(outcome.leaked for outcome in outcomes)
-        verdict = verdict_so_far(self.plan, rows, self.options.until_decided, self.options.margin, leaked=leaked)
+        looks = looks_before(self.known_looks, self._look(run, model, rows))
+        options = self.options
+        verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
         hopeless = verdict.reason in ("isolation", "errors", "no baseline")  # no further round would change that
         return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
 

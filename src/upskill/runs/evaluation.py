@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.plain import counted
+from upskill.runs.looks import Looks
 from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
@@ -32,6 +33,7 @@ class Evaluation:
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
     scope: Scope | None = None  # the test under which one may look after every round, and stop
+    looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     halted: str = ""  # the ceiling that ended the run before its end
@@ -52,7 +54,8 @@ class Evaluation:
 
     def _verdict(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
         # A wall that did not stand for one model stood for none.
-        return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked)
+        looks = self.looks.get(rows[0].model) if rows else None
+        return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked, looks=looks)
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
@@ -139,6 +142,7 @@ def verdict_so_far(
     making_cost: float | None = None,
     *,
     leaked: bool = False,
+    looks: Looks | None = None,
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
     return compute_verdict(
@@ -151,6 +155,7 @@ def verdict_so_far(
             tags={case.id: case.tags for case in plan.suite.cases},
             baseline_is_skill=plan.reference_skill is not None,
             isolation_broken=leaked,
+            earlier_looks=len(looks.earlier) if looks else 0,
         ),
     )
 
@@ -162,8 +167,9 @@ def stopping_point_of(rows: list[Outcome], scope: Scope | None, runs: int) -> St
     return "last" if len({row.seed for row in rows}) == runs else "early"
 
 
-def verdicts_of_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
+def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | None = None) -> list[Verdict]:
     """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
+    looks = looks or {}
     scope: Scope | None = run.plan.get("scope")
     by_model: dict[str, list[Outcome]] = {}
     for row in rows:
@@ -177,7 +183,8 @@ def verdicts_of_run(run: Run, rows: list[Outcome]) -> list[Verdict]:
                 stopping_point=stopping_point_of(found, scope, run.plan["runs"]),
                 baseline_is_skill=bool(run.plan.get("reference_skill")),
                 isolation_broken=any(row.leaked for row in rows),
+                earlier_looks=len(looks[model].earlier) if model in looks else 0,
             ),
         )
-        for found in by_model.values()
+        for model, found in by_model.items()
     ]

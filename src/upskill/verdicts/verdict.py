@@ -52,6 +52,7 @@ class VerdictOptions:
     tags: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])  # by case, for the advice
     baseline_is_skill: bool = False  # an older skill
     isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
+    earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
 
 
 @dataclass(frozen=True, slots=True)

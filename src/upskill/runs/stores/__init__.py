@@ -1,13 +1,13 @@
-"""A Store keeps runs with their results, replies of models, batches at providers, and candidates for better skills.
+"""A Store keeps runs with their results and looks, replies of models, batches, and candidates for better skills.
 
 Kinds: `sqlite` (a file in a folder, or memory). `open_store` picks one by the place it is given: a folder, a URL whose
 scheme is the name of a kind, or None for memory.
 
-A kind implements `Store`, which is four smaller protocols; code that needs one of them asks for no more than that.
+A kind implements `Store`, which is five smaller protocols; code that needs one of them asks for no more than that.
 What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
 writing while iterating is fine, and memory does not grow with the run.
 
-- `rows`: Run, Batch, Candidate, ResultRow: what a store hands out and how a result is written
+- `rows`: Run, Look, Batch, Candidate, ResultRow: what a store hands out and how a result is written
 - `sqlite`: the kind; `sqlite_file`: its file; `sqlite_searches`: its smaller tables; `sqlite_writer`: group commit;
   `tables`: its migrations; `file_lock`: one process to a run
 """
@@ -24,8 +24,9 @@ from upskill.errors import UsageError
 from upskill.models import ReplyStore
 from upskill.registry import Registry
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Batch, Candidate, Run
+from upskill.runs.stores.rows import Batch, Candidate, Look, Run
 from upskill.skills import Skill
+from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "BatchStore",
     "Candidate",
     "CandidateStore",
+    "Look",
+    "LookStore",
     "ReplyStore",
     "Run",
     "RunStore",
@@ -46,8 +49,20 @@ STORES = Registry("store", "upskill.stores", {"sqlite": "upskill.runs.stores.sql
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
-class RunStore(Protocol):
-    """Runs and the results of their trials."""
+class LookStore(Protocol):
+    """What was reported of skills, so that looking again is counted."""
+
+    def add_look(self, look: Look) -> Look:
+        """Store a look with its number. One that is stored already stays as it is, and is returned."""
+        ...
+
+    def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
+        """Looks at the skill of this name, oldest first: all, or those that share the id of a case with this suite."""
+        ...
+
+
+class RunStore(LookStore, Protocol):
+    """Runs and the results of their trials, and who looked at them."""
 
     def find_run(self, plan: Plan) -> Run | None:
         """The latest run of this plan."""

@@ -1,11 +1,11 @@
-"""What a store holds, whatever its kind: runs, batches, candidates, and a result as a row of named columns."""
+"""What a store holds, whatever its kind: runs, looks, batches, candidates, and a result as a row of named columns."""
 
 from __future__ import annotations
 
 import json
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -68,6 +68,37 @@ class Candidate:
     note: str
     verdict: dict[str, Any]  # on train cases: a fit
     files: str  # all of its files, as JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What somebody was told of a skill, a suite and a model: one verdict of one report."""
+
+    run: str  # the id of the run
+    model: str
+    skill: str  # its name
+    skill_hash: str  # of what students see
+    suite: str  # where it was read from
+    suite_fingerprint: str
+    cases: Mapping[str, str]  # the hash of each case, by its id
+    runs: int
+    seed: int
+    margin: float
+    scope: str  # of `--until-decided`; empty without it
+    trials: int  # that were scored
+    pairs: int = 0
+    decision: str = ""
+    asked: str = ""  # when
+    asked_by: str = ""  # the user's name on this machine
+    number: int = 0  # in the order in which they were added; 0: not yet
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Two looks with the same one showed the same results in the same way."""
+        return self.run, self.model, self.margin, self.scope, self.trials
+
+
+LOOK_COLUMNS = tuple(field.name for field in fields(Look) if field.name != "number")
 
 
 @dataclass(slots=True)  # not frozen: a row is made for every trial, and freezing would double its price

@@ -29,7 +29,7 @@ from upskill.runs.stores.rows import (
     to_json,
 )
 from upskill.runs.stores.sqlite_file import FILE, ROWS_AT_ONCE
-from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates
+from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates, SqliteLooks
 from upskill.verdicts.outcome import Outcome
 
 _KEYS_IN_MEMORY = 200_000  # of replies
@@ -57,7 +57,7 @@ def open_sqlite(place: str | None, *, create: bool) -> Store | None:
     return SqliteStore(folder)
 
 
-class SqliteStore(SqliteBatches, SqliteCandidates):
+class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
     def __init__(self, folder: Path | None) -> None:
         super().__init__(folder)
         # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add

@@ -1,4 +1,4 @@
-"""The smaller tables of a `sqlite` store: batches at providers, and candidates for better skills."""
+"""The smaller tables of a `sqlite` store: looks at runs, batches at providers, and candidates for better skills."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from uuid import uuid4
 
 from upskill.runs.stores.rows import (
+    LOOK_COLUMNS,
     Batch,
     Candidate,
+    Look,
     escape_surrogates,
     files_to_json,
     optional_bool,
@@ -19,6 +21,33 @@ from upskill.runs.stores.rows import (
 )
 from upskill.runs.stores.sqlite_file import SqliteFile
 from upskill.skills import Skill
+from upskill.suites import Suite
+
+_LOOK_COLUMNS = ", ".join(LOOK_COLUMNS)
+_ADD_LOOK = f"INSERT OR IGNORE INTO looks ({_LOOK_COLUMNS}) VALUES ({', '.join('?' * len(LOOK_COLUMNS))})"  # noqa: S608
+
+
+class SqliteLooks(SqliteFile):
+    def add_look(self, look: Look) -> Look:
+        values = [getattr(look, name) for name in LOOK_COLUMNS]
+        values[LOOK_COLUMNS.index("cases")] = to_json(dict(look.cases))
+        with self._transaction() as db:
+            db.execute(_ADD_LOOK, values)
+        where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
+        return _look(self._rows(_looks_query(where), *look.identity)[0])
+
+    def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
+        found = map(_look, self._stream(_looks_query("skill = ?"), skill))
+        return (look for look in found if suite is None or look.cases.keys() & suite.by_id.keys())
+
+
+def _looks_query(where: str) -> str:
+    return f"SELECT {_LOOK_COLUMNS}, number FROM looks WHERE {where} ORDER BY number"  # noqa: S608
+
+
+def _look(row: tuple[Any, ...]) -> Look:
+    columns = dict(zip((*LOOK_COLUMNS, "number"), row, strict=True))
+    return Look(**columns | {"cases": json.loads(columns["cases"])})
 
 
 class SqliteBatches(SqliteFile):

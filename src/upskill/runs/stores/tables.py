@@ -169,6 +169,35 @@ def _snapshots(db: sqlite3.Connection) -> None:
     )
 
 
+def _looks(db: sqlite3.Connection) -> None:
+    # One row for each verdict that was reported; the same results shown again in the same way are no further look.
+    db.execute(
+        """
+        CREATE TABLE looks (
+            number INTEGER PRIMARY KEY,
+            run TEXT NOT NULL,
+            model TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            skill_hash TEXT NOT NULL,
+            suite TEXT NOT NULL,
+            suite_fingerprint TEXT NOT NULL,
+            cases TEXT NOT NULL,
+            runs INTEGER NOT NULL,
+            seed INTEGER NOT NULL,
+            margin REAL NOT NULL,
+            scope TEXT NOT NULL,
+            trials INTEGER NOT NULL,
+            pairs INTEGER NOT NULL,
+            decision TEXT NOT NULL,
+            asked TEXT NOT NULL,
+            asked_by TEXT NOT NULL,
+            UNIQUE (run, model, margin, scope, trials)
+        )
+        """
+    )
+    db.execute("CREATE INDEX looks_by_skill ON looks (skill)")
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -179,6 +208,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _plain_names,
     _bugs,
     _snapshots,
+    _looks,
 )
 
 

@@ -1,0 +1,87 @@
+"""Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
+
+A look is one verdict of one report. Other flags, other seeds, more cases or more results make another look; the same
+results shown again in the same way do not. What a search compares on its train cases is its own business and no look.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from upskill.runs.plan import Plan
+from upskill.runs.stores import Look, LookStore, Run
+from upskill.runs.stores.rows import timestamp
+from upskill.verdicts.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The looks before this one: of the same model, at the same skill, on a suite with some of the same cases."""
+
+    earlier: tuple[Look, ...] = ()  # oldest first
+    edited: int = 0  # cases that the first of them had, with other words or other checks
+    added: int = 0  # cases that the first of them did not have
+    removed: int = 0  # cases that only the first of them had
+    revisions: int = 0  # looks at other versions of the skill, which are not among the `earlier`
+
+    @property
+    def number(self) -> int:
+        """Which look this is: 1 for the first."""
+        return len(self.earlier) + 1
+
+
+def looks_before(known: Sequence[Look], look: Look) -> Looks:
+    """Those of the known looks that came before this one; all of them where it is a new one."""
+    stored = next((each.number for each in known if each.identity == look.identity), None)
+    before = [
+        each
+        for each in known
+        if (stored is None or each.number < stored)
+        and (each.skill, each.model) == (look.skill, look.model)
+        and each.cases.keys() & look.cases.keys()
+    ]
+    earlier = tuple(each for each in before if each.skill_hash == look.skill_hash)
+    first = earlier[0].cases if earlier else look.cases
+    return Looks(
+        earlier,
+        edited=sum(first.get(case, hashed) != hashed for case, hashed in look.cases.items()),
+        added=len(look.cases.keys() - first.keys()),
+        removed=len(first.keys() - look.cases.keys()),
+        revisions=len(before) - len(earlier),
+    )
+
+
+def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin: float, scope: str | None) -> Look:
+    """A look at this model's outcomes, before anything was concluded from them."""
+    return Look(
+        run=run.id,
+        model=model,
+        skill=plan.skill.name,
+        skill_hash=plan.skill.visible_hash,
+        suite=plan.suite.source,
+        suite_fingerprint=plan.suite.fingerprint,
+        cases={case.id: case.fingerprint for case in plan.suite.cases},
+        runs=plan.runs,
+        seed=plan.seed,
+        margin=margin,
+        scope=scope or "",
+        trials=sum(row.passed is not None for row in rows),
+        asked=timestamp(),
+        asked_by=_user_name(),
+    )
+
+
+def looks_of_run(store: LookStore, run: Run) -> dict[str, Looks]:
+    """By model: the looks before the latest one at a stored run."""
+    known = list(store.looks(run.skill))
+    latest = {look.model: look for look in known if look.run == run.id}
+    return {model: looks_before(known, look) for model, look in latest.items()}
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody has this number here, or there are no users
+        return ""
