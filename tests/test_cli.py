@@ -37,7 +37,7 @@ PROMISED_OF_A_MODEL = {
     *("model", "pairs", "baseline", "skill", "lift", "interval", "level"),
     *("token_savings", "decision", "recommendation"),
 }
-PROMISED_OF_AN_ARM = {"passed", "failed", "errored", "pass_rate", "input_tokens", "output_tokens", "cost_usd"}
+PROMISED_OF_AN_ARM = {"passed", "failed", "errored", "causes", "pass_rate", "input_tokens", "output_tokens", "cost_usd"}
 
 
 @pytest.fixture
@@ -117,6 +117,7 @@ def test_eval_in_json_has_the_numbers_of_the_run(upskill: Upskill, skill: Path) 
         "passed": 0,
         "failed": 8,
         "errored": 0,
+        "causes": {},
         "pass_rate": 0.0,
         "input_tokens": 160,
         "output_tokens": 24,

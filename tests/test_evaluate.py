@@ -320,22 +320,19 @@ def repeated(_: str, request: Request) -> Reply:
     return Reply("ahoy, ahoy, ahoy", Usage(10, 5, cost_usd=0.01), "repetition")
 
 
+@pytest.mark.parametrize("stated", [False, True])
 @pytest.mark.parametrize(("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it repeated itself")])
-async def test_an_answer_cut_at_a_limit_that_nobody_stated_is_the_students_failure(
-    how: Callable[[str, Request], Reply], why: str
+async def test_an_answer_that_was_cut_off_is_the_students_failure_whoever_set_the_limit(
+    how: Callable[[str, Request], Reply], why: str, stated: bool
 ) -> None:
     found: list[Result] = []
-    evaluation = await evaluate(plan_of(max_output_tokens=5), models=Told(how), events=Events(result=found.append))
+    plan = plan_of(max_output_tokens=5, limit_is_stated=stated)
+    evaluation = await evaluate(plan, models=Told(how), events=Events(result=found.append))
     assert {outcome.passed for outcome in evaluation.outcomes} == {False}
     for result in found:
-        assert result.judgements[0].check == "complete"
-        assert result.judgements[0].reason.startswith(f"the answer was cut off {why}")
-        assert result.judgements[1].passed  # what it says is looked at all the same
-
-
-async def test_an_answer_cut_at_a_stated_limit_is_scored_as_it_is() -> None:
-    evaluation = await evaluate(plan_of(max_output_tokens=5, limit_is_stated=True), models=Told(cut))
-    assert {outcome.passed for outcome in evaluation.outcomes} == {True}
+        (judgement,) = result.judgements  # no check could change it
+        assert judgement.check == "complete"
+        assert judgement.reason.startswith(f"the answer was cut off {why}")
 
 
 def test_a_limit_is_stated_by_the_person_or_by_the_suite(home: Path) -> None:

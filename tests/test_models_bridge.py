@@ -11,7 +11,7 @@ import pytest
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
-from upskill.models import Message, ModelContext, Models, Reply, Request, Tool
+from upskill.models import Message, ModelContext, Models, Reply, Request, Role, Tool
 from upskill.models.addresses import resolve
 
 installed = importlib.util.find_spec("pydantic_ai") is not None
@@ -35,7 +35,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ask(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer | Spoken, name: str, *requests: Request, **fields: Any
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer | Spoken,
+    name: str,
+    *requests: Request,
+    role: Role = "teacher",
+    **fields: Any,
 ) -> tuple[list[Reply], Loopback]:
     # Its requests carry fields of its own, so their shape is not ours to hold against the published one.
     server = Loopback(answer)
@@ -44,7 +49,7 @@ async def ask(
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
     try:
         async with Models(ModelContext(keys={"OPENAI_API_KEY": KEY}, **fields)) as models:
-            model = await models.get(resolve(name))
+            model = await models.get(resolve(name), role)
             return [await model.reply(request) for request in requests], server
     finally:
         await server.stop()
@@ -125,6 +130,21 @@ async def test_a_limit_used_up_by_thinking_is_an_error(keys: None, monkeypatch: 
     with pytest.raises(ModelError) as caught:
         await ask(monkeypatch, Say("", thoughts="Hm", stop="length"), "pydantic-ai:openai-chat:gpt-4.1", HELLO)
     assert "used up" in caught.value.message
+
+
+@needs_it
+async def test_what_a_student_does_instead_of_answering_is_its_reply(
+    keys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "pydantic-ai:openai-chat:gpt-4.1"
+    spoken: list[tuple[Spoken, str]] = [
+        (Trouble("overflow"), "context"),
+        (Say("I was sa", stop="content_filter"), "refusal"),
+        (Say("", thoughts="Hm", stop="length"), "length"),
+    ]
+    for said, stop in spoken:
+        [reply], _ = await ask(monkeypatch, said, name, HELLO, role="student")
+        assert (reply.stop, bool(reply.stop_details)) == (stop, True)
 
 
 @needs_it

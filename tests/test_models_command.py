@@ -210,11 +210,6 @@ async def test_an_answer_of_a_schema_is_read_where_the_command_puts_it(path: Pat
             "It broke.",
         ),
         (
-            "claude-code",
-            [{"type": "result", "subtype": "success", "result": "No.", "stop_reason": "refusal"}],
-            "the provider refused: No.",
-        ),
-        (
             "codex",
             [{"type": "turn.failed", "error": {"message": '{"error": {"message": "No such model."}}'}}],
             "No such model.",
@@ -236,6 +231,26 @@ async def test_what_is_no_answer_is_an_error_in_the_commands_words(
     error = await fail(agent)
     assert words in error.message
     assert "exit code 1" in error.message
+
+
+@pytest.mark.parametrize(
+    ("agent", "event", "stop"),
+    [
+        (
+            "claude-code",
+            {"type": "result", "subtype": "success", "result": "No.", "stop_reason": "refusal"},
+            "refusal",
+        ),
+        ("claude-code", {"type": "result", "is_error": True, "result": "Prompt is too long"}, "context"),
+        ("codex", {"type": "turn.failed", "error": {"message": "Your input exceeds the context window"}}, "context"),
+    ],
+)
+async def test_what_a_student_does_instead_of_answering_is_its_reply(
+    path: Path, agent: str, event: dict[str, Any], stop: str
+) -> None:
+    StandIn(path, AGENTS[agent]).says([event], code=1)
+    reply = await ask(agent)
+    assert (reply.stop, bool(reply.stop_details)) == (stop, True)
 
 
 @all_agents

@@ -41,6 +41,7 @@ def normal(value: Any) -> Any:
     if isinstance(value, dict):
         said = {NEWER.get(name, name): normal(item) for name, item in cast("dict[str, Any]", value).items()}
         assert said.pop("bugs", NO_BUGS) == NO_BUGS
+        assert not any(said.pop(name, None) for name in ("causes", "cause", "stop_details"))  # none had any
         if isinstance(said.get("trials"), list):
             said["trials"].sort(key=_place)
         if isinstance(said.get("warnings"), list):

@@ -694,7 +694,7 @@ async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> Non
     assert any(result.trace and result.trace.calls for result in results)
 
 
-async def test_a_context_that_is_full_is_an_error_as_in_a_chat(kind: SandboxBackend) -> None:
+async def test_a_context_that_is_full_is_the_students_failure_as_in_a_chat(kind: SandboxBackend) -> None:
     suite = Suite.parse(
         [{"id": "long", "prompt": "Count. " + "one two three " * 4_000, "checks": [{"contains": "ahoy"}]}]
     )
@@ -702,8 +702,8 @@ async def test_a_context_that_is_full_is_an_error_as_in_a_chat(kind: SandboxBack
         GREETER, suite, [LOCAL.name], options=PlanOptions(agent="tools", baseline=False, max_output_tokens=16)
     )
     (result,) = await results_of(plan)
-    assert result.passed is None
-    assert "fit into local" in result.error
+    assert (result.passed, result.cause) == (False, "context")
+    assert "fit into local" in result.judgements[0].reason
 
 
 # Activation and isolation.

@@ -25,7 +25,8 @@ class Chat:
     async def run(self, task: Task, student: Student) -> Trace:
         reply = await student.model.reply(chat_request(task))
         thoughts = (Step("thinking", reply.thoughts),) if reply.thoughts else ()
-        return Trace((*thoughts, Step("assistant", reply.text)), reply.usage, reply.stop, reply.model, turns=1)
+        steps = (*thoughts, Step("assistant", reply.text))
+        return Trace(steps, reply.usage, reply.stop, reply.model, turns=1, stop_details=reply.stop_details)
 
 
 def chat_request(task: Task) -> Request:

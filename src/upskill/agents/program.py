@@ -20,7 +20,7 @@ from upskill.agents import Student, Task, runnable_files, skill_files
 from upskill.agents.activation import CANARY
 from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
-from upskill.models import Address
+from upskill.models import Address, Stop, Unanswered
 from upskill.models.command.process import Invocation
 from upskill.models.command.version import package_version, program_version
 from upskill.models.parsing import safe_excerpt
@@ -31,6 +31,11 @@ from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import Format
 
+STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
+    "max_tokens": "length",
+    "model_context_window_exceeded": "context",
+    "content-filter": "refusal",
+}
 PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key; this one is good for nothing
 EXECUTABLE_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, macOS, macOS for both processors
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
@@ -133,13 +138,14 @@ class ProgramAgent(ABC):
             warnings=(*trace.warnings, *(f"{self.spec.name}: {warning}" for warning in proxy.warnings)),
         )
         if (error := self._trial_error(done, trace, proxy, sandbox.kind)) is not None:
+            if isinstance(error, Unanswered):
+                return replace(trace, stop=error.stop, stop_details=error.message)
             if isinstance(error, TrialError):
                 error.usage = proxy.usage
                 error.hint = " ".join(filter(None, [error.hint, *proxy.warnings]))
             raise error
         stop = proxy.stop or ("seconds" if done.timed_out else trace.stop)
-        # How long an answer may be is up to the program, so no option of a plan could raise this limit.
-        return replace(trace, stop="output limit" if stop == "length" else stop)
+        return replace(trace, stop=STOP_REASONS.get(stop, stop))
 
     def _program(self) -> Program:
         return find_program(self.spec.program, self.spec.install)

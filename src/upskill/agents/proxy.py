@@ -24,12 +24,12 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import RequestFilter, Wire, points_outside
 from upskill.agents.usage_meter import UsageMeter, error_in
 from upskill.errors import CeilingReached, ModelError, UsageError
-from upskill.models import Address
+from upskill.models import Address, Unanswered
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.ledger import Ledger
-from upskill.models.parsing import collect_secrets, safe_excerpt
+from upskill.models.parsing import collect_secrets, safe_excerpt, unanswered_stop
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import compact, dict_or_empty, is_deep
 from upskill.traces import NO_USAGE, Usage
@@ -242,12 +242,12 @@ class Proxy:
         if meter is not None:
             message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
             hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
-            self.model_error = ModelError(
-                f"the server answered {answer.status}: {message}",
-                hint,
-                status=answer.status,
-                fatal=answer.status in FATAL_STATUSES,
-            )
+            said = f"the server answered {answer.status}: {message}"
+            if stop := unanswered_stop(message, answer.status):
+                self.model_error = Unanswered(said, stop=stop, status=answer.status)
+            else:
+                fatal = answer.status in FATAL_STATUSES
+                self.model_error = ModelError(said, hint, status=answer.status, fatal=fatal)
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
@@ -277,7 +277,8 @@ class Proxy:
                 message = safe_excerpt(meter.error, self.upstream.secrets)
                 self.model_error = ModelError(f"the model's server broke off its answer: {message}", status=200)
             else:
-                self.model_error = None
+                refused = Unanswered("the provider refused", stop="refusal", status=200)
+                self.model_error = refused if meter.refused else None
                 self.turns += 1
         with suppress(ConnectionError):
             await response.write_eof()

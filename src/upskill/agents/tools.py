@@ -86,6 +86,7 @@ class _Loop:
         self.usage = NO_USAGE
         self.turns = 0
         self.model_name = ""
+        self.stop_details = ""
         self.deadline = time.monotonic() + task.bounds.seconds
 
     async def run(self) -> Trace:
@@ -94,6 +95,10 @@ class _Loop:
             reply = await self._ask()
             if reply is None:
                 stop = "seconds"
+                break
+            if reply.stop in ("refusal", "context") and not reply.calls:
+                self._add(Step("assistant", reply.text))
+                stop, self.stop_details = reply.stop, reply.stop_details
                 break
             turn = self.calling.read(reply)
             tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
@@ -108,7 +113,14 @@ class _Loop:
                 break
             self.messages += self.calling.next_messages(reply, turn, await self._run_calls(turn))
             stop = self._bound_reached()
-        return Trace(tuple(self.steps), self.usage, stop or "end", self.model_name, turns=self.turns)
+        return Trace(
+            tuple(self.steps),
+            self.usage,
+            stop or "end",
+            self.model_name,
+            turns=self.turns,
+            stop_details=self.stop_details,
+        )
 
     async def _ask(self) -> Reply | None:
         """The next reply of the model; None if time runs out first."""
@@ -140,8 +152,9 @@ class _Loop:
     async def _run_calls(self, turn: Turn) -> Sequence[Step]:
         steps: list[Step] = []
         for call in turn.calls:
-            if turn.stop in ("length", "repetition"):  # the end of its arguments may be missing
-                why = f"after {self.task.max_output_tokens} tokens" if turn.stop == "length" else "for repeating itself"
+            if turn.stop in ("length", "repetition", "context"):  # the end of its arguments may be missing
+                why = "for repeating itself" if turn.stop == "repetition" else "where there was no more room"
+                why = f"after {self.task.max_output_tokens} tokens" if turn.stop == "length" else why
                 words = f"Not carried out: your turn was cut off {why}. Write less."
                 step = Step("tool", tool=call.name, arguments=call.arguments, output=words, status="error")
             elif self._seconds_left <= 0:

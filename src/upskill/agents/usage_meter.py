@@ -1,4 +1,4 @@
-"""Reads the usage of a model's answer while it is forwarded to the program that asked."""
+"""Reads the usage and the end of a model's answer while it is forwarded to the program that asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 from upskill.agents.allow_list import Wire
 from upskill.models.parsing import count_or_zero, estimate_tokens
 from upskill.models.prices import Price
-from upskill.plain import compact, dict_or_empty
+from upskill.plain import compact, dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
+TELLING = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # what the events that are read contain
 MAX_PLAIN_BYTES = 16 * 1024 * 1024  # of an answer that is not a stream
 
 
@@ -23,6 +24,15 @@ def error_in(data: Mapping[str, Any]) -> str:
     return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
 
 
+def _is_refusal(data: Mapping[str, Any]) -> bool:
+    """Whether the model or the provider's filter ended its answer, in any of the three APIs."""
+    choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
+    incomplete = dict_or_empty(dict_or_empty(data.get("response") or data).get("incomplete_details"))
+    ended = data.get("stop_reason") or dict_or_empty(data.get("delta")).get("stop_reason")
+    reasons = (ended, choice.get("finish_reason"), incomplete.get("reason"))
+    return any(reason in ("refusal", "content_filter") for reason in reasons)
+
+
 class UsageMeter:
     """Reads the usage from an answer while it is forwarded, as one document or as a stream of events."""
 
@@ -32,6 +42,7 @@ class UsageMeter:
         self.input_estimate = estimate_tokens(compact(body))
         self.started = False
         self.error = ""
+        self.refused = False
         self._fields: dict[str, Any] = {}
         self._events = 0
         self._plain = bytearray()  # of an answer that is not a stream
@@ -52,7 +63,7 @@ class UsageMeter:
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._events += 1
-            if b'"usage"' in line or b'"error"' in line:  # otherwise it is one token of many
+            if any(word in line for word in TELLING):  # otherwise it is one token of many
                 self._read(line[5:])
         elif not self._events and len(self._plain) < MAX_PLAIN_BYTES and not line.startswith((b"event:", b":", b"id:")):
             self._plain += line + b"\n"
@@ -66,6 +77,7 @@ class UsageMeter:
             # Later events count the whole answer; what they leave out stays as it was.
             self._fields |= {name: value for name, value in dict_or_empty(place.get("usage")).items() if value}
         self.error = error_in(data) or self.error
+        self.refused = self.refused or _is_refusal(data)
 
     def usage(self) -> Usage:
         fields, wire = self._fields, self.wire

@@ -76,7 +76,7 @@ async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
 
 
 def _read_object(reply: Reply) -> dict[str, Any]:
-    if reply.stop == "length":
+    if reply.stop in ("length", "context"):
         raise InvalidAnswer("it was cut off because it was too long; say the same in fewer words")
     if reply.stop == "repetition":
         raise InvalidAnswer("it was cut off because it repeated itself; say everything once")

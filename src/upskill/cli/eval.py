@@ -165,8 +165,8 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     max_output_tokens: int | None = option(
         "--max-output-tokens",
         default=None,
-        help="How long an answer may be. One that is cut off there is scored as it is. Without this limit or one in "
-        "the suite it is 4096 (for embedded models what the case needs, at least 256), and a cut answer has failed.",
+        help="How long an answer may be; one that is cut off there has failed. Without this limit or one in the suite "
+        "it is 4096, and for embedded models what the case needs, at least 256.",
         metavar="N",
         minimum=1,
     )

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from upskill.errors import ModelError
 from upskill.registry import Registry
 from upskill.traces import NO_USAGE, Usage
 
@@ -50,7 +51,7 @@ PROVIDERS = Registry(
 Speaker = Literal["system", "user", "assistant", "tool"]
 Role = Literal["student", "judge", "test writer", "teacher"]
 CacheMode = Literal["use", "refresh", "replay", "off"]
-Stop = Literal["end", "length", "repetition", "tools", "refusal", "other"]
+Stop = Literal["end", "length", "repetition", "context", "tools", "refusal", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,24 @@ class Reply:
     model: str = ""  # the name the provider answered under
     seconds: float = 0.0
     attempts: int = 1
+    stop_details: str = ""  # why there is no answer, in the provider's words
+
+
+class Unanswered(ModelError):
+    """The model was reached and gave no answer: it refused, or the prompt or the answer had no room.
+
+    For a teacher or a judge that is an error. For a student it is what it did, and its reply (see `StudentModel`).
+    """
+
+    def __init__(self, message: str, hint: str = "", *, stop: Stop, text: str = "", status: int | None = None) -> None:
+        super().__init__(message, hint, status=status)
+        self.stop: Stop = stop
+        self.text = text
+
+    def as_reply(self, request: Request) -> Reply:
+        # A prompt that was turned away costs nothing, but must not look as if it had taken no tokens.
+        sent = sum(len(message.text) for message in request.messages) // 4
+        return Reply(self.text, self.usage or Usage(sent, cost_usd=0.0), self.stop, stop_details=self.message)
 
 
 class Model(Protocol):
@@ -175,6 +194,22 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     return await opener(address, context)
 
 
+class StudentModel:
+    """A model under test: a refusal, or a prompt that does not fit, is its reply and not an error."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    async def reply(self, request: Request) -> Reply:
+        try:
+            return await self.model.reply(request)
+        except Unanswered as unanswered:
+            return unanswered.as_reply(request)
+
+    async def close(self) -> None:
+        await self.model.close()
+
+
 class ReplyStore(Protocol):
     """Stored replies, by the hash of their request. A store of runs is one."""
 
@@ -236,7 +271,8 @@ class Models:
     async def uncached(self, address: Address, role: Role = "student") -> Model:
         """The same model, counted in the ledger, but without stored replies."""
         model = await self._opened(address)
-        return self.ledger.metered(model, role) if self.ledger else model
+        model = self.ledger.metered(model, role) if self.ledger else model
+        return StudentModel(model) if role == "student" else model
 
     async def _wrap(self, address: Address, role: Role) -> Model:
         async def opened() -> Model:

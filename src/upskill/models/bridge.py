@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
-from upskill.models.http.throttling import PERMANENT, CircuitBreaker, PromptTooLong, limiter_for
-from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
+from upskill.models.http.throttling import PERMANENT, CircuitBreaker, limiter_for
+from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
 from upskill.models.prices import find_price
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
@@ -65,7 +65,7 @@ class BridgedModel:
         except TimeoutError as error:
             raise ModelError(f"the answer had not ended after {self.context.timeout:g} s") from error
         except ModelError as error:
-            if error.status in PERMANENT and not isinstance(error, PromptTooLong):
+            if error.status in PERMANENT and not isinstance(error, Unanswered):
                 self._breaker.record_failure(error)
             raise
         finally:
@@ -89,11 +89,16 @@ class BridgedModel:
                 instrument=False,
             )
         except exceptions.ModelAPIError as error:
-            status = getattr(error, "status_code", None)
-            kind = PromptTooLong if "ContextWindow" in type(error).__name__ else ModelError
-            raise kind(safe_excerpt(str(error), self._secrets), status=status) from error
+            raise self._error(error, getattr(error, "status_code", None)) from error
         except (exceptions.AgentRunError, exceptions.UserError) as error:
-            raise ModelError(safe_excerpt(str(error), self._secrets)) from error
+            raise self._error(error) from error
+
+    def _error(self, error: Exception, status: int | None = None) -> ModelError:
+        message, kind = safe_excerpt(str(error), self._secrets), type(error).__name__
+        stop = "context" if "ContextWindow" in kind else "refusal" if "ContentFilter" in kind else None
+        if stop := stop or unanswered_stop(message, status):
+            return Unanswered(message, stop=stop, status=status)
+        return ModelError(message, status=status)
 
     def _settings(self, request: Request) -> dict[str, Any]:
         settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
@@ -117,14 +122,18 @@ class BridgedModel:
             elif part.part_kind == "tool-call":
                 calls.append(ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args)))
         text, reason = "".join(texts), response.finish_reason or ""
-        if reason in ("content_filter", "error"):
-            raise ModelError(
-                f"the provider refused or broke off the answer: {safe_excerpt(text, self._secrets) or reason}"
-            )
-        if reason == "length" and not text.strip() and not calls:
-            raise ModelError(
-                "the model used up its output tokens before it answered", "Allow more with --max-output-tokens."
-            )
+        if reason == "error":
+            raise ModelError(f"the provider broke off the answer: {safe_excerpt(text, self._secrets) or reason}")
+        unanswered = None
+        if reason == "content_filter":
+            words = f"the provider refused: {safe_excerpt(text, self._secrets) or reason}"
+            unanswered = Unanswered(words, stop="refusal", text=text)
+        elif reason == "length" and not text.strip() and not calls:
+            words = "the model used up its output tokens before it answered"
+            unanswered = Unanswered(words, "Allow more with --max-output-tokens.", stop="length")
+        if unanswered is not None:
+            unanswered.usage = self._usage(response)
+            raise unanswered
         return Reply(
             text,
             self._usage(response),

@@ -5,12 +5,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from upskill.plain import is_deep
 
 MAX_EXCERPT = 300  # characters of a provider's text in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
+
+
+CONTEXT_OVERFLOW = re.compile(
+    r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
+    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
+    re.IGNORECASE,
+)
+CONTENT_FILTER = re.compile(
+    r"content[ _](filter|policy|management)|ResponsibleAIPolicy|(was|were|been) (flagged|filtered)|"
+    r"(input|prompt) flagged|data_inspection_failed|inappropriate content|content exists risk|prohibited[ _]content|"
+    r"safety (filter|system|polic)|guardrail",
+    re.IGNORECASE,
+)
+
+
+def unanswered_stop(error: str, status: int | None = None) -> Literal["context", "refusal"] | None:
+    """Why a provider turned a prompt away, by its error and status: it was too long, or a filter refused it.
+
+    None for every other error. A key or an account that is blocked is not refused by what was asked.
+    """
+    if CONTEXT_OVERFLOW.search(error) and status in (None, 200, 400, 413, 422, 500):
+        return "context"
+    return "refusal" if CONTENT_FILTER.search(error) and status in (None, 200, 400, 403, 422, 451) else None
 
 
 def count_or_zero(value: object) -> int:

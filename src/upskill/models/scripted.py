@@ -7,6 +7,7 @@ does, the call is an error.
       system: "cuda"           # and this text is in the system prompt
       seed: 1                  # and the request has this seed
       answer: "Use 9.0."       # or `answers:`, a list to choose from by seed; or `error:`, as from a provider
+      stop: length             # how it ended: also refusal, context (the prompt did not fit) or repetition
       usage: {input: 10, output: 3}
 
 An agent that acts calls the model several times. `turns:` has a reply for each, in order: a text, or text and tool
@@ -24,12 +25,13 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, ModelContext, Reply, Request, ToolCall
+from upskill.models import Address, ModelContext, Reply, Request, ToolCall, Unanswered
 from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
 
@@ -67,6 +69,7 @@ class Rule(BaseModel):
     answers: list[str] = Field(default_factory=list)
     calls: list[_Call] = Field(default_factory=list[_Call])
     turns: list[str | _Turn] = Field(default_factory=list[str | _Turn])
+    stop: Literal["", "length", "repetition", "context", "refusal"] = ""
     error: str = ""
     seconds: float = 0.0
     usage: _RuleUsage = _RuleUsage()
@@ -82,8 +85,8 @@ class Rule(BaseModel):
 
     @model_validator(mode="after")
     def _has_content(self) -> Rule:
-        if self.answer is None and not self.answers and not self.calls and not self.turns and not self.error:
-            raise ValueError("has neither answer, answers, calls, turns nor error")
+        if self.answer is None and not (self.answers or self.calls or self.turns or self.error or self.stop):
+            raise ValueError("has neither answer, answers, calls, turns, stop nor error")
         if self.turns and (self.answer is not None or self.answers or self.calls):
             raise ValueError("has turns, so it cannot have answer, answers or calls too")
         return self
@@ -141,7 +144,11 @@ class ScriptedModel:
             rule.usage.output if rule.usage.output is not None else len(turn.text.split()),
             cost_usd=rule.usage.cost,
         )
-        return Reply(turn.text, usage, "tools" if calls else "end", calls, model=self.name)
+        if rule.stop in ("context", "refusal"):
+            unanswered = Unanswered(f"the script says so: {rule.stop}", stop=rule.stop, text=turn.text)
+            unanswered.usage = usage
+            raise unanswered
+        return Reply(turn.text, usage, rule.stop or ("tools" if calls else "end"), calls, model=self.name)
 
     async def close(self) -> None:
         pass

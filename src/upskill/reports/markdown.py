@@ -14,7 +14,7 @@ from upskill.reports.numbers import (
     pass_rate,
     percent,
 )
-from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading
+from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
 from upskill.verdicts.verdict import Verdict
@@ -46,7 +46,8 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if not evaluation.leaked and any(verdict.activation for verdict in evaluation.verdicts):
         yield from _activity(evaluation.verdicts)
     for verdict in evaluation.verdicts:
-        yield f"- **{_escape(verdict.model)}**: {_escape(verdict.recommendation)}"
+        said = (*causes(verdict, evaluation), verdict.recommendation)
+        yield f"- **{_escape(verdict.model)}**: {_escape(' '.join(said))}"
     if evaluation.rulings:
         yield ""
         yield "| requirement | model | held | measured |"

@@ -12,6 +12,7 @@ from upskill.sandboxes import printable
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import CaseProblem, advice_for, diagnose
+from upskill.verdicts.outcome import CAUSES, Cause
 from upskill.verdicts.verdict import Verdict
 
 MOST_ERRORS = 10
@@ -53,10 +54,37 @@ def troubles(evaluation: Evaluation) -> Iterator[str]:
         yield f"{counted(missing, 'trial')} {was} not run; the same command continues with {it}"
 
 
+CAUSE_WORDS: dict[Cause, str] = {
+    "length": "cut off at {limit}; give more room with --max-output-tokens",
+    "repetition": "cut off because they repeated themselves",
+    "context": "too much for the model's context; shorten the skill or the cases, or take a model with a longer one",
+    "refusal": "refused by the model or its provider",
+    "empty": "empty",
+    "unreadable": "such that a check could not read them",
+}
+
+
+def causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
+    """How many answers of each arm could not pass, and why: all of them count as failed."""
+    older = evaluation.plan.reference_skill is not None
+    places = ("with this skill", "with the older one") if older else ("with the skill", "in the baseline")
+    arms = [(arm, place) for arm, place in zip((verdict.skill, verdict.baseline), places, strict=True) if arm.causes]
+    for cause in CAUSES:
+        found = [(arm.causes[cause], arm.scored, place) for arm, place in arms if cause in arm.causes]
+        if not found:
+            continue
+        parts = [f"{count} of {scored} answers {place}" for count, scored, place in found]
+        were = "was" if sum(count for count, _, _ in found) == 1 else "were"
+        limits = evaluation.cut_at(verdict.model)
+        limit = " to ".join(f"{limit:,}" for limit in limits) + " tokens" if limits else "the agent's own limit"
+        words = CAUSE_WORDS[cause].format(limit=limit)
+        yield f"{' and '.join(parts)} {were} {words}."
+
+
 def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls show."""
+    older = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
-        older = evaluation.plan.reference_skill is not None
         where = ("with the older skill", "with this one") if older else ("in the baseline", "with the skill")
         costs = [
             f"{'(none passed)' if arm.cost_per_pass is None else f'${arm.cost_per_pass:.5f}'} {place}"
@@ -73,12 +101,12 @@ def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]
             f"{word} {signed_points(found.value)} ({signed_points(found.low)} to {signed_points(found.high)})"
             for word, found in (
                 ("content", verdict.controls.content),
-                ("length alone", verdict.controls.length),
+                ("placebo against the older skill" if older else "length alone", verdict.controls.length),
                 ("noise", verdict.controls.noise),
             )
             if found is not None
         ]
-        yield f"Of the lift, in points: {' · '.join(parts)}."
+        yield f"{'Controls' if older else 'Of the lift'}, in points: {' · '.join(parts)}."
 
 
 def _made_for(evaluation: Evaluation) -> str:

@@ -82,7 +82,8 @@ def _findings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         yield line, ""
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
-        for line in (*sentences.cost_and_controls(verdict, evaluation), verdict.recommendation):
+        told = (*sentences.cost_and_controls(verdict, evaluation), *sentences.causes(verdict, evaluation))
+        for line in (*told, verdict.recommendation):
             yield f"{name}{line}", ""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from upskill.agents.chat import chat_request
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
-from upskill.models import Address, Models, Reply, Request, open_model
+from upskill.models import Address, Models, Reply, Request, Unanswered, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
 from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
 from upskill.models.http.model import HttpModel
@@ -307,7 +307,10 @@ class BatchExecutor:
 def _read_reply(api: Batches, line: BatchResult, request: Request) -> Reply:
     if line.response is None:
         raise ModelError(api.model.excerpt(line.error))
-    reply = api.model.parse_response(line.response, request)
+    try:
+        reply = api.model.parse_response(line.response, request)
+    except Unanswered as unanswered:  # what a student did instead of answering
+        reply = unanswered.as_reply(request)
     return replace(reply, usage=_at_half_price(reply.usage))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from upskill.agents import AGENTS, ExternalAgent
 from upskill.plain import counted
 from upskill.runs.looks import Looks
 from upskill.runs.plan import Plan, Trial
@@ -96,6 +97,14 @@ class Evaluation:
             address.name: self._verdict([row for row in rows if row.model == address.name])
             for address in self.plan.models
         }
+
+    def cut_at(self, model: str) -> list[int]:
+        """The lowest and highest limit at which answers of a model were cut off; those of programs are unknown."""
+        if isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
+            return []
+        cut = [outcome.case for outcome in self.outcomes_of(model) if outcome.cause == "length"]
+        limits = [self.plan.output_limit(Trial(model, case, "skill", self.plan.seed)) for case in cut]
+        return sorted({min(limits), max(limits)}) if limits else []
 
     @property
     def leaked(self) -> bool:

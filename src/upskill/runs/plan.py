@@ -24,7 +24,7 @@ from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Cause, Outcome
 
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
@@ -58,7 +58,7 @@ class Plan:
     agent: str = "chat"
     temperature: float | None = 0.0
     max_output_tokens: int = 4096
-    limit_is_stated: bool = False  # someone chose that limit: an answer cut there is scored as it is
+    limit_is_stated: bool = False  # someone chose that limit, so embedded models keep to it too
     judge: Address | None = None
     reference_skill: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
     distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
@@ -250,6 +250,7 @@ class Result:
     activated: bool | None = None  # None: no skill was on offer that an agent could open
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
     traceback: str = ""  # of a bug in upskill that ended it
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass
 
     @property
     def bug(self) -> bool:
@@ -281,6 +282,7 @@ class Result:
             self.tool_errors,
             bool(self.leak),
             self.bug,
+            self.cause,
         )
 
 

@@ -8,9 +8,9 @@ import traceback
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from upskill.agents import AGENTS, Agent, Student, Task
+from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
 from upskill.agents.activation import activated
 from upskill.agents.isolation import canary_for, find_leak
 from upskill.checks import Evidence, Finding
@@ -31,15 +31,20 @@ from upskill.runs.executors import Job
 from upskill.runs.plan import Judgement, Plan, Result, Trial, task_of
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.verdicts.outcome import Cause
 
 if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox
 
 
-CUT = {
-    "length": "after {limit} tokens; give it more room with --max-output-tokens",
-    "repetition": "because it repeated itself over and over",
+REASONS: dict[Cause, str] = {
+    "length": "the answer was cut off after {limit:,} tokens; give it more room with --max-output-tokens",
+    "repetition": "the answer was cut off because it repeated itself over and over",
+    "context": "the context of the model could not hold it",
+    "refusal": "the model or its provider refused",
+    "empty": "the answer is empty",
 }
+BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's work, which is then judged as it is
 
 
 def run_job(job: Job) -> list[Result]:
@@ -61,7 +66,9 @@ async def _run_job(job: Job) -> list[Result]:
 
 
 async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
-    """Run one trial. Whatever goes wrong belongs to this trial: it is errored, never failed.
+    """Run one trial. Whatever goes wrong around the student belongs to this trial: it is errored, never failed.
+
+    What a student does instead of answering is its failure, with the cause.
 
     An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
     """
@@ -96,6 +103,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         attempt.activated,
         attempt.leak,
         error.traceback if error else "",
+        attempt.cause if error is None else "",
     )
 
 
@@ -113,6 +121,7 @@ class _Progress:
     judgements: list[Judgement] = field(default_factory=list[Judgement])
     activated: bool | None = None
     leak: str = ""
+    cause: Cause | Literal[""] = ""
 
 
 async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
@@ -126,9 +135,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             context = models.context
             student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
             attempt.trace = trace = await agent.run(task, student)
-            if not plan.limit_is_stated and (why := CUT.get(trace.stop)):
-                reason = f"the answer was cut off {why.format(limit=task.max_output_tokens)}"
-                attempt.judgements.append(Judgement("complete", passed=False, reason=reason))
+            attempt.cause = _cause_of(trace, task)
         own = canary_for(plan.key(trial)) if task.skill and agent.needs_sandbox else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:
@@ -137,6 +144,13 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
                 hidden = plan.skill.name if task.skill is None else ""
                 attempt.leak = await find_leak(trace, own, hidden, sandbox)
+        if attempt.cause:  # no check could change that, and nobody is paid to grade it
+            reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
+            if attempt.cause == "length" and isinstance(agent, ExternalAgent):
+                reason = "the answer was cut off at the agent's own limit"
+            said = f": {trace.stop_details}" if trace.stop_details else ""
+            attempt.judgements.append(Judgement("complete", passed=False, reason=f"{reason}{said}"))
+            return False
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
@@ -150,6 +164,16 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
             attempt.judgements.append(Judgement(named.name, finding.passed, reason))
     return all(result.passed for result in attempt.judgements)
+
+
+def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
+    """Why there is no answer that could pass, if so; where only the opening of a skill is watched, none is needed."""
+    if task.bounds.until_activated:
+        return ""
+    if trace.stop in ("length", "repetition", "context", "refusal"):
+        return trace.stop
+    acted = bool(trace.calls) or trace.stop in BOUNDS
+    return "" if acted or trace.answer.strip() else "empty"
 
 
 async def _with_output(evidence: Evidence, path: str) -> Evidence:

@@ -79,7 +79,7 @@ class Case:
 class Suite:
     cases: tuple[Case, ...]
     source: str = ""
-    max_output_tokens: int | None = None  # how long an answer may be; one that is cut there is scored as it is
+    max_output_tokens: int | None = None  # how long an answer may be; one that is cut off there has failed
     warnings: tuple[str, ...] = ()
 
     @classmethod

@@ -105,6 +105,7 @@ class Trace:
     malformed: int = 0  # lines that could not be read
     warnings: tuple[str, ...] = ()
     turns: int = 0  # how often the model was asked, if known
+    stop_details: str = ""  # why there is no answer, in the provider's words
 
     @property
     def answer(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from upskill.verdicts import statistics
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Cause, Outcome
 
 Interval = tuple[float, float]
 Key = tuple[str, int]  # case, seed
@@ -48,6 +49,7 @@ class ArmSummary:
     tool_calls: float | None  # per trial
     tool_errors: float | None  # share of the tool calls; None where there was none
     opened: int | None  # trials that opened the skill they were offered; None where none was offered
+    causes: Mapping[Cause, int]  # of the failed trials, those without an answer that could pass, by what was wrong
 
     @property
     def scored(self) -> int:
@@ -138,6 +140,7 @@ def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
         tool_calls=_mean([trial.calls for trial in scored]),
         tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
         opened=sum(trial.activated is True for trial in offered) if offered else None,
+        causes=Counter(trial.cause for trial in scored if trial.cause),
     )
 
 

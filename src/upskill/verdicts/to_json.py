@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from upskill.verdicts.arms import ArmSummary, Interval
+from upskill.verdicts.outcome import CAUSES
 from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.verdict import Activation, Change, SubsetLift, Verdict
 
@@ -73,6 +74,7 @@ def _arm(arm: ArmSummary) -> dict[str, Any]:
         "passed": arm.passed,
         "failed": arm.failed,
         "errored": arm.errored,
+        "causes": {cause: arm.causes[cause] for cause in CAUSES if cause in arm.causes},
         "pass_rate": rounded(arm.pass_rate),
         "input_tokens": arm.input_tokens,
         "output_tokens": arm.output_tokens,

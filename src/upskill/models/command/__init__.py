@@ -24,10 +24,10 @@ from pkgutil import resolve_name
 from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Unanswered
 from upskill.models.command.process import Invocation, ProcessResult, run_process
 from upskill.models.http.throttling import CircuitBreaker
-from upskill.models.parsing import safe_excerpt
+from upskill.models.parsing import safe_excerpt, unanswered_stop
 from upskill.models.prices import find_price
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -138,7 +138,7 @@ class CommandModel:
         try:
             return self.command.read(result.stdout)
         except ModelError as error:
-            raise self._explained(error, result) from None
+            raise error if isinstance(error, Unanswered) else self._explained(error, result) from None
 
     def _explained(self, error: ModelError, result: ProcessResult) -> ModelError:
         """The error with the program's own words, and a hint if it is about the login."""
@@ -146,6 +146,8 @@ class CommandModel:
         exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
         words = safe_excerpt(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
+        if stop := unanswered_stop(words):
+            return Unanswered(f"`{self.spec.program}` gave no answer: {words}", stop=stop)
         about_login = bool(LOGIN_ERROR.search(words))
         hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
         explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {words}", hint)

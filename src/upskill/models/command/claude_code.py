@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from upskill.errors import ModelError
-from upskill.models import Reply
+from upskill.models import Reply, Unanswered
 from upskill.models.command import Command, CommandRequest
 from upskill.models.command.process import Invocation, json_events
 from upskill.models.parsing import count_or_zero
@@ -41,7 +41,7 @@ def read(output: str) -> Reply:
         words = text or ", ".join(map(str, list_or_empty(result.get("errors")))) or str(result.get("subtype"))
         raise ModelError(words)
     if reason == "refusal":
-        raise ModelError(f"the provider refused: {text or reason}")
+        raise Unanswered(f"the provider refused: {text or reason}", stop="refusal", text=text)
     if (structured := result.get("structured_output")) is not None:
         text = json.dumps(structured, ensure_ascii=False)
     usage = dict_or_empty(result.get("usage"))

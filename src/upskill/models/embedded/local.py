@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Model, ModelContext, Reply, Request
+from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
 from upskill.models.embedded.capacity import Capacity, capacity_for, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.speed import record_speed
 from upskill.models.embedded.states import SavedStates, state_name, steps_to
 from upskill.models.embedded.weights import is_gguf, pull_weights
-from upskill.models.http.throttling import PromptTooLong
 from upskill.plain import counted
 
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
@@ -96,7 +95,7 @@ class EmbeddedModel:
             try:
                 continues = await self._read_steps(server, request)
                 reply = await server.reply(request, from_state=continues)
-            except PromptTooLong as error:
+            except Unanswered as error:
                 raise self._prompt_too_long(error) from error
             except ModelError as error:
                 if self._closed:
@@ -104,11 +103,15 @@ class EmbeddedModel:
                 raise
             self._note_speed(server)
         if reply.stop == "length" and reply.usage.output_tokens < request.max_output_tokens:
-            raise PromptTooLong(
+            unanswered = Unanswered(
                 f"the context was full after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
                 f"{reply.usage.input_tokens} tokens, and {reply.usage.total_tokens} fit into {self.address.name}",
                 TOO_LONG_HINT,
+                stop="context",
+                text=reply.text,
             )
+            unanswered.usage = reply.usage
+            raise unanswered
         return replace(reply, model=self.address.model)
 
     async def close(self) -> None:
@@ -177,14 +180,15 @@ class EmbeddedModel:
             writing = max(writing, float(timings.get("predicted_per_second", 0)))
         self._speed = (reading, writing)
 
-    def _prompt_too_long(self, error: PromptTooLong) -> PromptTooLong:
+    def _prompt_too_long(self, error: Unanswered) -> Unanswered:
         found = OVERFLOW.search(error.message)
         if found is None:
             return error
         needs, fits = map(int, found.groups())
-        return PromptTooLong(
+        return Unanswered(
             f"the prompt needs {needs} tokens, and {fits} fit into {self.address.name}",
             TOO_LONG_HINT,
+            stop="context",
             status=error.status,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from upskill.errors import ModelError
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
 from upskill.models.parsing import count_or_zero, parse_arguments
@@ -23,7 +23,7 @@ STOP_REASONS: dict[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    "model_context_window_exceeded": "context",
     "tool_use": "tools",
 }
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
@@ -160,7 +160,8 @@ class AnthropicModel(HttpModel):
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))
             reason = details.get("explanation") or details.get("category") or text or "no details"
-            raise ModelError(f"the provider refused: {self.excerpt(str(reason))}", status=200)
+            words = f"the provider refused: {self.excerpt(str(reason))}"
+            raise Unanswered(words, stop="refusal", text=text, status=200)
         calls = tuple(
             ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
             for block in blocks
@@ -171,11 +172,11 @@ class AnthropicModel(HttpModel):
         ):
             text, calls = json.dumps(dict(answered.arguments), ensure_ascii=False), ()
             reason = "end_turn" if reason == "tool_use" else reason
-        if reason in ("max_tokens", "model_context_window_exceeded") and not text.strip() and not calls:
-            raise self.output_limit_error(reason)
+        stop = STOP_REASONS.get(reason, "other")
+        if stop in ("length", "context") and not text.strip() and not calls:
+            raise self.output_limit_error(reason, stop)
         thinking = tuple(block for block in blocks if block.get("type") in ("thinking", "redacted_thinking"))
         thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
-        stop = STOP_REASONS.get(reason, "other")
         model = str(answer.get("model") or "")
         return Reply(text, self.parse_usage(answer, request), stop, calls, thinking if calls else (), thoughts, model)
 

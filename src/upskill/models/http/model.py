@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, ModelContext, Reply, Request
+from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
 from upskill.models.endpoints import is_loopback
 from upskill.models.http.throttling import (
     MAX_RETRY_AFTER,
@@ -26,7 +26,6 @@ from upskill.models.http.throttling import (
     PERMANENT,
     RETRYABLE,
     CircuitBreaker,
-    PromptTooLong,
     backoff,
     limiter_for,
     parse_retry_after,
@@ -41,15 +40,10 @@ from upskill.models.http.transport import (
     acquire_transport,
 )
 from upskill.models.ledger import count_retry
-from upskill.models.parsing import collect_secrets, redact, safe_excerpt
+from upskill.models.parsing import CONTEXT_OVERFLOW, collect_secrets, redact, safe_excerpt, unanswered_stop
 from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
-CONTEXT_OVERFLOW = re.compile(
-    r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
-    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
-    re.IGNORECASE,
-)
 OUT_OF_CREDIT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
 UNSUPPORTED_PARAM = re.compile(
     r"unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
@@ -112,7 +106,7 @@ class HttpModel(ABC):
         started = time.monotonic()
         try:
             reply, attempts = await self._reply_with_retries(request)
-        except PromptTooLong:
+        except Unanswered:
             raise
         except ModelError as error:
             if error.status in PERMANENT or (error.status == 429 and not _is_retryable(error.status, error.message)):
@@ -178,7 +172,7 @@ class HttpModel(ABC):
         """The reply in a response that came by other means than `reply`: in the results of a batch."""
         if response.status != 200:
             raise self._status_error(response.status, _error_text(response.body))
-        return self.parse_reply(self._decode(response), request)
+        return self._parse_paid_reply(self._decode(response), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
         """Learn from an error which parameter is unsupported; True when sending the request again may help.
@@ -299,10 +293,9 @@ class HttpModel(ABC):
 
     def _status_error(self, status: int, text: str) -> ModelError:
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
-        if CONTEXT_OVERFLOW.search(text) and status in (400, 413, 422, 500):
-            return PromptTooLong(
-                message, "The prompt is too long for this model: shorten the case or the skill.", status=status
-            )
+        if stop := unanswered_stop(text, status):
+            hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
+            return Unanswered(message, hint, stop=stop, status=status)
         hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
         if OUT_OF_CREDIT.search(text):
             hint = "The account has no credit left."
@@ -334,11 +327,12 @@ class HttpModel(ABC):
             raise error
         return answer
 
-    def output_limit_error(self, reason: str) -> ModelError:
+    def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
         """For a model that reached its limit of output tokens before the first word of the answer."""
-        return ModelError(
+        return Unanswered(
             f"the model used up its output tokens before it answered (stop reason {reason!r})",
             "Allow more with --max-output-tokens.",
+            stop=stop,
         )
 
     def tell_once(self, line: str) -> None:

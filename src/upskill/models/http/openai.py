@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
@@ -20,6 +20,8 @@ from upskill.traces import Usage
 STOP_REASONS: dict[str, Stop] = {
     "stop": "end",
     "length": "length",
+    "max_tokens": "length",
+    "model_length": "context",
     "repetition": "repetition",
     "tool_calls": "tools",
     "function_call": "tools",
@@ -27,6 +29,7 @@ STOP_REASONS: dict[str, Stop] = {
 NEEDS_COMPLETION_TOKENS = re.compile(
     r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)"
 )  # OpenAI's models that take only max_completion_tokens
+FILTERED = frozenset(("content_filter", "safety", "sensitive", "prohibited_content", "recitation", "blocklist"))
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
 
@@ -123,24 +126,27 @@ class ChatCompletionsModel(HttpModel):
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         choice = dict_or_empty(next(iter(list_or_empty(answer.get("choices"))), None))
         message = dict_or_empty(choice.get("message"))
-        if not message:
-            raise ModelError(f"the answer has no choices: {self.excerpt(json.dumps(answer))}", status=200)
         reason = str(choice.get("finish_reason") or "")
         text, thoughts = _text_and_thoughts(message)
         if refusal := message.get("refusal"):
-            raise ModelError(f"the provider refused: {self.excerpt(str(refusal))}", status=200)
-        if reason == "content_filter":
-            raise ModelError(
-                f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}", status=200
-            )
+            words = f"the provider refused: {self.excerpt(str(refusal))}"
+            raise Unanswered(words, stop="refusal", text=str(refusal), status=200)
+        if reason.lower() in FILTERED:
+            words = f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}"
+            raise Unanswered(words, stop="refusal", text=text, status=200)
+        if not message and isinstance(answer.get("choices"), list):  # what Gemini's filter leaves of an answer
+            raise Unanswered(f"the answer has no choices: {self.excerpt(json.dumps(answer))}", stop="other", status=200)
+        if not message:
+            raise ModelError(f"the answer has no choices: {self.excerpt(json.dumps(answer))}", status=200)
         if reason in ("error", "insufficient_system_resource") or choice.get("error"):
             cause = dict_or_empty(choice.get("error")).get("message") or reason
             raise ModelError(f"the provider broke off the answer: {self.excerpt(str(cause))}", status=200)
         calls = tuple(_read_call(call) for call in list_or_empty(message.get("tool_calls")))
         if reason == "length" and self.empty_is_an_error and not text.strip() and not calls:
             raise self.output_limit_error(reason)
-        cut = reason in ("length", "repetition")
-        stop = "tools" if calls and not cut else STOP_REASONS.get(reason, "other")
+        stop = STOP_REASONS.get(reason, "other")
+        if calls and stop not in ("length", "repetition", "context"):
+            stop = "tools"
         return Reply(
             text,
             self.parse_usage(answer, request, text + thoughts),

@@ -29,10 +29,6 @@ MAX_FAILURES = 10  # in a row, before a model is given up
 logger = logging.getLogger(__name__)
 
 
-class PromptTooLong(ModelError):
-    """The prompt does not fit the model's context: a problem of this trial, not a sign that the model is down."""
-
-
 def backoff(attempt: int) -> float:
     """Seconds to wait before this attempt (the first retry is 2): exponential, with jitter in the upper half."""
     longest = min(MAX_BACKOFF, INITIAL_BACKOFF * 2 ** (attempt - 2))

@@ -16,6 +16,7 @@ from upskill.plain import compact
 from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
 from upskill.traces import Step, Trace, Usage
+from upskill.verdicts.outcome import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ class ResultRow:
     leak: str
     bug: bool
     snapshot: str  # the name the provider answered under
+    cause: str
 
     @classmethod
     def from_result(cls, run: int, result: Result) -> ResultRow:
@@ -162,6 +164,7 @@ class ResultRow:
             leak=escape_surrogates(result.leak),
             bug=result.bug,
             snapshot=escape_surrogates(trace.model) if trace else "",
+            cause=result.cause,
         )
 
     def to_result(self) -> Result:
@@ -170,8 +173,8 @@ class ResultRow:
         trace = None
         if (stored := detail.get("trace")) is not None:
             steps = tuple(Step(**step) for step in stored["steps"])
-            agent, turns = stored.get("agent", ""), stored.get("turns", 0)
-            trace = Trace(steps, usage, stored["stop"], stored["model"], agent=agent, turns=turns)
+            optional = {name: stored[name] for name in ("agent", "turns", "stop_details") if name in stored}
+            trace = Trace(steps, usage, stored["stop"], stored["model"], **optional)
         return Result(
             Trial(self.model, self.case_id, cast("Arm", self.arm), self.seed),
             self.key,
@@ -185,6 +188,7 @@ class ResultRow:
             activated=optional_bool(self.activated),
             leak=self.leak,
             traceback=detail.get("traceback", ""),
+            cause=cast("Cause", self.cause),
         )
 
 
@@ -205,6 +209,7 @@ def _detail(result: Result) -> dict[str, Any]:
             "model": result.trace.model,
             "turns": result.trace.turns,
             **({"agent": result.trace.agent} if result.trace.agent else {}),  # a program, with its version
+            **({"stop_details": result.trace.stop_details} if result.trace.stop_details else {}),
             "steps": [_step_fields(step) for step in result.trace.steps],
         }
     return detail

@@ -153,11 +153,11 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         # All columns are in the index `results_for_reports`, so that no trace is read.
         rows = self._stream(
             "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
-            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug"
+            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug, cause"
             " FROM results WHERE run = ?",
             run.number,
         )
-        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked, bug in rows:
+        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked, bug, cause in rows:
             yield Outcome(
                 *(model, case, arm, seed, optional_bool(passed)),
                 *numbers,
@@ -167,6 +167,7 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
                 tool_errors=tool_errors,
                 leaked=bool(leaked),
                 bug=bool(bug),
+                cause=cause,
             )
 
     def scored_keys(self, run: Run) -> set[str]:

@@ -198,6 +198,23 @@ def _looks(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX looks_by_skill ON looks (skill)")
 
 
+def _causes(db: sqlite3.Connection) -> None:
+    # What a student did instead of answering. Until now only answers that were cut off were failed for that.
+    db.execute("ALTER TABLE results ADD COLUMN cause TEXT NOT NULL DEFAULT ''")
+    found = """SELECT run, key, detail FROM results WHERE passed = 0 AND detail LIKE '%[["complete",false,%'"""
+    for run, key, detail in db.execute(found).fetchall():
+        stop = json.loads(detail)["trace"]["stop"]
+        db.execute("UPDATE results SET cause = ? WHERE run = ? AND key = ?", (stop, run, key))
+    db.execute("DROP INDEX results_for_reports")
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, model, arm, case_id, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks, activated, turns, calls, tool_errors, leak, bug, snapshot, cause)
+        """
+    )
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -209,6 +226,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _bugs,
     _snapshots,
     _looks,
+    _causes,
 )
 
 

@@ -1,0 +1,183 @@
+"""What a student does instead of answering is its failure, with the cause, counted for each arm."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
+from loopback import Call, Say, Spoken, Trouble, refuse
+from upskill.runs.stores.tables import MIGRATIONS, migrate
+
+
+def told(text: str) -> str:
+    """What a terminal shows, however it is folded."""
+    return " ".join(text.split())
+
+
+def test_refusals_with_the_skill_do_not_make_a_skill_that_does_nothing_look_helpful(
+    upskill: Upskill, home: Path
+) -> None:
+    """8 of 40 cases are won with the skill and 8 are refused with it: scored as missing, that was +25 (9 to 42)."""
+    won, refused = range(1, 9), range(9, 17)
+    rules: list[dict[str, Any]] = [
+        *({"when": f"guest {number}.", "not_system": "house", "answer": "hello"} for number in won),
+        *({"when": f"guest {number}.", "system": "house", "stop": "refusal"} for number in refused),
+        {"answer": "ahoy"},
+    ]
+    write_skill(home / "greeter", cases=40)
+    done = upskill("eval", "greeter", "-m", write_script(home / "model.yaml", rules), "--json")
+    assert done.code == 0, done.err
+    (verdict,) = done.json["models"]
+    assert verdict["decision"] != "helps"
+    assert verdict["lift"] == 0
+    assert verdict["skill"] | {"causes": {"refusal": 8}, "errored": 0, "failed": 8} == verdict["skill"]
+    assert verdict["baseline"]["causes"] == {}
+
+
+def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: Upskill, home: Path) -> None:
+    causes = {1: "length", 2: "repetition", 3: "context", 4: "refusal", 5: "empty"}
+    rules: list[dict[str, Any]] = [
+        {"when": f"guest {number}.", "answer": "ahoy", "stop": cause}
+        if cause != "empty"
+        else {"when": f"guest {number}.", "answer": " \n"}
+        for number, cause in causes.items()
+    ]
+    suite = greetings(6) | {"max_output_tokens": 64}  # a limit that somebody chose is no excuse
+    write_skill(home / "greeter", suite=suite)
+    model = write_script(
+        home / "model.yaml",
+        [
+            *({"not_system": "house"} | rule for rule in rules[:2]),
+            *({"system": "house"} | rule for rule in rules),
+            {"answer": "ahoy"},
+        ],
+    )
+    arguments = ("eval", "greeter", "-m", model)
+    first = upskill(*arguments, "--json")
+    (verdict,) = first.json["models"]
+    assert verdict["skill"]["causes"] == dict.fromkeys(causes.values(), 1)
+    assert verdict["baseline"]["causes"] == {"length": 1, "repetition": 1}
+    assert (verdict["skill"]["failed"], verdict["skill"]["errored"]) == (5, 0)
+
+    again = upskill(*arguments, "--json", "--markdown", "report.md")  # from the store, to the last letter
+    assert again.json["models"] == first.json["models"]
+    shown = {
+        (trial["case"], trial["arm"]): (trial["cause"], [one["reason"] for one in trial["judgements"]])
+        for trial in upskill("show", "last", "--json").json["trials"]
+    }
+    assert {case: cause for (case, arm), (cause, _) in shown.items() if arm == "skill" and cause} == {
+        f"greet-{number}": cause for number, cause in causes.items()
+    }
+    assert shown["greet-1", "skill"][1] == [
+        "the answer was cut off after 64 tokens; give it more room with --max-output-tokens"
+    ]
+    assert shown["greet-6", "skill"][0] == ""
+
+    terminal, markdown = told(upskill(*arguments).out), (home / "report.md").read_text(encoding="utf-8")
+    limit = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; give more room"
+    for report in (terminal, told(markdown)):
+        assert limit in report
+        assert "1 of 6 answers with the skill was refused by the model or its provider." in report
+
+
+def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Path) -> None:
+    """The provider's filter and a prompt without room count as the student's; a quota and an overload do not."""
+    spoken: dict[str, tuple[Spoken, str | None]] = {
+        "1": (Say(refusal="I may not."), "refusal"),
+        "2": (Say("I was sa", stop="content_filter"), "refusal"),
+        "3": (Trouble("overflow"), "context"),
+        "4": (refuse(400, "The prompt triggered Azure's content management policy.", "content_filter"), "refusal"),
+        "5": (Say("", thoughts="Hm", stop="length"), "length"),
+        "6": (Say("", extra={"choices": []}), "empty"),
+        "7": (Say(""), "empty"),
+        "8": (refuse(400, "Your request is odd.", "invalid_request_error"), None),
+        "9": (refuse(403, "This account was closed.", "forbidden"), None),
+        "10": (refuse(429, "You exceeded your current quota.", "insufficient_quota"), None),
+        "11": (Say("I was", stop="error"), None),
+    }
+
+    def answer(call: Call) -> Spoken:
+        return spoken[call.prompt.split()[-1].rstrip(".")][0]
+
+    write_skill(home / "greeter", cases=len(spoken))
+    with serving(answer) as server:
+        done = upskill("eval", "greeter", "-m", "qwen", "--base-url", server.url, "--json", "--no-baseline")
+    assert done.code == 3
+    trials = upskill("show", "last", "--json").json["trials"]
+    found = {trial["case"]: (trial["outcome"], trial["cause"]) for trial in trials}
+    assert found == {
+        f"greet-{number}": ("failed", cause) if cause else ("errored", "") for number, (_, cause) in spoken.items()
+    }
+    reasons = {trial["case"]: trial["judgements"][0]["reason"] for trial in trials if trial["cause"]}
+    assert reasons["greet-1"] == "the model or its provider refused: the provider refused: I may not."
+    tokens = {trial["case"]: trial["usage"]["input_tokens"] for trial in trials}
+    assert tokens["greet-3"] > 0, "a prompt that was turned away must not look like tokens saved"
+
+
+def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "greeter", suite={"cases": [{"prompt": "Greet.", "checks": [{"file_exists": "a.txt"}]}]})
+    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "ahoy"}}]}
+    rules = [{"turn": 0, **write}, {"system": "greeter", "stop": "refusal", "answer": "No."}, {"answer": ""}]
+    done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), "--agent", "tools", "--json")
+    if done.code == 2 and "no sandbox works here" in done.err:
+        pytest.skip("no sandbox works here")
+    (verdict,) = done.json["models"]
+    assert verdict["skill"]["causes"] == {"refusal": 1}
+    assert verdict["baseline"]["passed"] == 1, "an agent that did its work need not say anything"
+
+
+def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: Path) -> None:
+    suite = {"cases": [{"prompt": "Greet.", "checks": [{"judge": "It is polite."}]}]}
+    write_skill(home / "greeter", suite=suite)
+    judge = write_script(home / "judge.yaml", [{"stop": "refusal"}])
+    student = write_script(home / "m.yaml", HELPFUL)
+    done = upskill("eval", "greeter", "-m", student, "--judge-model", judge, "--json")
+    assert done.code == 3
+    assert done.json["models"][0]["skill"]["errored"] == 1
+
+
+def test_an_older_store_says_why_its_cut_answers_failed(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "upskill.db", isolation_level=None)
+    names = [migration.__name__ for migration in MIGRATIONS]
+    before = names.index("_causes")
+    for migration in MIGRATIONS[:before]:
+        migration(db)
+    db.execute(f"PRAGMA user_version = {before}")
+    db.execute("INSERT INTO runs VALUES (1, 'run-1', 'f', 'greeter', '', '', 3, '{\"skill\": {}, \"arms\": []}')")
+    details = {
+        "cut": {"judgements": [["complete", False, "the answer was cut off"]], "trace": {"stop": "length"}},
+        "wrong": {"judgements": [["contains", False, "no"]], "trace": {"stop": "length"}},
+    }
+    for key, detail in details.items():
+        row = (
+            1,
+            key,
+            "m",
+            key,
+            "skill",
+            0,
+            0,
+            1,
+            1,
+            0,
+            0.0,
+            0.1,
+            0,
+            1,
+            0,
+            0.0,
+            "",
+            "",
+            json.dumps(detail, separators=(",", ":")),
+        )
+        columns = "run, key, model, case_id, arm, seed, passed, input_tokens, output_tokens, cached_tokens, cost_usd,"
+        columns += " seconds, checks_passed, checks, judge_tokens, judge_cost_usd, finished, error, detail"
+        db.execute(f"INSERT INTO results ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+    migrate(db, "here")
+    assert dict(db.execute("SELECT key, cause FROM results").fetchall()) == {"cut": "length", "wrong": ""}
+    db.close()
