@@ -280,6 +280,26 @@ def test_the_judge_is_asked_live(bench: Bench) -> None:
         assert set(done.json["spent"]) == {"student", "judge"}
 
 
+def test_a_trial_that_errored_after_its_batch_is_treated_like_one_that_was_asked_live(bench: Bench) -> None:
+    write_skill(bench.skill, suite=greetings(2) | {"checks": [{"judge": "Does the answer greet like a sailor?"}]})
+    asked: list[int] = []
+    for how in (bench.eval, bench.batch):
+        talk = {"judge": "nonsense"}
+
+        def both(call: Call, talk: dict[str, str] = talk) -> Spoken:
+            return talk["judge"] if call.model == "gpt-4.1" else answer(call)
+
+        with serving(both) as server:
+            bench.point_at(server)
+            command = (STUDENTS["openai"], "--judge-model", "openai:gpt-4.1", "--runs-dir", how.__name__)
+            assert how(*command).code == 3
+            talk["judge"] = json.dumps({"evidence": "", "reason": "It is as sailors talk.", "passed": True})
+            assert how(*command).code == 0
+            live = sum(logged.model != "gpt-4.1" for logged in server.requests)
+            asked.append(live + sum(sizes(server)))
+    assert asked[0] == asked[1]
+
+
 def test_several_models_have_a_batch_each_at_the_same_time(bench: Bench) -> None:
     with serving(answer, batch_polls=2) as server:
         bench.point_at(server)

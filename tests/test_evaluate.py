@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,16 @@ from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.evaluate import RunOptions, get_failure_descriptions
+from upskill.runs.evaluation import stopping_point_of
 from upskill.runs.events import Events
 from upskill.runs.executors import EXECUTORS, Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import PlanOptions
+from upskill.runs.stores import Run
+from upskill.runs.stores.sqlite import SqliteStore
 from upskill.suites import Case
 from upskill.traces import Usage
+from upskill.verdicts.outcome import Outcome
 
 Answer = Callable[[str, Request], Reply | str]
 
@@ -666,6 +670,39 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
     assert rounds["learns"] == {(0, arm): 12 for arm in arms}
     assert rounds["does not"] == {(seed, arm): 12 for seed in range(3) for arm in arms}
     assert (len(models.asked_of("learns")), len(models.asked_of("does not"))) == (24, 72)
+
+
+async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path) -> None:
+    class Counting(SqliteStore):
+        read = 0
+
+        def outcomes(self, run: Run) -> Iterator[Outcome]:
+            self.read += 1
+            return super().outcomes(run)
+
+    plan = plan_of("one", "two", "three", cases=3, runs=5, temperature=0.7)
+    with Counting(home / "runs") as store:
+        models = Told(lambda *_: "hello, friend")
+        evaluation = await evaluate(plan, store=store, models=models, options=RunOptions(until_decided="cases"))
+        assert len(evaluation.outcomes) == len(plan)
+        assert store.read == 2  # before the first round, and for the report
+
+
+async def test_the_last_look_is_taken_once_when_every_round_is_scored() -> None:
+    plan = plan_of("one", cases=3, runs=2)
+    rows = [Outcome("one", trial.case, trial.arm, trial.seed, True, 1, 1, 0.0) for trial in plan.trials()]
+
+    def point(rows: list[Outcome], cases: tuple[str, ...] = tuple(plan.suite.by_id)) -> str:
+        return stopping_point_of(rows, "cases", plan.runs, cases)
+
+    assert point(rows) == "last"
+    begun = [row for row in rows if (row.seed, row.case) <= (1, "greet-1")]  # the last round has begun
+    assert {row.seed for row in begun} == {0, 1}
+    assert point(begun) == "early"
+    assert point([replace(rows[0], passed=None), *rows[1:]]) == "early"  # it is tried again by the same command
+    first = [row for row in rows if row.case == "greet-1"]
+    assert (point(first), point(first, ("greet-1",))) == ("early", "last")
+    assert stopping_point_of(begun, "suite", plan.runs, plan.suite.by_id) == "open"
 
 
 async def test_replies_are_shared_between_identical_requests_but_never_between_seeds(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import pickle
 from collections.abc import AsyncGenerator
@@ -12,6 +13,7 @@ from pathlib import Path
 from conftest import HELPFUL, write_script, write_skill
 from upskill import ModelContext, Models, RunOptions, Skill, Suite, evaluate, make_plan, open_store
 from upskill.runs.executors import Job, Persist, RunTrial
+from upskill.runs.executors.local import COLLECT_AFTER
 from upskill.runs.plan import Plan, PlanOptions, Result
 from upskill.runs.trial import run_job
 
@@ -85,3 +87,21 @@ def test_a_job_survives_pickling_with_keys_but_without_anything_live(home: Path)
     assert copy == job
     assert [copy.plan.key(trial) for trial in copy.trials] == [plan.key(trial) for trial in plan.trials()]
     assert copy.context.keys == {"OPENAI_API_KEY": "x"}
+
+
+async def test_evaluations_that_overlap_leave_the_garbage_collector_as_it_was(home: Path) -> None:
+    before = gc.get_threshold()
+    slow = write_script(home / "slow.yaml", [{"seconds": 0.2, "answer": "hello"}])
+    quick = write_script(home / "quick.yaml", [{"answer": "hello"}])
+    skill = Skill.load(write_skill(home / "greeter"))
+    during: list[int] = []
+
+    async def run(model: str) -> None:
+        await evaluate(make_plan(skill, models=[model]))
+        during.append(gc.get_threshold()[0])
+
+    # The one that begins last ends first, and the other way round.
+    for models in ((slow, quick), (quick, slow)):
+        await asyncio.gather(*map(run, models))
+        assert gc.get_threshold() == before
+    assert during == [COLLECT_AFTER, before[0]] * 2

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
+from upskill.authoring.output import replace_manifest
 from upskill.skills.install import RECORD, TARGETS, Installation, find_target, install
 
 # agent -> below the project, below the home folder
@@ -191,3 +192,19 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None
     (tmp_path / "other" / RECORD).mkdir(parents=True)
     with pytest.raises(UsageError, match=f"{RECORD}: cannot be written"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "other")
+
+
+def test_a_file_that_cannot_be_replaced_leaves_no_temporary_one_behind(tmp_path: Path) -> None:
+    root = tmp_path / "skills"
+    (root / RECORD / "in the way").mkdir(parents=True)
+    with pytest.raises(UsageError, match="cannot be written"):
+        install(Skill.load(made(tmp_path / "from")), root)
+    assert {path.name for path in root.iterdir()} == {RECORD, "my-skill"}
+    folder = made(tmp_path / "to")
+    skill = Skill.load(folder).with_body("New.")
+    (folder / "SKILL.md").unlink()
+    (folder / "SKILL.md" / "in the way").mkdir(parents=True)
+    before = sorted(folder.iterdir())
+    with pytest.raises(UsageError, match="cannot be written"):
+        replace_manifest(skill, folder)
+    assert sorted(folder.iterdir()) == before

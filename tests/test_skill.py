@@ -652,8 +652,9 @@ def test_a_save_that_breaks_leaves_everything_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interruption", [OSError("no space"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", ["before the old one is away", "before the new one is there"])
 def test_an_interrupted_swap_puts_the_old_folder_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: BaseException, step: str
 ) -> None:
     old = write(tmp_path / "my-skill")
     skill = Skill.load(old).with_body("New.")
@@ -661,7 +662,7 @@ def test_an_interrupted_swap_puts_the_old_folder_back(
     rename = Path.rename
 
     def interrupted(self: Path, target: Path) -> Path:
-        if target == old and self.name != "old":
+        if self == old if step.endswith("away") else (target == old and self.name != "old"):
             raise interruption
         return rename(self, target)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import unicodedata
 from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.skills import Skill
+from upskill.skills.files import replace_file
 
 
 def as_name(text: str) -> str:
@@ -47,10 +47,7 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
     name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
     target = (folder / name).resolve()
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".SKILL.", delete=False) as fresh:
-            fresh.write(skill.read(name) or b"")
-        Path(fresh.name).chmod(target.stat().st_mode & 0o777)
-        Path(fresh.name).replace(target)
+        replace_file(target, skill.read(name) or b"")
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
     return folder

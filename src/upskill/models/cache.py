@@ -32,6 +32,11 @@ def track_keys() -> Generator[list[str]]:
         _TRACKED_KEYS.reset(before)
 
 
+def _track(key: str) -> None:
+    if (keys := _TRACKED_KEYS.get()) is not None:
+        keys.append(key)
+
+
 _TRACKED_USAGE: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("tracked_usage", default=None)
 
 
@@ -75,8 +80,7 @@ class CachedModel:
 
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request, self._identity)
-        if (keys := _TRACKED_KEYS.get()) is not None:
-            keys.append(key)
+        _track(key)
         if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
             self.hits += 1
             return self._note_usage(key, read_reply(text))
@@ -115,6 +119,7 @@ class BatchReplies:
 
     async def reply(self, request: Request) -> Reply:
         key = request_key(self.address, request)
+        _track(key)
         if error := self.errors.get(key):
             raise copy(error)  # whoever catches it may change its message
         if (text := self.replies.reply(key)) is None:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
@@ -19,7 +19,7 @@ from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.looks import looks_before, make_look
-from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.settings import Settings
@@ -85,6 +85,7 @@ class _Run:
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
+        self.outcomes: dict[Trial, Outcome] = {}  # of what has run, and with rounds also of what was stored before
         self.known_looks = list(store.looks(plan.skill.name, plan.suite))
 
     async def evaluate(self) -> Evaluation:
@@ -191,11 +192,13 @@ class _Run:
                 if result.fatal:
                     self.stopped.setdefault(result.trial.model, result.error)
                 self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
+                self.outcomes[result.trial] = result.outcome
                 logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
                 self.events.result(result)
 
     async def _execute_in_rounds(self, run: Run, missing: list[Trial]) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""
+        self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
             due = [trial for trial in missing if trial.seed == seed and trial.model in undecided]
@@ -206,14 +209,17 @@ class _Run:
                 return
 
     def _is_settled(self, run: Run, model: str) -> bool:
-        outcomes = list(self.store.outcomes(run))
-        rows = [outcome for outcome in outcomes if outcome.model == model]
-        leaked = any(outcome.leaked for outcome in outcomes)
+        rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
+        leaked = any(outcome.leaked for outcome in self.outcomes.values())
         looks = looks_before(self.known_looks, self._look(run, model, rows))
         options = self.options
         verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
         hopeless = verdict.reason in ("isolation", "errors", "no baseline")  # no further round would change that
         return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
+
+
+def _trial_of(outcome: Outcome) -> Trial:
+    return Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed)
 
 
 def _check_replay(plan: Plan, models: Models) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.plain import counted
 from upskill.runs.looks import Looks
-from upskill.runs.plan import Plan, Trial
+from upskill.runs.plan import BOTH_ARMS, Plan, Trial
 from upskill.runs.stores import Run
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
@@ -53,10 +53,14 @@ class Evaluation:
             for address in self.plan.models
         ]
 
-    def _verdict(self, rows: list[Outcome], making_cost: float | None = None) -> Verdict:
+    def _verdict(
+        self, rows: list[Outcome], making_cost: float | None = None, cases: Iterable[str] | None = None
+    ) -> Verdict:
         # A wall that did not stand for one model stood for none.
         looks = self.looks.get(rows[0].model) if rows else None
-        return verdict_so_far(self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked, looks=looks)
+        return verdict_so_far(
+            self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked, looks=looks, cases=cases
+        )
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
@@ -94,7 +98,7 @@ class Evaluation:
         ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
-            address.name: self._verdict([row for row in rows if row.model == address.name])
+            address.name: self._verdict([row for row in rows if row.model == address.name], cases=ids)
             for address in self.plan.models
         }
 
@@ -152,14 +156,18 @@ def verdict_so_far(
     *,
     leaked: bool = False,
     looks: Looks | None = None,
+    cases: Iterable[str] | None = None,
 ) -> Verdict:
-    """The verdict over one model's outcomes, at whatever point of the plan they have come to."""
+    """The verdict over one model's outcomes, at whatever point of the plan they have come to.
+
+    `cases` are the ones that the outcomes were picked from; None: all.
+    """
     return compute_verdict(
         rows,
         VerdictOptions(
             margin=margin,
             anytime=scope,
-            stopping_point=stopping_point_of(rows, scope, plan.runs),
+            stopping_point=stopping_point_of(rows, scope, plan.runs, plan.suite.by_id if cases is None else cases),
             making_cost=making_cost,
             tags={case.id: case.tags for case in plan.suite.cases},
             baseline_is_skill=plan.reference_skill is not None,
@@ -169,16 +177,22 @@ def verdict_so_far(
     )
 
 
-def stopping_point_of(rows: list[Outcome], scope: Scope | None, runs: int) -> StoppingPoint:
-    """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test."""
+def stopping_point_of(rows: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]) -> StoppingPoint:
+    """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test.
+
+    The last look is taken once: when every round has a score of each of these cases in both arms. While a trial is
+    missing or errored, the same command may still add to what is seen.
+    """
     if scope != "cases":
         return "open"
-    return "last" if len({row.seed for row in rows}) == runs else "early"
+    scored = {(row.seed, row.case, row.arm) for row in rows if row.passed is not None and row.arm in BOTH_ARMS}
+    return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
 
 
 def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | None = None) -> list[Verdict]:
     """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
     looks = looks or {}
+    cases = [case["id"] for case in run.plan["suite"]["cases"]]
     scope: Scope | None = run.plan.get("scope")
     by_model: dict[str, list[Outcome]] = {}
     for row in rows:
@@ -189,7 +203,7 @@ def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | 
             VerdictOptions(
                 margin=run.plan.get("margin", 0.05),
                 anytime=scope,
-                stopping_point=stopping_point_of(found, scope, run.plan["runs"]),
+                stopping_point=stopping_point_of(found, scope, run.plan["runs"], cases),
                 baseline_is_skill=bool(run.plan.get("reference_skill")),
                 isolation_broken=any(row.leaked for row in rows),
                 earlier_looks=len(looks[model].earlier) if model in looks else 0,

@@ -41,14 +41,14 @@ class ProcessSandbox(FolderSandbox):
         self.shell = (shutil.which("bash") or "/bin/sh", "-c")
         self._wrap = wrap
         self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
-        for name in ("workspace", "home", "tmp"):
-            (self._root / name).mkdir(mode=0o755)
-            if user is not None:
-                os.chown(self._root / name, user, user)
-        self._root.chmod(0o755)
         self.workspace = str(self._root / "workspace")
         self.home = str(self._root / "home")
         try:
+            for name in ("workspace", "home", "tmp"):
+                (self._root / name).mkdir(mode=0o755)
+                if user is not None:
+                    os.chown(self._root / name, user, user)
+            self._root.chmod(0o755)
             for place in (self.workspace, self.home):
                 descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 self._folders[place] = Folder(descriptor, place, user)

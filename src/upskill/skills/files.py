@@ -168,6 +168,21 @@ def write_folder(target: Path, files: Iterable[SkillFile], empty_folders: Iterab
         shutil.rmtree(fresh, ignore_errors=True)
 
 
+def replace_file(target: Path, data: bytes) -> None:
+    """Write a file, all of it or nothing, with the rights it had."""
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        fresh.chmod(mode)
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
 def _write(path: Path, file: SkillFile) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if file.link:
@@ -182,11 +197,12 @@ def _replace_folder(fresh: Path, target: Path) -> None:
         fresh.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / "old")
     try:
+        target.rename(old / "old")
         fresh.rename(target)
     except BaseException:  # Ctrl-C, too: the old folder comes back before anything else happens
-        (old / "old").rename(target)
+        if os.path.lexists(old / "old"):
+            (old / "old").rename(target)
         old.rmdir()
         raise
     _keep_git_folders(old / "old", target)

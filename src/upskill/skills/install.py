@@ -12,6 +12,7 @@ from typing import Literal
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import as_mapping
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
+from upskill.skills.files import replace_file
 from upskill.skills.skill import Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
@@ -107,9 +108,7 @@ def _record(root: Path, skill: Skill) -> None:
     record = before | {skill.name: skill.fingerprint}
     if record == before:
         return
-    fresh = root / f"{RECORD}.{os.getpid()}"
     try:
-        fresh.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        fresh.replace(root / RECORD)
+        replace_file(root / RECORD, (json.dumps(record, indent=2, sort_keys=True) + "\n").encode())
     except OSError as error:
         raise UsageError(f"{root / RECORD}: cannot be written: {error.strerror or error}") from error

@@ -28,6 +28,7 @@ def file_lock(path: Path) -> Generator[bool]:
                 yield False
                 return
             except OSError:  # a file system without locks
+                path.unlink(missing_ok=True)
                 break
             # The previous holder may have removed the file after we opened it and before we locked it.
             if not _is_same_file(file, path):
