@@ -413,10 +413,49 @@ def grades(*said: tuple[bool, str]) -> dict[str, Any]:
     }
 
 
-async def test_a_quote_that_is_not_in_the_answer_is_told_of() -> None:
-    judge = Judges({"passed": True, "reason": "it is kind", "evidence": "thanks"})
-    finding = await judged({"statement": "It is kind."}, judge)
-    assert finding == Finding(True, "judge: it is kind (evidence: 'thanks', which is not in the answer)")
+def kind(quote: str, *, passed: bool = True) -> dict[str, Any]:
+    return {"passed": passed, "reason": "it is kind", "evidence": quote}
+
+
+async def test_a_statement_does_not_pass_on_evidence_that_is_not_in_the_answer() -> None:
+    for quote, why in (
+        ("thanks", "the evidence 'thanks' is not in the answer"),
+        ("leas", "the evidence 'leas' is not in the answer"),
+        ("…", "the evidence '…' is not in the answer"),
+        ("please … thanks", "the evidence 'please … thanks' is not in the answer"),
+        ("", "no words of the answer were quoted for it"),
+    ):
+        judge = Judges(kind(quote), kind(quote))
+        finding = await judged({"statement": "It is kind."}, judge)
+        assert finding == Finding(False, f"judge: {why} (it is kind)")
+        assert "not in the answer" in judge.asked[1].messages[-1].text
+        assert await judged({"statement": "It is kind."}, Judges(kind(quote), kind("please"))) == Finding(
+            True, "judge: it is kind (evidence: 'please')"
+        )
+
+
+async def test_a_quote_may_leave_out_markdown_and_middles() -> None:
+    answer = "# Plan\n\n- Say **please** to `your_friend`—always.\n- Then *thank* her."
+    quotes = ("say please to your_friend", "your_friend-always", "Plan Say please … thank her", "“Then thank her.”")
+    for quote in quotes:
+        assert (await judged({"statement": "It is kind."}, Judges(kind(quote)), answer)).passed, quote
+
+
+async def test_what_is_not_in_an_answer_needs_no_quote() -> None:
+    for statement in ("It does not shout.", "It never blames anyone.", "It isn’t rude.", "It is free of jargon."):
+        assert await judged({"statement": statement}, Judges(kind(""))) == Finding(True, "judge: it is kind")
+        made_up = await judged({"statement": statement}, Judges(kind("thanks"), kind("thanks")))
+        assert not made_up.passed, "but a quote that is given must be there"
+
+
+async def test_a_judge_is_asked_at_temperature_0() -> None:
+    judge = Judges(
+        kind("please"), {"better": "A", "reason": ""}, {"better": "B", "reason": ""}, grades((True, "please"))
+    )
+    await judged({"statement": "It is kind."}, judge)
+    await judged({"better_than": "x"}, judge)
+    await judged({"rubric": ["It is kind."]}, judge)
+    assert {request.temperature for request in judge.asked} == {0.0}
 
 
 RUBRIC = {"rubric": ["It says please.", "It names no one."]}
@@ -434,19 +473,19 @@ async def test_a_rubric_passes_only_when_all_of_it_holds() -> None:
 
 
 async def test_a_rubric_can_be_a_list_in_a_text() -> None:
-    judge = Judges(grades((True, ""), (True, "")), grades((True, "")))
+    judge = Judges(grades((False, ""), (False, "")), grades((False, "")))
     await judged({"rubric": "- one\n- two\n"}, judge)
     await judged({"rubric": "one\ntwo"}, judge)
     assert [shown["rubric"] for shown in judge.shown] == [["one", "two"], ["one\ntwo"]]
 
 
-async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_an_error() -> None:
+async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_proves_nothing() -> None:
     invented, sound = grades((True, "thanks"), (True, "")), grades((True, "please"), (True, ""))
     judge = Judges(invented, sound)
     assert (await judged(RUBRIC, judge)).passed
     assert 'not in the answer: ["thanks"]' in judge.asked[1].messages[-1].text
-    with pytest.raises(CheckError, match="the judge quotes words that are not in the answer: 'thanks'"):
-        await judged(RUBRIC, Judges(invented, invented))
+    words = "judge: 1 of 2 do not hold: 'It says please.': the evidence 'thanks' is not in the answer (reason 1)"
+    assert await judged(RUBRIC, Judges(invented, invented)) == Finding(False, words)
 
 
 @pytest.mark.parametrize(

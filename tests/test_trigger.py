@@ -544,7 +544,9 @@ def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     whole = estimate_improvement(plan_for, skill, queries, resolve("scripted:t"), 4, prices)
     seen, last = len(TRAIN) + len(VALIDATION), len(TEST)
     assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
-    assert make_trigger_plan(skill, queries, ("local",)).max_output_tokens < 100
+    both = make_trigger_plan(skill, queries, ("local", "scripted:x"))
+    limits = {trial.model: both.output_limit(trial) for trial in both.trials()}
+    assert limits == {"local": 64, "scripted:x": 4096}, "what is short for one student is no limit of another"
     assert make_trigger_plan(skill, queries, ("scripted:x",), PlanOptions(agent="tools")).temperature == 0.0
 
 

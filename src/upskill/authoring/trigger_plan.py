@@ -14,7 +14,6 @@ from upskill.agents.activation import activated
 from upskill.agents.catalog import catalog_prompt
 from upskill.checks import Check, Evidence, Finding, Named
 from upskill.errors import UsageError
-from upskill.models.addresses import resolve
 from upskill.models.prices import Prices, price_for
 from upskill.runs.estimate import USUAL_ANSWER_TOKENS, CostEstimate
 from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
@@ -23,7 +22,6 @@ from upskill.suites import Case, Suite
 from upskill.suites.queries import Queries
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
-LOCAL_OUTPUT_TOKENS = 64  # of one turn of the embedded model: enough to open a skill, and it rambles otherwise
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
 TOOL_RESULT_TOKENS = 500
 
@@ -74,13 +72,8 @@ def make_trigger_plan(
             f"the agent {options.agent!r} has no catalog, so no skill can fire",
             "Name one that acts, for example --agent tools.",
         )
-    names = tuple(models)
-    limit = options.max_output_tokens
-    if any(resolve(name, options.base_url, options.keys).provider == "local" for name in names):
-        limit = limit or LOCAL_OUTPUT_TOKENS
-    bounds = replace(options.bounds, until_activated=True)
-    options = replace(options, baseline=False, max_output_tokens=limit, bounds=bounds)
-    return make_plan(skill, suite_of(queries), names, options)
+    options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))
+    return make_plan(skill, suite_of(queries), models, options)
 
 
 def estimate_runs(
@@ -97,9 +90,10 @@ def estimate_runs(
         calls += plan.bounds.turns
         low_tokens += first + USUAL_ANSWER_TOKENS
         low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0
+        limit = plan.output_limit(trial)
         for turn in range(plan.bounds.turns):
-            taken = first + turn * (plan.max_output_tokens + TOOL_RESULT_TOKENS)
-            high_tokens += taken + plan.max_output_tokens
-            high += price.cost(taken, plan.max_output_tokens) or 0.0
+            taken = first + turn * (limit + TOOL_RESULT_TOKENS)
+            high_tokens += taken + limit
+            high += price.cost(taken, limit) or 0.0
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -24,6 +26,11 @@ from upskill.plain import as_list, as_mapping, object_schema
 REFERENCE = "reference"  # stands for the reference of the case
 LONGEST_FILE = 20_000  # characters of a file that the judge is shown
 _SAID: dict[str, Any] = {"type": "string", "maxLength": 400}
+NEGATION = re.compile(
+    r"\b(not|no|never|none|nothing|nobody|nowhere|neither|nor|without|avoids?|lacks?|free (of|from))\b|n['’]t\b", re.I
+)
+_MARKDOWN = re.compile(r"^[ \t]*(?:[-+>#]+|\d+[.)])[ \t]+|[*`_~]+", re.MULTILINE)
+_FORMS = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
@@ -45,7 +52,7 @@ def _statements(value: object) -> object:
 
 
 class Judge(Check):
-    """Passes when the judge model finds that this statement is true of the answer; or every statement of a `rubric`,
+    """Passes when the judge model finds that this statement is true of the answer, or every statement of a `rubric`,
     with words that are really in the answer as evidence; or that the answer is `better_than` this text or the case's
     `reference`, with either one shown first. `on` says in what, and `ties` whether as good is good enough. `files` of
     the workspace are shown with the answer."""
@@ -105,10 +112,14 @@ class Judge(Check):
 
 async def _affirm(evidence: Evidence, statement: str) -> Finding:
     shown = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
-    reply = await _ask(evidence, _messages("judge", shown), STATEMENT, 1024)
-    passed, reason, quote = _verdict(_read(reply), reply)
-    absent = "" if _occurs(quote, [evidence.answer]) else ", which is not in the answer"
-    return Finding(passed, f"judge: {reason} (evidence: {quote!r}{absent})")
+
+    async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
+        reply = await _ask(evidence, messages, STATEMENT, 1024)
+        return reply, [_read_grade(_read(reply), reply)]
+
+    (grade,) = await _prove(ask, _messages("judge", shown), [statement], [evidence.answer])
+    quoted = f" (evidence: {grade.quote!r})" if grade.proven else ""
+    return Finding(grade.passed, f"judge: {grade.reason}{quoted}")
 
 
 # A rubric.
@@ -117,37 +128,77 @@ async def _affirm(evidence: Evidence, statement: str) -> Finding:
 async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
     shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
     messages = _messages("judge_rubric", shown | ({"files": files} if files else {}))
-    graded = [evidence.answer, *files.values()]
-    grades: list[tuple[bool, str, str]] = []
-    for last in (False, True):
+
+    async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
         reply = await _ask(evidence, messages, rubric_schema(len(rubric)), 512 + 300 * len(rubric))
-        grades = _grades(reply, len(rubric))
-        # What is found not to hold needs no evidence; what is found to hold must not rest on words that nobody said.
-        invented = [quote for passed, _, quote in grades if passed and not _occurs(quote, graded)]
-        if not invented:
-            break
-        if last:
-            raise CheckError(f"the judge quotes words that are not in the answer: {invented[0]!r}")
-        again = (
-            f"These quotes are not in the answer: {json.dumps(invented, ensure_ascii=False)}\n"
-            "Grade all statements again. Quote word for word, or leave evidence empty."
-        )
-        messages = (*messages, Message("assistant", reply.text), Message("user", again))
-    failed = [
-        f"{statement!r}: {reason}" for statement, (passed, reason, _) in zip(rubric, grades, strict=True) if not passed
-    ]
+        return reply, _read_grades(reply, len(rubric))
+
+    grades = await _prove(ask, messages, rubric, [evidence.answer, *files.values()])
+    pairs = list(zip(rubric, grades, strict=True))
+    failed = [f"{statement!r}: {grade.reason}" for statement, grade in pairs if not grade.passed]
     if failed:
         return Finding(False, f"judge: {len(failed)} of {len(rubric)} do not hold: {'; '.join(failed)}")
-    quotes = ", ".join(repr(quote) for _, _, quote in grades if quote)
+    quotes = ", ".join(repr(grade.quote) for grade in grades if grade.quote)
     return Finding(True, f"judge: all {len(rubric)} hold (evidence: {quotes or 'none'})")
 
 
-def _grades(reply: Reply, count: int) -> list[tuple[bool, str, str]]:
+def _read_grades(reply: Reply, count: int) -> list[Grade]:
     said = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
     by_number = {grade.get("number"): grade for grade in said}
     if len(said) != count or set(by_number) != set(range(1, count + 1)):
         raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
-    return [_verdict(by_number[number], reply) for number in range(1, count + 1)]
+    return [_read_grade(by_number[number], reply) for number in range(1, count + 1)]
+
+
+# Evidence.
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What the judge said about one statement. `proven`: the quote is really in what was graded."""
+
+    passed: bool
+    reason: str
+    quote: str
+    proven: bool = False
+
+
+async def _prove(
+    ask: Callable[[tuple[Message, ...]], Awaitable[tuple[Reply, list[Grade]]]],
+    messages: tuple[Message, ...],
+    statements: Sequence[str],
+    texts: Sequence[str],
+) -> list[Grade]:
+    """The judge's grades, of which none passes without evidence: asked for once more, and then it has failed."""
+    found: list[Grade] = []
+    for _ in range(2):
+        reply, grades = await ask(messages)
+        found = [_held_to_evidence(grade, said, texts) for said, grade in zip(statements, grades, strict=True)]
+        unproven = [grade.quote for grade, held in zip(grades, found, strict=True) if grade.passed and not held.passed]
+        if not unproven:
+            break
+        again = (
+            f"These quotes are not in the answer: {json.dumps(unproven, ensure_ascii=False)}\n"
+            "Grade again, with evidence that is quoted word for word. Without such words, a statement is not true."
+        )
+        messages = (*messages, Message("assistant", reply.text), Message("user", again))
+    return found
+
+
+def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Grade:
+    """The grade, failed where its evidence is missing. What is found not to hold needs none.
+
+    There is nothing to quote for what an answer does not say, so a statement with a word of negation may hold without.
+    """
+    if _occurs(grade.quote, texts):
+        return replace(grade, proven=True)
+    quoted = bool(grade.quote.strip())
+    if not grade.passed or (not quoted and NEGATION.search(statement)):
+        return grade
+    why = (
+        f"the evidence {grade.quote!r} is not in the answer" if quoted else "no words of the answer were quoted for it"
+    )
+    return replace(grade, passed=False, reason=f"{why} ({grade.reason})")
 
 
 # Two answers.
@@ -189,7 +240,7 @@ def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
 async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[str, Any], most: int) -> Reply:
     if evidence.ask is None:
         raise CheckError("no judge model was named", "Name one with --judge-model.")
-    return await evidence.ask(Request(messages, max_output_tokens=most, schema=schema))
+    return await evidence.ask(Request(messages, max_output_tokens=most, temperature=0.0, schema=schema))
 
 
 def _read(reply: Reply) -> dict[str, Any]:
@@ -202,13 +253,12 @@ def _read(reply: Reply) -> dict[str, Any]:
     return said
 
 
-def _verdict(said: dict[str, Any], reply: Reply) -> tuple[bool, str, str]:
-    """Whether it holds, why, and the words that show it."""
+def _read_grade(said: dict[str, Any], reply: Reply) -> Grade:
     if not {"passed", "reason", "evidence"} <= set(said):
         raise _unfit(reply)
     if not isinstance(said["passed"], bool):
         raise CheckError(f"the judge said neither true nor false: {said['passed']!r}")
-    return said["passed"], str(said["reason"]), str(said["evidence"])
+    return Grade(said["passed"], str(said["reason"]), str(said["evidence"]))
 
 
 def _unfit(reply: Reply) -> CheckError:
@@ -216,11 +266,18 @@ def _unfit(reply: Reply) -> CheckError:
 
 
 def _occurs(quote: str, texts: Iterable[str]) -> bool:
-    """Whether the words are really there; spaces, case and the form of quotation marks apart."""
-    return any(_plain(quote) in _plain(text) for text in texts)
+    """Whether these words are really there, in one of the texts; with an ellipsis, the parts around it."""
+    parts = [part for part in map(_plain, re.split(r"…|\.{3,}", quote)) if part]
+    return bool(parts) and any(all(_has_words(part, plain) for part in parts) for plain in map(_plain, texts))
+
+
+def _has_words(part: str, text: str) -> bool:
+    """Whole words: a single letter is in every answer."""
+    start, end = (r"\b" if letter.isalnum() else "" for letter in (part[0], part[-1]))
+    return re.search(start + re.escape(part) + end, text) is not None
 
 
 def _plain(text: str) -> str:
-    for curly, straight in (("“", '"'), ("”", '"'), ("‘", "'"), ("’", "'")):
-        text = text.replace(curly, straight)
-    return " ".join(text.casefold().split()).strip("\"'. …")
+    """The words of a text: spaces, case, Markdown and the forms of quotation marks and dashes apart."""
+    text = _MARKDOWN.sub("", unicodedata.normalize("NFKC", text.translate(_FORMS)))
+    return " ".join(text.casefold().split()).strip("\"'.,:; ")

@@ -53,6 +53,7 @@ class BridgedModel:
         provider = address.model.partition(":")[0]
         self._limiter = limiter_for(f"{address.provider}:{provider}", context.connections)
         self._breaker = CircuitBreaker(address.name)
+        self._takes_temperature = True
         self._secrets = collect_secrets("", context.keys)
 
     async def reply(self, request: Request) -> Reply:
@@ -89,6 +90,9 @@ class BridgedModel:
                 instrument=False,
             )
         except exceptions.ModelAPIError as error:
+            if self._takes_temperature and request.temperature is not None and "temperature" in str(error):
+                self._takes_temperature = False
+                return await self._ask(request)
             raise self._error(error, getattr(error, "status_code", None)) from error
         except (exceptions.AgentRunError, exceptions.UserError) as error:
             raise self._error(error) from error
@@ -102,7 +106,7 @@ class BridgedModel:
 
     def _settings(self, request: Request) -> dict[str, Any]:
         settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
-        if request.temperature is not None:
+        if request.temperature is not None and self._takes_temperature:
             settings["temperature"] = request.temperature
         if request.seed is not None:
             settings["seed"] = request.seed

@@ -6,6 +6,7 @@ from upskill.suites import Case
 
 MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
 MAX_TOKENS = 4096
+OPENING_TOKENS = 64  # for a turn that is only to show whether a skill is opened
 TELLING_CHECKS = ("contains", "equals", "starts_with")  # what they look for is part of a good answer
 
 

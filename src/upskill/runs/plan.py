@@ -19,7 +19,7 @@ from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
-from upskill.runs.output_limit import fitting_limit
+from upskill.runs.output_limit import OPENING_TOKENS, fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
@@ -125,7 +125,7 @@ class Plan:
         """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
         if self.limit_is_stated or self.addresses[trial.model].provider != "local":
             return self.max_output_tokens
-        return self._fitting_limits[trial.case]
+        return OPENING_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
 
     @cached_property
     def _fitting_limits(self) -> dict[str, int]:
