@@ -766,7 +766,6 @@ EVERY = ["empty", "prompt", "skill"]
     [
         [{"max_turns": 5}],
         [{"tool_not_called": "bash"}],
-        [{"skill_activated": True}],
         [{"resource_read": "a.md"}, {"max_length": 500}],
         [{"file_exists": "given.md"}],
         [{"file_exists": "docs/"}],

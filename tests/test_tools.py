@@ -19,9 +19,9 @@ from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
-from upskill.agents.activation import activated, find_canaries, folder_uses, resources_read
+from upskill.agents.activation import activated, find_canaries, resources_read
 from upskill.agents.catalog import INSTRUCTIONS, activation_text, catalog_prompt
-from upskill.agents.isolation import canary_for, find_leak, plant_canary
+from upskill.agents.isolation import Withheld, canary_for, find_leak, plant_canary
 from upskill.agents.tool_calling import MAX_TEXT, JsonToolCalling, has_native_tools, tool_calling_for
 from upskill.agents.toolbox import TOOLS, Toolbox, shorten_middle
 from upskill.agents.tools import WORKSPACE_PROMPT, Tools
@@ -746,19 +746,16 @@ def test_resources_that_were_read_are_named_once_in_order() -> None:
     assert resources_read(trace, "greeter") == ["references/b.md", "a.md"]
 
 
-def test_canaries_and_touches_are_found_wherever_they_stand() -> None:
+def test_canaries_are_found_wherever_they_stand() -> None:
     canary = "upskill-canary-0123456789abcdef"
     trace = Trace(
         (
             Step("assistant", f"I saw {canary}"),
             step("bash", command=f"echo {canary}"),
             step("bash", f"x{canary}y", command="ls"),
-            step("bash", "skills/greeter/SKILL.md", command="find /"),
-            step("bash", "skills/greeter-two", command="ls ~/.agents/skills"),
         )
     )
     assert list(find_canaries(trace)) == [(1, canary), (2, canary), (3, canary)]
-    assert [number for number, _ in folder_uses(trace, "greeter")] == [4]
 
 
 def test_a_marked_skill_differs_by_its_canary_alone() -> None:
@@ -772,42 +769,72 @@ def test_a_marked_skill_differs_by_its_canary_alone() -> None:
     assert [marked.is_runnable(path) for path in marked.resources] == [False, True]
 
 
+OWN, STRANGE = canary_for("own"), canary_for("strange")
+
+
+async def leak(trace: Trace, own: str, sandbox: Sandbox | None, withheld: Withheld | None = None) -> str:
+    return await find_leak(trace, own, lambda: {OWN, STRANGE}, withheld, sandbox)
+
+
 async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: Sandbox) -> None:
-    own, strange = canary_for("own"), canary_for("strange")
-    assert await find_leak(Trace((step("bash", own),)), own, "", sandbox) == ""
-    assert (
-        await find_leak(Trace((step("bash", own),)), "", "greeter", None)
-        == f"step 1 shows the canary {own} of another trial"
-    )
-    reaching = Trace((step("bash", command="cat ~/.agents/skills/greeter/SKILL.md", status="error"),))
-    assert (await find_leak(reaching, "", "greeter", None)).startswith("step 1 reaches for the folder of the skill")
-    assert await find_leak(reaching, own, "", None) == ""  # its own skill
-    await sandbox.run(f"mkdir -p ~/.cache; printf 'a\\0{own}' > ~/.cache/bin; echo > 'a b'")
-    assert await find_leak(Trace(()), own, "", sandbox) == ""
-    await sandbox.write("deep/file", b"\0\xff" + strange.encode() + b"\0")
-    assert strange in await find_leak(Trace(()), own, "", sandbox)
+    assert await leak(Trace((step("bash", OWN),)), OWN, sandbox) == ""
+    assert await leak(Trace((step("bash", OWN),)), "", None) == f"step 1 shows the canary {OWN} of another trial"
+    await sandbox.run(f"mkdir -p ~/.cache; printf 'a\\0{OWN}' > ~/.cache/bin; echo > 'a b'")
+    assert await leak(Trace(()), OWN, sandbox) == ""
+    await sandbox.write("deep/file", b"\0\xff" + STRANGE.encode() + b"\0")
+    assert STRANGE in await leak(Trace(()), OWN, sandbox)
+
+
+async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path: Path) -> None:
+    write_skill(tmp_path / "greeter")
+    said = "Say hello. Files: src/skills/welcome/main.py"
+    withheld = Withheld(Skill.load(tmp_path / "greeter"), "/home/student", said)
+    reached = [
+        Trace((step("bash", f"/usr/x\n{place}\n", command="find / -name SKILL.md"),))
+        for place in (
+            "/home/student/.agents/skills/greeter/SKILL.md",
+            "./.claude/skills/greeter",
+            ".config/opencode/skills/greeter",
+            str(tmp_path / "greeter" / "SKILL.md"),
+        )
+    ]
+    reached.append(Trace((step("bash", "No such file", command="cat ~/.agents/skills/greeter/a", status="error"),)))
+    for trace in reached:
+        found = await leak(trace, "", None, withheld)
+        assert found.startswith("step 1 reaches for the folder of the skill: "), trace
+    invented = [
+        Trace((Step("assistant", "I looked at ~/.agents/skills/greeter."),)),
+        Trace((step("bash", "skills/greeter", command="echo skills/greeter"),)),
+        Trace((step("bash", "", command="mkdir -p .x/skills/greeter"), step("bash", ".x/skills/greeter"))),
+        Trace((step("bash", "src/skills/greeter/main.py", command="find src"),)),  # not where skills are kept
+        Trace((step("bash", ".agents/skills/greeter-two", command="ls ~/.agents/skills"),)),
+    ]
+    for trace in invented:
+        assert await leak(trace, "", None, withheld) == "", trace
+    own_files = Withheld(withheld.skill, "/home/student", "The files: .claude/skills/greeter/a.md")
+    of_the_case = Trace((step("bash", ".claude/skills/greeter/a.md", command="find ."),))
+    assert await leak(of_the_case, "", None, own_files) == ""
+
+
+async def test_a_canary_that_is_none_of_this_run_is_no_leak(sandbox: Sandbox) -> None:
+    invented = "upskill-canary-0123456789abcdef"
+    slip = OWN[:-3] + "".join("0" if letter != "0" else "1" for letter in OWN[-3:])
+    await sandbox.write("note", f"{invented} {slip}")
+    for own in ("", OWN):
+        assert await leak(Trace((Step("assistant", invented), step("bash", slip))), own, sandbox) == ""
 
 
 async def test_what_a_student_left_is_searched_however_much_it_is(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, strange = canary_for("own"), canary_for("strange")
-    await sandbox.run(f"yes {own} | head -n 100000 >a")
-    assert await find_leak(Trace(()), own, "", sandbox) == ""
-    await sandbox.write("b", strange)
-    assert strange in await find_leak(Trace(()), own, "", sandbox)
+    await sandbox.run(f"yes {OWN} | head -n 100000 >a")
+    assert await leak(Trace(()), OWN, sandbox) == ""
+    await sandbox.write("b", STRANGE)
+    assert STRANGE in await leak(Trace(()), OWN, sandbox)
     # No end to it is no error: a student that is about to fail must not have that way out.
     await sandbox.run("rm b; for i in $(seq 500); do truncate -s 250M s$i; done")
     monkeypatch.setattr(isolation, "SEARCH_SECONDS", 0.1)
-    assert await find_leak(Trace(()), own, "", sandbox) == ""
-
-
-async def test_a_slip_in_copying_its_own_canary_is_no_leak(sandbox: Sandbox) -> None:
-    own = canary_for("own")
-    slip = own[:-3] + "".join("0" if letter != "0" else "1" for letter in own[-3:])
-    await sandbox.write("note", slip)
-    assert await find_leak(Trace((step("bash", slip),)), own, "", sandbox) == ""
-    assert slip in await find_leak(Trace((step("bash", slip),)), "", "greeter", None)  # who has none cannot slip
+    assert await leak(Trace(()), OWN, sandbox) == ""
 
 
 async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: SandboxBackend, tmp_path: Path) -> None:
@@ -825,9 +852,29 @@ async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: SandboxBac
     canary = canary_for(first.key(Trial(first.models[0].name, "one", "skill", 0)))
     plan = plan_of(one, {"id": "two", "prompt": "Now greet two people.", "files": {"note.txt": canary}})
     leaks = {(result.trial.case, result.trial.arm): result.leak for result in await results_of(plan)}
+    assert len(plan.canaries) == 2  # of the skill arm
     assert leaks["one", "baseline"] == leaks["one", "skill"] == ""
     assert canary in leaks["two", "baseline"]
     assert canary in leaks["two", "skill"]
+
+
+async def test_opening_the_skill_is_reported_and_decides_nothing(kind: SandboxBackend, tmp_path: Path) -> None:
+    script = tmp_path / "model.yaml"
+    write_script(script, [{"answer": "ahoy, friend"}])
+    beside = [{"skill_activated": True}, {"resource_read": "a.md"}, {"tool_called": ["activate_skill", "Skill"]}]
+    suite = Suite.parse([{"id": "one", "prompt": "Greet.", "checks": [*beside, {"regex": "^ahoy"}]}])
+    plan = make_plan(GREETER, suite, [f"scripted:{script}"], options=PlanOptions(agent="tools"))
+    with open_store(tmp_path / "runs") as store:
+        evaluation = await evaluate(plan, store=store)
+        kept = {result.trial.arm: result for result in store.results(evaluation.run)}
+    for result in kept.values():
+        assert result.passed is True
+        assert result.checks_passed == (1, 1)
+        assert [judgement.decides for judgement in result.judgements] == [False, False, False, True]
+    assert [judgement.passed for judgement in kept["baseline"].judgements] == [True, True, False, True]
+    assert [judgement.passed for judgement in kept["skill"].judgements] == [False, False, False, True]
+    with pytest.raises(UsageError, match="skill_activated alone decides nothing"):
+        Suite.parse([{"prompt": "Greet.", "checks": beside}])
 
 
 # A hostile student, through the command line: defects 5 to 7.

@@ -31,7 +31,7 @@ def resources_read(trace: Trace, skill: str) -> list[str]:
     """The files of the skill, other than SKILL.md, that successful tool calls named, in order."""
     path = re.compile(rf"skills/{re.escape(skill)}/([\w./-]*\w)")
     found = (
-        match[1] for step in trace.calls if step.status != "error" for match in path.finditer(_arguments_text(step))
+        match[1] for step in trace.calls if step.status != "error" for match in path.finditer(arguments_text(step))
     )
     return [name for name in dict.fromkeys(found) if name.lower() != "skill.md"]
 
@@ -39,16 +39,8 @@ def resources_read(trace: Trace, skill: str) -> list[str]:
 def find_canaries(trace: Trace) -> Iterator[tuple[int, str]]:
     """Every canary anywhere in a trace, with the number of its step."""
     for number, step in enumerate(trace.steps, 1):
-        for match in _CANARY.finditer(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
+        for match in _CANARY.finditer(f"{step.text}\n{arguments_text(step)}\n{step.output}"):
             yield number, match[0]
-
-
-def folder_uses(trace: Trace, skill: str) -> Iterator[tuple[int, str]]:
-    """The tool calls with the folder of the skill in their arguments or output, with the number of the step."""
-    path = re.compile(rf"skills/{re.escape(skill)}(?![\w-])")
-    for number, step in enumerate(trace.steps, 1):
-        if step.kind == "tool" and (path.search(_arguments_text(step)) or path.search(step.output)):
-            yield number, _arguments_text(step)
 
 
 def _opens(step: Step, skill: str) -> bool:
@@ -57,9 +49,9 @@ def _opens(step: Step, skill: str) -> bool:
     named = SKILL_TOOLS.get(step.tool)
     if named is not None and step.arguments.get(named) == skill:
         return True
-    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE))
+    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", arguments_text(step), re.IGNORECASE))
 
 
-def _arguments_text(step: Step) -> str:
+def arguments_text(step: Step) -> str:
     """The arguments of a call as one text, with unescaped paths."""
     return json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/") if step.arguments else ""

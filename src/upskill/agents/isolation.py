@@ -1,16 +1,19 @@
 """Isolation: proof that no arm saw the skill of another.
 
 If agents use a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere
-else. A foreign canary, or the folder of the skill under test in an arm without it, means that the arms were not
-isolated from each other, and then no number of the run means anything.
+else. The canary of another trial of the run, or a tool that shows the folder of the skill under test in an arm without
+it, means that the arms were not isolated from each other, and then no number of the run means anything.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upskill.agents.activation import CANARY, find_canaries, folder_uses
+from upskill.agents.activation import CANARY, arguments_text, find_canaries
 from upskill.plain import digest_text
 from upskill.skills import Skill
 from upskill.traces import Trace
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox
 
 SEARCH_SECONDS = 20  # seconds
-MAX_FOUND = 100  # canaries
+MAX_FOUND = 10_000  # canaries
 CANARY_DIGITS = 16  # in a canary
 
 
@@ -33,17 +36,51 @@ def plant_canary(skill: Skill, canary: str) -> Skill:
     return skill.with_body(f"{skill.body.rstrip()}\n\n<!-- {canary} -->\n")
 
 
-async def find_leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The skill that a trial must not see: where this run keeps it, and the text of the case, which may name a folder
+    like that itself."""
+
+    skill: Skill
+    home: str  # of the student
+    case: str
+
+    def used_by(self, trace: Trace) -> Iterator[tuple[int, str]]:
+        """The tool calls that show where this run keeps the skill, with the number of the step.
+
+        That is a hidden folder of the home folder, such as ~/.claude/skills/NAME. Any other path proves nothing unless
+        a tool shows it before the student or the case has named it.
+        """
+        name = re.escape(self.skill.name)
+        kept = rf"(?:\.[\w-]+/)+(?:[\w-]+/)?skills/{name}(?![\w-])"
+        source = rf"|{re.escape(str(self.skill.folder.resolve()))}(?![\w-])" if self.skill.folder else ""
+        whole = re.compile(rf"(?:~|\$HOME|\$\{{HOME\}}|{re.escape(self.home)})/{kept}")
+        shown = re.compile(rf"(?:^|[\s/'\"]){kept}{source}", re.MULTILINE)
+        named = self.case
+        for number, step in enumerate(trace.steps, 1):
+            arguments = arguments_text(step)
+            named += f"\n{step.text}\n{arguments}"
+            if step.kind != "tool":
+                continue
+            found = whole.search(f"{arguments}\n{step.output}")
+            discovered = self.skill.name not in named and step.status != "error" and shown.search(step.output)
+            if discovered or (found and found[0].split("/", 1)[1] not in self.case):
+                yield number, arguments
+
+
+async def find_leak(
+    trace: Trace, own: str, canaries: Callable[[], Container[str]], withheld: Withheld | None, sandbox: Sandbox | None
+) -> str:
     """The evidence that this trial has seen a skill that it must not see; empty if there is none.
 
-    `own` is the canary of the trial, empty if it has no skill; `hidden` is the name of the skill it must not see.
+    `own` is the canary of the trial, empty if it has no skill; `canaries` gives those of the whole run: one that is
+    not among them was made up, or copied badly.
     """
     for number, found in find_canaries(trace):
-        if _is_foreign(found, own):
+        if found != own and found in canaries():
             return f"step {number} shows the canary {found} of another trial"
-    if hidden:
-        for number, arguments in folder_uses(trace, hidden):
-            return f"step {number} reaches for the folder of the skill: {arguments[:200]}"
+    for number, arguments in withheld.used_by(trace) if withheld else ():
+        return f"step {number} reaches for the folder of the skill: {arguments[:200]}"
     if sandbox is None:
         return ""
     # An agent may have done things that its trace does not show.
@@ -54,11 +91,5 @@ async def find_leak(trace: Trace, own: str, hidden: str, sandbox: Sandbox | None
     # If a student left more than can be searched in that time, what was found by then decides: an error would be a way
     # out for a student about to fail.
     done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
-    foreign = sorted(found for found in set(done.output.split()) if _is_foreign(found, own))
+    foreign = sorted(found for found in set(done.output.split()) - {own} if found in canaries())
     return f"a file that was left behind has the canary {foreign[0]} of another trial" if foreign else ""
-
-
-def _is_foreign(found: str, own: str) -> bool:
-    """Whether a canary is that of another trial. A small model may make mistakes when it copies its own."""
-    matching = sum(one == other for one, other in zip(found, own, strict=False)) - len(CANARY)
-    return matching < CANARY_DIGITS // 2

@@ -54,7 +54,7 @@ def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suit
 def _failure(case: Case, result: Result) -> Failure:
     reasons: list[str] = []
     for named, judgement in zip(case.checks, result.judgements, strict=False):
-        if not judgement.passed:
+        if judgement.decides and not judgement.passed:
             reasons.append(f"{judgement.check}: {mask_expected(named, judgement.reason)}")
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""

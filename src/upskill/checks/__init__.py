@@ -134,6 +134,11 @@ class Check(BaseModel, ABC):
     def needs_reference(self) -> bool:
         return False
 
+    @property
+    def decides(self) -> bool:
+        """Whether the outcome of a trial depends on it; False for what only an arm with a skill can do."""
+        return True
+
     @classmethod
     def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
         """The fields as a suite says them, with the text of the files that they name beside those names.

@@ -1,4 +1,8 @@
-"""Checks for whether the agent opened the skill. Where no skill was on offer they do not apply, and hold."""
+"""Checks for whether the agent opened the skill.
+
+Only an arm with a skill can do that, so they are reported beside the outcome and are no part of it: arms are graded
+alike. Where no skill was on offer they do not apply, and hold.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,19 @@ from upskill.checks.workspace import Paths
 NONE_ON_OFFER = Finding(True, "no skill was on offer")
 
 
-class SkillActivated(Check):
-    """Passes when the agent opened the skill, or with `false` when it left it alone. Holds where none was on offer."""
+class _OfTheSkill(Check):
+    reads_answer: ClassVar[bool] = False
+
+    @property
+    def decides(self) -> bool:
+        return False
+
+
+class SkillActivated(_OfTheSkill):
+    """Holds when the agent opened the skill, or with `false` when it left it alone, and where none was on offer.
+    Reported beside the outcome, which it does not change."""
 
     wanted: bool
-    reads_answer: ClassVar[bool] = False
 
     async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:
@@ -24,11 +36,11 @@ class SkillActivated(Check):
         return Finding(opened is self.wanted, f"the skill was {'opened' if opened else 'not opened'}")
 
 
-class ResourceRead(Check):
-    """Passes when the agent read this file of the skill, or every one of these. Holds where none was on offer."""
+class ResourceRead(_OfTheSkill):
+    """Holds when the agent read this file of the skill, or every one of these, and where none was on offer. Reported
+    beside the outcome, which it does not change."""
 
     path: Paths
-    reads_answer: ClassVar[bool] = False
 
     async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from upskill.agents.activation import SKILL_TOOLS
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts
@@ -17,6 +18,10 @@ class _Calls(Check):
     tool: Texts
     arguments: Pattern | None = None
     reads_answer: ClassVar[bool] = False
+
+    @property
+    def decides(self) -> bool:
+        return not {name.casefold() for name in self.tool} <= {name.casefold() for name in SKILL_TOOLS}
 
     async def found(self, evidence: Evidence) -> list[Step]:
         names = {name.casefold() for name in self.tool}
@@ -32,7 +37,8 @@ class _Calls(Check):
 
 class ToolCalled(_Calls):
     """Passes when this tool, or one of these, was called, with arguments whose JSON matches this pattern, so often.
-    Agents name their tools differently, and case does not matter: `[bash, shell]`."""
+    Agents name their tools differently, and case does not matter: `[bash, shell]`. Tools that open a skill are only
+    reported: one arm has none to open."""
 
     at_least: int = Field(default=1, ge=1)
     at_most: int | None = Field(default=None, ge=1)

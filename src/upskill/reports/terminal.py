@@ -297,7 +297,7 @@ def _last_finding(results: list[Result]) -> str:
             continue
         if result.error:
             return result.error
-        failed = [judgement.reason for judgement in result.judgements if not judgement.passed]
+        failed = [judgement.reason for judgement in result.judgements if judgement.decides and not judgement.passed]
         if failed:
             return failed[0]
     return ""

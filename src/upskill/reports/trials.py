@@ -108,7 +108,8 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(Padding(Text(printable(result.trace.answer) or "(an empty answer)"), (0, 0, 0, 2)))
     for judgement in result.judgements:
         mark = "✓" if judgement.passed else "✗"
-        parts.append(Text(f"  {mark} {judgement.check}: {printable(judgement.reason)}", style="dim"))
+        beside = "" if judgement.decides else " (no part of the outcome)"
+        parts.append(Text(f"  {mark} {judgement.check}: {printable(judgement.reason)}{beside}", style="dim"))
     if result.error:
         parts.append(Text(f"  {printable(result.error)}", style="yellow"))
     return Group(*parts)

@@ -137,6 +137,11 @@ class Plan:
         return digest(sorted(self.key(trial) for trial in self.trials()))
 
     @cached_property
+    def canaries(self) -> frozenset[str]:
+        """The canaries of all trials with a skill."""
+        return frozenset(canary_for(self.key(trial)) for trial in self.trials() if self.skill_of(trial.arm))
+
+    @cached_property
     def _settings(self) -> str:
         agent: Agent = AGENTS.load(self.agent)()
         settings: list[Any] = [
@@ -231,6 +236,7 @@ class Judgement:
     check: str
     passed: bool
     reason: str
+    decides: bool = True  # False: reported beside the outcome, and no part of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +264,12 @@ class Result:
         return bool(self.traceback)
 
     @property
+    def checks_passed(self) -> tuple[int, int]:
+        """How many checks that decide passed, and how many there were."""
+        decided = [judgement.passed for judgement in self.judgements if judgement.decides]
+        return sum(decided), len(decided)
+
+    @property
     def tool_errors(self) -> int:
         return sum(step.status == "error" for step in self.trace.calls) if self.trace else 0
 
@@ -274,8 +286,7 @@ class Result:
             self.usage.cost_usd,
             self.usage.cached_tokens,
             self.seconds,
-            sum(result.passed for result in self.judgements),
-            len(self.judgements),
+            *self.checks_passed,
             self.activated,
             self.trace.turns if self.trace else 0,
             len(self.trace.calls) if self.trace else 0,

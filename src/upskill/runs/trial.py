@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
 from upskill.agents.activation import activated
-from upskill.agents.isolation import canary_for, find_leak
+from upskill.agents.isolation import Withheld, canary_for, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
@@ -142,8 +142,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 await sandbox.kill_processes()
             if agent.needs_sandbox:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
-                hidden = plan.skill.name if task.skill is None else ""
-                attempt.leak = await find_leak(trace, own, hidden, sandbox)
+                home = sandbox.home if sandbox else "/"
+                withheld = Withheld(plan.skill, home, case.text) if task.skill is None else None
+                attempt.leak = await find_leak(trace, own, lambda: plan.canaries, withheld, sandbox)
         if attempt.cause:  # no check could change that, and nobody is paid to grade it
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
             if attempt.cause == "length" and isinstance(agent, ExternalAgent):
@@ -162,8 +163,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 finding = await named.check.run(evidence)
             read = named.check.reads_answer and evidence.output is not None
             reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
-            attempt.judgements.append(Judgement(named.name, finding.passed, reason))
-    return all(result.passed for result in attempt.judgements)
+            attempt.judgements.append(Judgement(named.name, finding.passed, reason, named.check.decides))
+    return all(result.passed for result in attempt.judgements if result.decides)
 
 
 def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:

@@ -7,6 +7,7 @@ Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -65,6 +66,11 @@ class Case:
         return any(named.check.needs_sandbox for named in self.checks)
 
     @property
+    def text(self) -> str:
+        """All that the case says, for looking up whether it names something."""
+        return json.dumps(self.plain(), ensure_ascii=False)
+
+    @property
     def fingerprint(self) -> str:
         """A hash of what decides an outcome; tags and the split do not."""
         decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]
@@ -72,6 +78,8 @@ class Case:
             decides.append(self.reference)
         if self.output_file:
             decides.append({"output_file": self.output_file})
+        if not all(named.check.decides for named in self.checks):
+            decides.append("beside the outcome")  # they were part of it once
         return digest(decides)
 
 
@@ -248,6 +256,11 @@ def _read_case(
         )
     if not checks:
         raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
+    if not any(named.check.decides for named in checks):
+        raise UsageError(
+            f"{place}: {checks[0].name} alone decides nothing: only an arm with a skill can open one",
+            "Add a check of the answer or of what was done. To test when a skill is opened, use `upskill trigger`.",
+        )
     if not ours.prompt.strip():
         raise UsageError(f"{place}: the prompt is empty")
     for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:

@@ -150,8 +150,8 @@ class ResultRow:
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.cost_usd,
             seconds=result.seconds,
-            checks_passed=sum(judgement.passed for judgement in result.judgements),
-            checks=len(result.judgements),
+            checks_passed=result.checks_passed[0],
+            checks=result.checks_passed[1],
             judge_tokens=result.judging.total_tokens,
             judge_cost_usd=result.judging.cost_usd,
             finished=timestamp(),
@@ -199,7 +199,9 @@ def _detail(result: Result) -> dict[str, Any]:
     detail: dict[str, Any] = {
         "usage": result.usage,
         "judging": result.judging,
-        "judgements": [[item.check, item.passed, item.reason] for item in result.judgements],
+        "judgements": [
+            [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.judgements
+        ],
     }
     if result.traceback:
         detail["traceback"] = result.traceback
