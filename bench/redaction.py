@@ -1,0 +1,141 @@
+"""How well redaction tells secrets from what looks like one: precision and recall over a corpus of invented texts.
+
+    python bench/redaction.py [--misses]
+
+The corpus is in tests/fixtures/secrets. Every other line was looked at while the rules were written ("seen"); the rest was
+not ("unseen"). A text with secrets counts as found when nothing of any of them is left; a text without is a false alarm when
+anything but an e-mail address or a home folder was replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import random
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from upskill.traces.redact import redact
+
+CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "secrets"
+Half = Literal["seen", "unseen"]
+NOT_SECRET = ("email", "home-path")
+ALPHABETS = {
+    "alnum": string.ascii_letters + string.digits,
+    "hex": "0123456789abcdef",
+    "upper": string.ascii_uppercase + "234567",
+    "digits": string.digits,
+    "b64": string.ascii_letters + string.digits + "+/",
+}
+PLACEHOLDER = re.compile(r"\{(alnum|hex|upper|digits|b64) (\d+)\}|\{(base64|hexof|word) ([^{}]+)\}|\{again\}")
+SECRET = re.compile("«([^»]*)»")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One text of the corpus, and the secrets in it; none in a near miss."""
+
+    text: str
+    secrets: tuple[str, ...]
+    half: Half
+
+
+def read_corpus() -> list[Sample]:
+    return [
+        sample
+        for name in ("positives.txt", "negatives.txt")
+        for number, line in enumerate(_lines(CORPUS / name))
+        for sample in [_sample(line, "seen" if number % 2 == 0 else "unseen")]
+    ]
+
+
+def _lines(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith(("# ", "## "))]
+
+
+def _sample(line: str, half: Half) -> Sample:
+    text = _expand(line).replace("⏎", "\n")
+    return Sample(SECRET.sub(r"\1", text), tuple(SECRET.findall(text)), half)
+
+
+def _expand(line: str) -> str:
+    """Random parts are drawn from the line itself, so that they are the same every time."""
+    generator, last = random.Random(line), ""
+
+    def expand(found: re.Match[str]) -> str:
+        nonlocal last
+        if found[1]:
+            last = "".join(generator.choices(ALPHABETS[found[1]], k=int(found[2])))
+            return last
+        if found[3]:
+            value = found[4].replace("\\n", "\n").encode()
+            return {"base64": _base64, "hexof": bytes.hex, "word": bytes.decode}[found[3]](value)
+        return last
+
+    return PLACEHOLDER.sub(expand, line)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    positives: int
+    negatives: int
+    missed: tuple[Sample, ...]
+    false_alarms: tuple[Sample, ...]
+
+    @property
+    def recall(self) -> float:
+        return 1 - len(self.missed) / self.positives
+
+    @property
+    def precision(self) -> float:
+        found = self.positives - len(self.missed)
+        return found / (found + len(self.false_alarms))
+
+
+def measure(samples: Sequence[Sample], clean: Callable[[str, Counter[str]], str] = redact) -> Measurement:
+    missed: list[Sample] = []
+    false_alarms: list[Sample] = []
+    for sample in samples:
+        counts: Counter[str] = Counter()
+        left = clean(sample.text, counts)
+        if sample.secrets and _survives(sample, left):
+            missed.append(sample)
+        elif not sample.secrets and any(kind not in NOT_SECRET for kind in counts):
+            false_alarms.append(sample)
+    positives = sum(bool(sample.secrets) for sample in samples)
+    return Measurement(positives, len(samples) - positives, tuple(missed), tuple(false_alarms))
+
+
+def _survives(sample: Sample, left: str) -> bool:
+    return any(line in left for secret in sample.secrets for line in secret.split("\n"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--misses", choices=["seen", "unseen"], help="Show what was missed and what was a false alarm.")
+    shown = parser.parse_args().misses
+    corpus = read_corpus()
+    for half in ("seen", "unseen", "all"):
+        found = measure([sample for sample in corpus if half in (sample.half, "all")])
+        print(
+            f"{half:>6}: {found.positives} texts with secrets, {found.negatives} without; "
+            f"recall {found.recall:.1%}, precision {found.precision:.1%}"
+        )
+        if half == shown:
+            for what, samples in (("missed", found.missed), ("false alarm", found.false_alarms)):
+                for sample in samples:
+                    print(f"  {what}: {sample.text!r} -> {redact(sample.text)!r}")
+
+
+if __name__ == "__main__":
+    main()
