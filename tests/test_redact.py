@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY
+from secret_corpus import measure, read_corpus
 from upskill.plain import canonical
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.redact import redact, redact_trace
@@ -157,6 +159,49 @@ def test_the_code_of_this_package_is_left_alone() -> None:
         text = path.read_text(encoding="utf-8")
         counts: Counter[str] = Counter()
         assert redact(text, counts) == text, (path.name, counts)
+
+
+def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -> None:
+    corpus = read_corpus()
+    documented = " ".join((REPOSITORY / "docs/how-to/generate.md").read_text(encoding="utf-8").split())
+    for half in ("seen", "unseen", "all"):
+        found = measure([sample for sample in corpus if half in (sample.half, "all")])
+        assert min(found.recall, found.precision) >= 0.95, (half, found.missed, found.false_alarms)
+        if half == "all":
+            assert min(found.positives, found.negatives) >= 150
+        row = f"| {half} | {found.positives} | {found.negatives} | {found.recall:.1%} | {found.precision:.1%} |"
+        assert row in documented.replace(" %", "%"), row
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token_" * 20_000,
+        "password is " + "." * 50_000,
+        '"a" ' * 20_000,
+        "key." * 20_000 + "token",
+        "<password " + "a " * 40_000,
+    ],
+)
+def test_no_text_takes_the_rules_long(text: str) -> None:
+    """Quadratic rules would need minutes for these, and the test's own time limit would end it."""
+    assert redact(text).startswith(text[:5])
+
+
+def test_a_secret_that_was_found_is_found_in_other_forms_in_other_steps() -> None:
+    encoded = [
+        base64.b64encode(b"ada:h0rse&battery9\n").decode(),
+        base64.urlsafe_b64encode(b"h0rse&battery9").decode().rstrip("="),
+        b"h0rse&battery9".hex().upper(),
+        "h0rse%26battery9",
+    ]
+    steps = (
+        *(Step("assistant", f"it printed {form} there") for form in encoded),
+        Step("tool", tool="Bash", arguments={"command": "redis-cli -a 'h0rse&battery9' ping"}),
+    )
+    redaction = redact_trace(Trace(steps))
+    assert [step.text for step in redaction.trace.steps[:4]] == ["it printed [REDACTED password] there"] * 4
+    assert redaction.counts == {"password": 5}
 
 
 def test_every_part_of_a_trace_is_redacted() -> None:

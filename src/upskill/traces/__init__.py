@@ -11,7 +11,9 @@ Formats, one module each: `claude_code`, `codex`, `opencode`, `cursor` and `gemi
     values          values out of files in which anything may be missing
     sessions        the sessions that agents keep on this machine: `claude-code:last`
     redact          takes secrets and home folders out of a trace
-    secret_rules    the rules by which secrets are found
+    secret_rules    secrets with a shape of their own: the keys of providers
+    secret_contexts secrets that their surroundings give away: flags, settings, SQL, prose
+    secret_forms    secrets in another form: encoded, or put together from pieces
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Redact: take secrets, e-mail addresses and home folders out of text and traces before they are sent or stored.
 
-What the rules of `secret_rules.py` find is replaced by `[REDACTED kind]` and counted by kind; a home folder becomes
-`~`. A value that was found once is replaced everywhere else in the trace. Redacting twice changes nothing.
+What the rules of `secret_rules` (shapes) and `secret_contexts` (surroundings) find is replaced by `[REDACTED kind]` and
+counted by kind; a home folder becomes `~`. A value that was found once is replaced everywhere else, in other forms too
+(`secret_forms`). Redacting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -11,24 +12,34 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Step, Trace
+from upskill.traces.secret_contexts import CONTEXTS, SECRET_NAME, is_secret_field, kind_of_name
+from upskill.traces.secret_forms import encoded_spans, split_literals
 from upskill.traces.secret_rules import (
+    EMAIL,
     HOME_FOLDER,
     LONG_WORD,
     MARK,
-    SECRET_NAME,
+    OTHER_DETECTORS,
+    SHAPE_DETECTORS,
+    SHAPES,
     Rule,
-    is_secret_field,
-    kind_of_name,
-    rules,
+    detectors,
 )
 
 HOME = "home-path"
 STEP_FIELDS = ("text", "tool", "output", "at", "agent")
 TRACE_FIELDS = ("goal", "source", "cwd", "session", "model", "agent", "stop", "started")
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, in the order in which they are applied."""
+    return (*SHAPES, *detectors(SHAPE_DETECTORS), *CONTEXTS, *detectors(OTHER_DETECTORS), *EMAIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ def describe_counts(counts: Mapping[str, int]) -> str:
 def redact(text: str, counts: Counter[str] | None = None) -> str:
     """Text without secrets; what was found is added to `counts`."""
     redactor = Redactor(counts)
-    return redactor.text(text)
+    return redactor.replace_known(redactor.text(text))
 
 
 def redact_trace(trace: Trace) -> Redaction:
@@ -80,12 +91,29 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
+        return self._shorten_home_paths(self._apply_rules(self._join_literals(text)))
+
+    def _apply_rules(self, text: str) -> str:
         lowered, has_long_word = text.lower(), bool(LONG_WORD.search(text))
         for rule in rules():
             hinted = not rule.hints or any(hint in lowered for hint in rule.hints)
             if hinted and (has_long_word or not rule.long_word):
                 text = self._apply(rule, text)
-        return self._shorten_home_paths(text)
+        return text
+
+    def _join_literals(self, text: str) -> str:
+        """Find secrets that are put together from pieces, none of which would be found by itself."""
+        spans: list[tuple[tuple[int, int], str]] = []
+        for pieces, before, value in split_literals(text):
+            if len(pieces) < 2 or MARK.rstrip() in value:
+                continue
+            alone = Redactor()
+            if f'"{value}"' not in alone._apply_rules(f'{before}"{value}"') and "email" not in alone.counts:
+                kind = next(iter(alone.counts))
+                self.counts[kind] += 1
+                self.values.setdefault(value, kind)
+                spans += [(piece, kind) for piece in pieces]
+        return _replace_spans(text, spans)
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -126,7 +154,7 @@ class Redactor:
                 if secret in value:
                     self.counts[kind] += value.count(secret)
                     value = value.replace(secret, f"{MARK}{kind}]")
-            return value
+            return self._replace_encoded(value)
         if (fields := as_mapping(value)) is not None:
             return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
         if (entries := as_list(value)) is not None:
@@ -134,6 +162,13 @@ class Redactor:
         if isinstance(value, tuple):
             return tuple(self.replace_known(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
         return value
+
+    def _replace_encoded(self, text: str) -> str:
+        if not self.values:
+            return text
+        spans = [(span, self.values[secret]) for span, secret in encoded_spans(text, list(self.values))]
+        self.counts.update(kind for _, kind in spans)
+        return _replace_spans(text, spans)
 
     def _apply(self, rule: Rule, text: str) -> str:
         pieces: list[str] = []
@@ -163,6 +198,16 @@ class Redactor:
         if found + more:
             self.counts[HOME] += found + more
         return text
+
+
+def _replace_spans(text: str, spans: list[tuple[tuple[int, int], str]]) -> str:
+    pieces: list[str] = []
+    last = 0
+    for (start, end), kind in sorted(spans):
+        if start >= last:
+            pieces += [text[last:start], f"{MARK}{kind}]"]
+            last = end
+    return "".join([*pieces, text[last:]])
 
 
 def _spans(found: re.Match[str]) -> list[tuple[int, int]]:

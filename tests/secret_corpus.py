@@ -1,10 +1,10 @@
 """How well redaction tells secrets from what looks like one: precision and recall over a corpus of invented texts.
 
-    python bench/redaction.py [--misses]
+    python tests/secret_corpus.py [--misses seen]
 
-The corpus is in tests/fixtures/secrets. Every other line was looked at while the rules were written ("seen"); the rest was
-not ("unseen"). A text with secrets counts as found when nothing of any of them is left; a text without is a false alarm when
-anything but an e-mail address or a home folder was replaced.
+The corpus is in tests/fixtures/secrets. What was wrong in every other line was looked at while the rules were written
+("seen"), and not in the rest ("unseen"). A text with secrets counts as found when nothing of any of them is left; one
+without is a false alarm when anything but an e-mail address or a home folder was replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 
 from upskill.traces.redact import redact
 
-CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "secrets"
+CORPUS = Path(__file__).parent / "fixtures" / "secrets"
 Half = Literal["seen", "unseen"]
 NOT_SECRET = ("email", "home-path")
 ALPHABETS = {

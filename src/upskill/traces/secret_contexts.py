@@ -1,0 +1,260 @@
+"""Secrets that only their surroundings give away: assignments, flags, SQL, settings, headers, URLs, prose, calls.
+
+A value without a shape of its own is taken for a secret by what stands before it, unless it is a variable, a
+placeholder, an expression, or a plain word where a secret would be rare.
+"""
+
+from __future__ import annotations
+
+import re
+
+from upskill.traces.secret_rules import MARK, Rule, has_letters_and_digits, rule
+
+LONG_NAME = r"(?:pass(?:word|wd|phrase|wort|code)|pwd|kennwort)"
+# Short names that are also words: `pass: 214`, `psk`.
+SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
+_KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session)[_-]?key"
+NAME = rf"(?:{LONG_NAME}|secret|token|{_KEY}|client[_-]?secret|credentials?)"
+# `password_file`, `token_url`, `secretName`: about a secret, and not the secret.
+_ABOUT = (
+    r"(?![_-]?(?:file|path|dir|url|uri|env|name|type|count|length|len|min|max|size|regex|pattern|field|label|hint|hash(?!\w)"
+    r"|policy|prompt|reset|ref|key_?ref|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint))"
+)
+SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I)
+_PASSWORD = re.compile(r"pass|pwd", re.I)
+_PLACEHOLDER = re.compile(
+    r"^(?:[*x.•]+|\.\.\.|<.*>?|\$.*|%.*|\{.*|\[.*|[:@]\w+|\?|(?:your|my|the|an?)[_-].*|.*_here|(?:example|sample|dummy|fake).*"
+    r"|(?:env|file|fd|stdin):?.*|changeme|placeholder|none|null|nil|true|false|undefined|string|str|int|required|optional"
+    r"|redacted|hidden|todo|test|secret|pass|passwd|password\d?|passphrase|pwd|token|key|user|include|foo|bar|\\?[nrt])$",
+    re.I,
+)
+_CODE = re.compile(r"[(){}\[\]<>]|^(?:os|self|process|env|config|settings|args|this|request|req|secrets)\.|->|=>")
+# Words with digits in them that follow `password` in prose.
+_TERM = re.compile(r"^(?:sha-?\d+|md5|bcrypt|argon2\w*|pbkdf2\w*|scrypt|base64|utf-?8|oauth2?|2fa|v\d+|\d+)$", re.I)
+
+
+def kind_of_name(name: str) -> str:
+    return "password" if _PASSWORD.search(name) else "secret"
+
+
+def is_secret_field(value: str) -> bool:
+    return len(value) >= 4 and MARK.rstrip() not in value and not _PLACEHOLDER.match(value) and not value.isspace()
+
+
+def _is_password(value: str) -> bool:
+    return is_secret_field(value) and not _CODE.search(value)
+
+
+def _is_bare_password(value: str) -> bool:
+    """A password without quotes: a plain word is more likely a variable."""
+    return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
+
+
+def _is_mixed(value: str) -> bool:
+    """A password where most words are none: it has letters, and digits or signs."""
+    return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
+
+
+def _is_random(value: str) -> bool:
+    """Does it look machine-made, rather than like a word or an expression?"""
+    return (
+        len(value) >= 8
+        and not _PLACEHOLDER.match(value)
+        and not _CODE.search(value)
+        and not value.startswith(("/", "~", "./"))
+        and has_letters_and_digits(value)
+        and not re.fullmatch(r"[a-z_]+\d{0,2}(?:\.[a-z_]+\d{0,2})*", value)
+    )
+
+
+def _is_login(value: str) -> bool:
+    return is_secret_field(value.partition(":")[2])
+
+
+# A value in quotes, or one word.
+_QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
+_VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
+_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?"
+_HINTS = "pass pwd secret token key credential"
+
+
+def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
+    """A password that a program takes after a flag."""
+    return rule("password", hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}", _is_password)
+
+
+URLS = (
+    rule("url-password", "://", r"(?<=://)(?P<value>[^\s/@:\"'<>\[\]{}$]*:[^\s/@\"'<>\[\]{}$]+)(?=@)", _is_login),
+    rule("url-token", "://", r"(?<=://)(?P<value>[A-Za-z0-9_-]{16,})(?=@[\w.-]+\.)", has_letters_and_digits),
+    rule(
+        "url-secret",
+        "? #",
+        r"[?&#](?:access_token|token|api_?key|key|sig|signature|secret|auth|X-Amz-Signature|X-Amz-Credential)"
+        r"=(?P<value>[^\s&\"'<>#\[]{8,})",
+        has_letters_and_digits,
+        re.I,
+    ),
+    rule("url-secret", "?", r"[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_mixed, re.I),
+)
+_AUTHORIZATION = r"\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
+_CREDENTIAL = r"(?P<value>[A-Za-z0-9._~+/=-]{8,})(?![\w(\[.~+/=-])"
+HEADERS = (
+    rule(
+        "authorization",
+        "authorization",
+        rf"{_AUTHORIZATION}(?:bearer|basic|token|digest|apikey)\s+{_CREDENTIAL}",
+        None,
+        re.I,
+    ),
+    rule("authorization", "authorization", rf"{_AUTHORIZATION}{_CREDENTIAL}", has_letters_and_digits, re.I),
+    rule("authorization", "bearer", r"\bBearer\s+(?P<value>[A-Za-z0-9._~+/-]{16,}=*)", has_letters_and_digits, re.I),
+    rule("cookie", "cookie", r"(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})", None, re.I | re.M),
+    rule("cookie", "cookie", r"\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})", has_letters_and_digits, re.I),
+    rule("azure-key", "accountkey sharedaccesskey", r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})"),
+    rule("azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"),
+    rule(
+        "aws-key",
+        "secret",
+        r"(?i:aws.{0,20}secret.{0,20})[\"']?\s*[:=]\s*[\"']?(?P<value>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
+    ),
+)
+FLAGS = (
+    rule(
+        "password",
+        "-u --user",
+        r"\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:(?P<value>[^\s\"']+)",
+        _is_password,
+    ),
+    _flag("mysql maria", r"mysql\w*|mariadb[\w-]*", "-p"),
+    _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
+    _flag("sshpass", "sshpass", r"-p\s*"),
+    _flag("mongo cypher", r"mongo\w*|cypher-shell", r"-p\s+"),
+    _flag("login", r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login", r"-p\s*"),
+    _flag("sqlcmd bcp mosquitto ipmitool zip", r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip", r"-P\s*"),
+    _flag("7z rar", r"7z[ar]?|rar|unrar", r"-h?p"),
+    _flag("ldap", r"ldap\w+", r"-w\s*"),
+    _flag("smbclient rpcclient winexe", "smbclient|rpcclient|winexe", r"-U\s*[\"']?[^\s%\"']+%"),
+    _flag("net", r"net\s+use", r"/user:\S+\s+"),
+    _flag("htpasswd", "htpasswd", r"(?:-\w*b\w*)\s(?:[^\n|;]{0,200}\s)?\S{1,100}\s\S{1,100}\s+"),
+    _flag("rabbitmqctl", "rabbitmqctl", r"(?:add_user|change_password)\s+\S+\s+"),
+    _flag("lftp", "lftp", r"-u\s*[\"']?[^\s,\"']+,"),
+    _flag("rdp rdesktop", r"\w*freerdp\w*|rdesktop", r"(?:/p:|-p\s*)"),
+    rule("password", "kinit passwd su", rf"\b(?:kinit|passwd|su)\b[^\n|;]{{0,200}}<<<\s*{_VALUE}", _is_password),
+    rule(
+        "password",
+        "sudo -stdin",
+        rf"\b(?:echo|printf)\s+(?:-n\s+)?{_VALUE}(?(quote)[\"'])\s*\|\s*(?:sudo\s+(?:-\w+\s+)*-\w*S|[^\n|]{{0,200}}--?pass\w{{0,10}}-stdin)",
+        _is_password,
+    ),
+    rule("password", "pass", rf"\s-pass(?:in|out)?[ =][\"']?pass:{_VALUE}", _is_password),
+    rule("password", _HINTS, rf"\s--?(?!ask)[\w-]{{0,40}}?{NAME}s?[ =]{_QUOTED}", _is_password, re.I),
+    rule(
+        "password",
+        "pass pwd",
+        rf"\s--?(?!ask)[\w-]*?(?:{LONG_NAME}|{SHORT_NAME})[ =](?P<value>[^\s\"']{{4,}})",
+        _is_bare_password,
+        re.I,
+    ),
+    rule("secret", _HINTS, rf"\s--?[\w-]{{0,40}}?{NAME}[ =](?P<value>[^\s\"'|;&]{{8,}})", _is_random, re.I),
+)
+_IDENTIFIED = r"\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)?"
+SQL = (
+    rule("password", "identified", rf"{_IDENTIFIED}{_QUOTED}", _is_password, re.I),
+    rule("password", "identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", _is_mixed, re.I),
+    rule("password", "password", r"\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'", _is_password, re.I),
+    rule("password", "set password", r"\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'", _is_password, re.I),
+)
+# Markup, pairs of a name and a value, and settings without a sign between name and value.
+FILES = (
+    rule(
+        "password",
+        "pass pwd",
+        rf"<[\w.:-]{{0,40}}{LONG_NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{4,}})</",
+        _is_password,
+        re.I,
+    ),
+    rule(
+        "secret",
+        _HINTS,
+        rf"<[\w.:-]{{0,40}}{NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{8,}})</",
+        _is_random,
+        re.I,
+    ),
+    rule(
+        "password",
+        _HINTS,
+        rf"\b(?:name|key|id)\s*=\s*[\"'][\w.:-]{{0,40}}{NAME}[\"'](?:\s+value\s*=\s*[\"']|\s*>)(?P<value>[^\"'<>\n]{{4,}})",
+        _is_password,
+        re.I,
+    ),
+    rule(
+        "password",
+        _HINTS,
+        rf"\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
+        _is_password,
+        re.I,
+    ),
+    rule(
+        "password",
+        "variable",
+        rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}",
+        _is_password,
+    ),
+    rule("password", "password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
+    rule(
+        "password",
+        "requirepass masterauth bindpw rootpw auth-pass",
+        rf"^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
+        _is_password,
+        re.M,
+    ),
+)
+CALLS = (
+    rule(
+        "password",
+        "password",
+        r"password(?<!get.password)(?<!getpassword)(?<!hash.password)\(\s*(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)\s*\)",
+        _is_mixed,
+        re.I,
+    ),
+    rule(
+        "password",
+        "auth login credential",
+        r"(?:\blogin|\bauth\w{0,20}|BasicAuth\w{0,20}|\bcredentials?)\s*=?\s*[(\[]\s*([\"'])[^\"'\n]*\1\s*,\s*(?P<quote>[\"'])"
+        r"(?P<value>[^\"'\n]{4,})(?P=quote)",
+        _is_password,
+        re.I,
+    ),
+)
+ASSIGNMENTS = (
+    rule(
+        "password",
+        "pass pwd",
+        rf"{LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}",
+        _is_password,
+        re.I,
+    ),
+    rule("password", "pass pwd", rf"{LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password, re.I),
+    rule("password", "pass pw psk", rf"{SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed, re.I),
+    rule("password", "pass pw", rf"{SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed, re.I),
+    rule(
+        "secret", _HINTS, rf"{NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random, re.I
+    ),
+)
+_WORD = r"(?P<quote>[\"'`«])?(?P<value>(?(quote)[^\"'`»\n]{4,}|[^\s\"',;`«»]{4,200}?(?=[.,;:!?)]*(?:\s|$))))"
+_IS = r"(?:\s+(?:is|was|are|will\s+be|ist|lautet|war))(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
+PROSE = (
+    rule("password", "pass pwd kennwort", rf"\b{LONG_NAME}{_IS}{_WORD}", _is_mixed, re.I),
+    rule("password", "pass pwd kennwort", rf"\b{LONG_NAME}{_IS}{_QUOTED}", _is_password, re.I),
+    rule("password", "pass", rf"\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed, re.I),
+    rule("password", "pass", rf"\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password, re.I),
+    rule("password", "credential", rf"\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed, re.I),
+    rule(
+        "secret",
+        "key token secret",
+        rf"\b(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)[\"'`]?(?P<value>[\w.+/=-]{{12,}})",
+        _is_random,
+        re.I,
+    ),
+)
+CONTEXTS: tuple[Rule, ...] = (*URLS, *HEADERS, *FLAGS, *SQL, *FILES, *CALLS, *ASSIGNMENTS, *PROSE)
