@@ -753,11 +753,8 @@ async def test_files_and_traces_are_tried_without_a_sandbox() -> None:
     assert await probes({"file_exists": "report.md"}) == []
     assert await probes({"file_contains": {"path": "report.md", "text": "x"}}) == []
     assert await probes({"tool_called": "bash"}, {"max_turns": 5}) == []
-    assert await probes({"extract": "a.c"}, {"compiles": "a.c"}) == []
+    assert await probes({"extract": "a.c"}, {"compiles": "a.c"}) == ["untried"]  # what is in a block has to be run
     assert await probes({"equals": "ready"}, {"command": "true"}) == []
-
-
-EVERY = ["empty", "prompt", "skill"]
 
 
 @pytest.mark.usefixtures("no_sandbox")
@@ -773,7 +770,51 @@ EVERY = ["empty", "prompt", "skill"]
     ],
 )
 async def test_a_case_that_doing_nothing_passes_is_caught(checks: list[dict[str, Any]]) -> None:
-    assert await probes(*checks, files={"given.md": "a", "docs/b.md": "b"}) == EVERY
+    assert await probes(*checks, files={"given.md": "a", "docs/b.md": "b"}) == ["empty"]
+
+
+@pytest.mark.usefixtures("no_sandbox")
+async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
+    texts = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "n": {"minimum": 3}}}
+    closed = {"type": "object", "required": ["a"], "properties": {"a": {"const": "42"}}}
+    found = {
+        "min_length": await probes({"min_length": 1}),
+        "not_empty": await probes({"regex": r"know|\{"}),
+        "object": await probes({"json_schema": {"type": "object"}}),
+        "texts": await probes({"json_schema": texts}),
+        "closed": await probes({"json_schema": closed}),
+        "beginning": await probes({"starts_with": "feat:"}, {"min_length": 10}),
+        "block": await probes({"extract": {"to": "a.py", "language": "python"}}),
+        "code": await probes({"extract": "a.md"}, {"file_contains": {"path": "a.md", "text": "report"}}),
+    }
+    assert found == {
+        "min_length": ["unknown", "json", "fence", "prompt", "skill"],
+        "not_empty": ["unknown", "json"],
+        "object": ["json", "format"],
+        "texts": ["format"],
+        "closed": [],
+        "beginning": ["format"],
+        "block": ["fence", "format"],
+        "code": ["format"],
+    }
+
+
+@pytest.mark.usefixtures("no_sandbox")
+async def test_the_reference_of_another_case_must_not_pass() -> None:
+    def case(name: str, reference: str, pattern: str) -> dict[str, Any]:
+        return {"id": name, "prompt": "Which?", "checks": [{"regex": pattern}], "reference": reference}
+
+    loose, strict = case("loose", "push it", r"^\w+ it"), case("strict", "pull it", "^pull it$")
+    same = case("same", "to pull it", "pull")  # another's answer with all of its words is no wrong one
+    leaks = await probe_suite(Suite.parse([loose, strict, same]))
+    assert [(leak.case, leak.probe) for leak in leaks] == [("loose", "other")]
+    assert str(leaks[0]).startswith("case 'loose': the reference answer of another case passes")
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_an_empty_program_that_runs_is_caught() -> None:
+    checks = ({"extract": {"to": "a.py", "language": ["python", "py"]}}, {"command": "python3 a.py"})
+    assert await probes(*checks) == ["fence"]
 
 
 @pytest.mark.usefixtures("no_sandbox")
@@ -790,8 +831,8 @@ async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_ru
 @pytest.mark.usefixtures("sandbox")
 async def test_commands_are_tried_in_a_workspace_where_nothing_was_done() -> None:
     assert await probes({"command": "test -f report.md"}) == []
-    assert await probes({"command": "test -f given.md"}, files={"given.md": ""}) == EVERY
-    assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == EVERY
+    assert await probes({"command": "test -f given.md"}, files={"given.md": ""}) == ["empty"]
+    assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == ["empty"]
     source = "def check(answer, workspace, trace): return 'report' in answer"
     assert await probes({"python": {"file": "c.py", "source": source}}) == ["prompt"]
 

@@ -30,8 +30,9 @@ from upskill.suites.quality import near_duplicates, probe_suite, summarise
 def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
     """Check SKILLS against the Agent Skills specification, and their suites. Exit code 2 when one is invalid.
 
-    --suite tries each case with an empty answer, its prompt repeated, the skill recited, and a refusal that names
-    the keywords: a case that one of them passes says nothing about what a student knows.
+    --suite tries each case with answers that know nothing: an empty one, "I do not know.", the asked form with the
+    prompt's words in it, the skill recited, the reference of another case. A case that one of them passes says
+    nothing about what a student knows.
     """
     found = {path: _problems(path, profile) for path in skills}
     if try_cases or strict_suite:

@@ -1,7 +1,7 @@
 """A Suite is a set of cases, each a task with checks, split into train and held-out by their ids.
 
 - `suite`: Case, Suite, and the forms they may be written in; `files`: reads suite files as plain data
-- `quality`: probes that a suite has to fail before money is spent on it
+- `quality`: probes that a suite has to fail before money is spent on it; `schema_filler`: JSON in form only
 - `queries`: Query, Queries: what should and should not make a skill fire
 """
 

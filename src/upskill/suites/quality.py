@@ -1,17 +1,18 @@
 """The gate judges a suite before money is spent on it: answers that know nothing must not pass.
 
-Every case is tried with an empty answer, with its prompt repeated, with the skill recited, and with a refusal that
-names the words its checks look for; in all of them nothing was done, so the workspace has the case's own files and no
-tool was called. A case that has a reference answer must be passed by it, as far as an answer can pass.
+Every case is tried with the answers of `guesses`: an empty one, "I do not know.", the form that was asked for with
+nothing right in it, the references of other cases, and so on. In all of them nothing was done, so the workspace has the
+case's own files and no tool was called. A case's own reference must pass, as far as an answer can.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
@@ -21,26 +22,39 @@ from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
+from upskill.suites.schema_filler import fill_schema
 from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox, SandboxBackend
 
-Probe = Literal["empty", "prompt", "skill", "refusal", "reference", "untried"]
+Probe = Literal[
+    "empty", "unknown", "json", "fence", "prompt", "format", "skill", "refusal", "other", "reference", "untried"
+]
 WORDS: dict[Probe, str] = {
     "empty": "an empty answer passes",
+    "unknown": 'the answer "I do not know." passes',
+    "json": "an empty JSON object passes",
+    "fence": "an empty code block passes",
     "prompt": "the prompt repeated as the answer passes",
+    "format": "the prompt's own words in the asked format pass",
     "skill": "the skill recited in full passes",
     "refusal": "a refusal that names the keywords passes",
+    "other": "the reference answer of another case passes",
     "reference": "its own reference answer fails",
     "untried": "whether knowing nothing passes could not be tried",
 }
 ADVICE: dict[Probe, str] = {
     "empty": "add a check that an empty answer fails, such as contains or min_length",
+    "unknown": "look for what only a right answer says",
+    "json": "name the fields that are required, and check what is in them",
+    "fence": "check what the code does, with command or python",
     "prompt": "ask without naming the answer, or look for something the prompt does not say",
+    "format": "check what is in it, and not only its form",
     "skill": "limit the length of an answer with max_length",
     "refusal": "look for the words in their place, with regex or equals",
+    "other": "look for what only this case's answer has",
     "reference": "mend the reference or the check",
     "untried": "its checks run something, and no sandbox works here: `upskill doctor` says what to install",
 }
@@ -77,35 +91,68 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
     `sandbox` is the kind to use where something has to be run; without it, the first that works here.
     """
     ground = _Ground(sandbox)
+    references = [case for case in suite.cases if case.reference.strip()]
+    longest = sorted(references, key=lambda case: -len(case.reference))[:2]
+    places = {case.id: number for number, case in enumerate(references)}
     # A few at a time: a case may have to wait for its commands.
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def attempt(case: Case) -> list[WeakCase]:
+        # The next two, and the longest: what names much passes most.
+        place = places.get(case.id, -1)
         async with gate:
-            return await probe_case(case, skill, ground)
+            return await probe_case(
+                case, skill, ground, [*references[place + 1 : place + 3], *references[:1], *longest]
+            )
 
     return [one for weak in await asyncio.gather(*map(attempt, suite.cases)) for one in weak]
 
 
-async def probe_case(case: Case, skill: Skill | None = None, ground: _Ground | None = None) -> list[WeakCase]:
+async def probe_case(
+    case: Case, skill: Skill | None = None, ground: _Ground | None = None, others: Iterable[Case] = ()
+) -> list[WeakCase]:
+    """The leaks of one case; `others` are cases whose references are tried as wrong answers."""
     if any(named.check.needs_judge for named in case.checks):
         return []
-    probes: list[tuple[Probe, str]] = [("empty", ""), ("prompt", case.prompt)]
-    if skill is not None:
-        probes.append(("skill", skill.body))
-    if keywords := _keywords(case.checks):
-        probes.append(("refusal", f"I cannot help with {', '.join(keywords)}."))
     trying = _Trying(case, ground or _Ground())
-    weak: list[WeakCase] = []
+    weak: dict[Probe, WeakCase] = {}
+    held = ", ".join(named.name for named in case.checks) + " hold"
+    for probe, answer in guesses(case, skill, others):
+        try:
+            if probe not in weak and await trying.failure(answer) is None:
+                weak[probe] = WeakCase(case.id, probe, held)
+                if probe == "empty":  # whatever else passes tells no more
+                    break
+        except (_NoSandbox, SandboxError) as missing:
+            weak["untried"] = WeakCase(case.id, "untried", str(missing))
     try:
-        for probe, answer in probes:
-            if await trying.failure(answer) is None:
-                weak.append(WeakCase(case.id, probe, ", ".join(named.name for named in case.checks) + " hold"))
         if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
-            weak.append(WeakCase(case.id, "reference", failed))
+            weak["reference"] = WeakCase(case.id, "reference", failed)
     except (_NoSandbox, SandboxError) as missing:
-        weak.append(WeakCase(case.id, "untried", str(missing)))
-    return weak
+        weak["untried"] = WeakCase(case.id, "untried", str(missing))
+    return list(weak.values())
+
+
+def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[Probe, str]]:
+    """Answers to a case that know nothing of what it asks."""
+    yield "empty", ""
+    yield "unknown", "I do not know."
+    yield "json", "{}"
+    language = next((_languages(named) for named in case.checks if named.name == "extract"), "")
+    yield "fence", f"```{language}\n```"
+    yield "prompt", case.prompt
+    if formatted := _in_asked_format(case, language):
+        yield "format", formatted
+    if skill is not None:
+        yield "skill", skill.body
+    if keywords := _keywords(case.checks):
+        yield "refusal", f"I cannot help with {', '.join(keywords)}."
+    own, checks = _words(case.reference), [named.written for named in case.checks]
+    for other in others:
+        # One with all words of the right answer, or for which the same is looked for, may well be right.
+        same = (bool(own) and own <= _words(other.reference)) or [named.written for named in other.checks] == checks
+        if other.id != case.id and not same:
+            yield "other", other.reference
 
 
 def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str, str]]:
@@ -271,6 +318,28 @@ class _Paper:
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _languages(named: Named) -> str:
+    """The language that a code block is asked for in; empty for any."""
+    return next(iter(getattr(named.check, "language", None) or ()), "")
+
+
+def _in_asked_format(case: Case, language: str) -> str:
+    """The words of the prompt as JSON of the asked schema, as a code block, or after the asked beginning."""
+    answer = case.prompt
+    by_name = {named.name: named for named in case.checks}
+    if schema := by_name.get("json_schema"):
+        answer = json.dumps(fill_schema(getattr(schema.check, "wanted", {}), case.prompt), ensure_ascii=False)
+    if "extract" in by_name:
+        answer = f"```{language}\n{answer}\n```"
+    if beginning := by_name.get("starts_with"):
+        answer = f"{getattr(beginning.check, 'text', '')} {answer}"
+    return answer if answer != case.prompt else ""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[\w.-]*\w|[^\w\s.,`'\"]", text.casefold()))
 
 
 def _keywords(checks: Iterable[Named]) -> list[str]:
