@@ -86,7 +86,7 @@ def search(pattern: str, text: str, flags: int = 0, limit: float | None = None) 
                 timeout *= 2
                 continue
             raise TooLong(
-                f"the pattern {pattern!r} did not come to an end within {limit:g} s;"
+                f"the pattern {pattern!r} did not come to an end within {LIMIT:g} s;"
                 " write it so that nothing repeated is repeated again"
             ) from None
         except MemoryError:

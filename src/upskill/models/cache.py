@@ -37,6 +37,20 @@ def _track(key: str) -> None:
         keys.append(key)
 
 
+_REUSED: ContextVar[list[Usage] | None] = ContextVar("reused", default=None)
+
+
+@contextmanager
+def track_reused() -> Generator[list[Usage]]:
+    """Collects the usage of all replies to students inside that were stored before, and so were not paid for again."""
+    reused: list[Usage] = []
+    before = _REUSED.set(reused)
+    try:
+        yield reused
+    finally:
+        _REUSED.reset(before)
+
+
 _TRACKED_USAGE: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("tracked_usage", default=None)
 
 
@@ -83,7 +97,10 @@ class CachedModel:
         _track(key)
         if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
             self.hits += 1
-            return self._note_usage(key, read_reply(text))
+            reply = read_reply(text)
+            if not self.role and (reused := _REUSED.get()) is not None:
+                reused.append(reply.usage)
+            return self._note_usage(key, reply)
         if self.mode == "replay":
             raise ModelError(
                 f"{self.address.name}: this request has no stored reply, and --replay asks no model",

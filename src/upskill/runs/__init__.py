@@ -6,6 +6,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `output_limit`: how long the answer of an embedded model may be where nobody says
 - `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation
 - `trial`: `run_trial` runs one trial; `run_job` runs many in another process
+- `grading`: the checks of a trial, and who is to blame when one breaks
 - `evaluation`: Evaluation, a run with everything that can be computed from its stored results
 - `looks`: Looks, how often a skill has been looked at on these cases
 - `estimate`: what trials will cost, before they do

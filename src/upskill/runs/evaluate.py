@@ -84,6 +84,7 @@ class _Run:
         self.events = events
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
+        self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
         self.outcomes: dict[Trial, Outcome] = {}  # of what has run, and with rounds also of what was stored before
         self.known_looks = list(store.looks(plan.skill.name, plan.suite))
@@ -106,6 +107,7 @@ class _Run:
                     margin=options.margin,
                     sandbox=sandbox.record() if sandbox else None,
                 )
+                self.errored = {result.trial: result for result in store.errored(run)}
                 done = store.scored_keys(run)
                 missing = [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
@@ -175,7 +177,7 @@ class _Run:
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:
-            return await run_trial(self.plan, trial, self.models)
+            return await run_trial(self.plan, trial, self.models, self.errored.get(trial))
         except CeilingReached as reached:
             self.halted = reached.message
             return None
@@ -184,7 +186,8 @@ class _Run:
         async def persist(result: Result) -> None:
             await self.store.add_result(run, result)
 
-        job = Job(self.plan, tuple(trials), self.models.context.portable())
+        previous = {trial: self.errored[trial] for trial in trials if trial in self.errored}
+        job = Job(self.plan, tuple(trials), self.models.context.portable(), previous)
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
         executor = self.options.executor or Local()
         async with aclosing(executor.execute(job, self._run_here, persist)) as results:

@@ -257,6 +257,7 @@ class Result:
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
     traceback: str = ""  # of a bug in upskill that ended it
     cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass
+    earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
 
     @property
     def bug(self) -> bool:

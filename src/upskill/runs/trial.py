@@ -8,6 +8,7 @@ import traceback
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
@@ -17,7 +18,6 @@ from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
     CeilingReached,
-    CheckError,
     ModelError,
     SandboxError,
     StoreError,
@@ -26,8 +26,9 @@ from upskill.errors import (
     wrap_trial_errors,
 )
 from upskill.models import Model, Models, Reply, Request
-from upskill.models.cache import track_keys
+from upskill.models.cache import track_keys, track_reused
 from upskill.runs.executors import Job
+from upskill.runs.grading import Grading
 from upskill.runs.plan import Judgement, Plan, Result, Trial, task_of
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Trace, Usage
@@ -59,24 +60,26 @@ async def _run_job(job: Job) -> list[Result]:
     results: list[Result] = []
     async with Models(job.context, cache="off") as models:
         for trial in job.trials:
-            results.append(await run_trial(job.plan, trial, models))
+            results.append(await run_trial(job.plan, trial, models, job.previous.get(trial)))
             if results[-1].fatal:
                 break
     return results
 
 
-async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
+async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None) -> Result:
     """Run one trial. Whatever goes wrong around the student belongs to this trial: it is errored, never failed.
 
-    What a student does instead of answering is its failure, with the cause.
+    What a student does instead of answering is its failure, with the cause. `previous` is the result of an errored try:
+    where its student had answered, that answer is graded again, or its replies are drawn again from the cache if it
+    acted; what it cost stays counted.
 
     An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
     """
     started = time.perf_counter()
-    attempt = _Progress()
+    attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_keys() as asked:
+    with track_keys() as asked, track_reused() as reused:
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
@@ -86,9 +89,17 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
-        if error:
+        if error and not attempt.trace:
             await models.forget(asked)  # or the next attempt would get the same replies
+        elif error:
+            await models.forget(attempt.judged_with)  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
+    judging = judge.usage if judge else NO_USAGE
+    earlier = NO_USAGE
+    if previous:
+        again = [previous.usage] if attempt.regraded else reused
+        earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
+        judging = judging + previous.judging
     return Result(
         trial,
         plan.key(trial),
@@ -97,13 +108,14 @@ async def run_trial(plan: Plan, trial: Trial, models: Models) -> Result:
         trace,
         tuple(attempt.judgements),
         trace.usage if trace else _usage_of_error(error),
-        judge.usage if judge else NO_USAGE,
+        judging,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
         attempt.activated,
         attempt.leak,
         error.traceback if error else "",
         attempt.cause if error is None else "",
+        earlier,
     )
 
 
@@ -116,12 +128,15 @@ def _usage_of_error(error: TrialError | None) -> Usage:
 class _Progress:
     """How far a trial has come."""
 
+    previous: Result | None = None
+    regraded: bool = False  # the answer is that of the previous try
     trace: Trace | None = None
     judge: _Judge | None = None
     judgements: list[Judgement] = field(default_factory=list[Judgement])
     activated: bool | None = None
     leak: str = ""
     cause: Cause | Literal[""] = ""
+    judged_with: list[str] = field(default_factory=list[str])  # the keys of what the judge was asked
 
 
 async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
@@ -134,7 +149,10 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             address = plan.addresses[trial.model]
             context = models.context
             student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
-            attempt.trace = trace = await agent.run(task, student)
+            # What an agent that acts left is gone with its sandbox, so it has to act again.
+            stored = attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
+            attempt.regraded = stored is not None
+            attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = canary_for(plan.key(trial)) if task.skill and agent.needs_sandbox else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
@@ -158,12 +176,11 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 evidence = await _with_output(evidence, case.output_file)
-        for named in case.checks:
-            with wrap_trial_errors(CheckError, f"checking {named.name} of {case.id}"):
-                finding = await named.check.run(evidence)
-            read = named.check.reads_answer and evidence.output is not None
-            reason = f"{case.output_file} as the answer: {finding.reason}" if read else finding.reason
-            attempt.judgements.append(Judgement(named.name, finding.passed, reason, named.check.decides))
+        untouched = partial(_open_sandbox, plan, case, agent, task)
+        grading = Grading(case, untouched, attempt.judgements)
+        with track_keys() as attempt.judged_with:
+            await grading.grade(evidence)
+        attempt.cause = "unreadable" if grading.broken else ""
     return all(result.passed for result in attempt.judgements if result.decides)
 
 

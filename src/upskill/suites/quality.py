@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox, SandboxBackend
 
 Probe = Literal[
-    "empty", "unknown", "json", "fence", "prompt", "format", "skill", "refusal", "other", "reference", "untried"
+    "empty",
+    "unknown",
+    "json",
+    "fence",
+    "prompt",
+    "format",
+    "skill",
+    "refusal",
+    "other",
+    "reference",
+    "breaks",
+    "untried",
 ]
 WORDS: dict[Probe, str] = {
     "empty": "an empty answer passes",
@@ -43,6 +54,7 @@ WORDS: dict[Probe, str] = {
     "refusal": "a refusal that names the keywords passes",
     "other": "the reference answer of another case passes",
     "reference": "its own reference answer fails",
+    "breaks": "its python check breaks where nothing was done, so that a student can choose an error",
     "untried": "whether knowing nothing passes could not be tried",
 }
 ADVICE: dict[Probe, str] = {
@@ -56,6 +68,7 @@ ADVICE: dict[Probe, str] = {
     "refusal": "look for the words in their place, with regex or equals",
     "other": "look for what only this case's answer has",
     "reference": "mend the reference or the check",
+    "breaks": "return False there, or give a reference on which it runs",
     "untried": "its checks run something, and no sandbox works here: `upskill doctor` says what to install",
 }
 
@@ -128,6 +141,8 @@ async def probe_case(
     try:
         if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
             weak["reference"] = WeakCase(case.id, "reference", failed)
+        if broke := await trying.broken():
+            weak["breaks"] = WeakCase(case.id, "breaks", broke)
     except (_NoSandbox, SandboxError) as missing:
         weak["untried"] = WeakCase(case.id, "untried", str(missing))
     return list(weak.values())
@@ -259,6 +274,27 @@ class _Trying:
         if key not in self.known:
             self.known[key] = await self._on_site(rest, answer)
         return self.known[key]
+
+    async def broken(self) -> str:
+        """How a `python` check breaks both on the reference and where nothing was done; empty when none does."""
+        for number, named in enumerate(self.case.checks):
+            if named.name == "python":
+                before = [one for one in self.case.checks[:number] if one.check.needs_sandbox]
+                errors = [await self._error(named, before, answer) for answer in {self.case.reference, ""}]
+                if all(errors):
+                    return errors[0]
+        return ""
+
+    async def _error(self, last: Named, before: list[Named], answer: str) -> str:
+        async with await self.ground.open(self.case.files) as sandbox:
+            with suppress(CheckError):
+                await self._first(before, answer, sandbox)  # it may leave files for the last one
+            evidence = Evidence(Trace((Step("assistant", answer),)), self.case.prompt, sandbox=sandbox)
+            try:
+                await last.check.run(evidence)
+            except CheckError as error:
+                return error.message
+        return ""
 
     async def _on_site(self, checks: list[Named], answer: str) -> str | None:
         try:

@@ -71,6 +71,17 @@ class Usage:
             (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What is left of it, never less than nothing."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            max(0, self.input_tokens - other.input_tokens),
+            max(0, self.output_tokens - other.output_tokens),
+            max(0, self.cached_tokens - other.cached_tokens),
+            max(0, self.reasoning_tokens - other.reasoning_tokens),
+            max(0.0, (self.cost_usd or 0.0) - (other.cost_usd or 0.0)) if known else None,
+        )
+
 
 NO_USAGE = Usage(cost_usd=0.0)
 

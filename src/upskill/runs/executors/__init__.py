@@ -6,8 +6,8 @@ class that is called with how many trials of each model may run at a time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from upskill.models import ModelContext
@@ -24,11 +24,14 @@ class Job:
     plan: Plan
     trials: tuple[Trial, ...]
     context: ModelContext
+    previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
 
     def split(self, size: int) -> Iterator[Job]:
         """The same trials, at most so many at a time."""
         for start in range(0, len(self.trials), size):
-            yield replace(self, trials=self.trials[start : start + size])
+            trials = self.trials[start : start + size]
+            previous = {trial: self.previous[trial] for trial in trials if trial in self.previous}
+            yield replace(self, trials=trials, previous=previous)
 
 
 RunTrial = Callable[[Trial], Awaitable[Result | None]]  # None: a ceiling is reached, run no more

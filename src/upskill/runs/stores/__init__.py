@@ -102,6 +102,10 @@ class RunStore(LookStore, Protocol):
         """Whole results, ordered by case, model, seed and arm."""
         ...
 
+    def errored(self, run: Run) -> Iterator[Result]:
+        """The whole results of the trials that are errored."""
+        ...
+
     def outcomes(self, run: Run) -> Iterator[Outcome]:
         """The numbers of every result, without its trace; far faster than `results`."""
         ...
@@ -111,7 +115,8 @@ class RunStore(LookStore, Protocol):
         ...
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
-        """Tokens and dollars by role; None where a price is not known. A trial in several runs was paid for once."""
+        """Tokens and dollars by role, errored tries included; None where a price is not known. A trial in several runs
+        was paid for once."""
         ...
 
     def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:

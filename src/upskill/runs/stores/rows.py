@@ -15,7 +15,7 @@ from typing import Any, cast
 from upskill.plain import compact
 from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
-from upskill.traces import Step, Trace, Usage
+from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause
 
 
@@ -133,6 +133,8 @@ class ResultRow:
     bug: bool
     snapshot: str  # the name the provider answered under
     cause: str
+    earlier_tokens: int
+    earlier_cost_usd: float | None
 
     @classmethod
     def from_result(cls, run: int, result: Result) -> ResultRow:
@@ -165,6 +167,8 @@ class ResultRow:
             bug=result.bug,
             snapshot=escape_surrogates(trace.model) if trace else "",
             cause=result.cause,
+            earlier_tokens=result.earlier.total_tokens,
+            earlier_cost_usd=result.earlier.cost_usd,
         )
 
     def to_result(self) -> Result:
@@ -189,6 +193,7 @@ class ResultRow:
             leak=self.leak,
             traceback=detail.get("traceback", ""),
             cause=cast("Cause", self.cause),
+            earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
         )
 
 
@@ -203,6 +208,8 @@ def _detail(result: Result) -> dict[str, Any]:
             [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.judgements
         ],
     }
+    if result.earlier != NO_USAGE:
+        detail["earlier"] = result.earlier
     if result.traceback:
         detail["traceback"] = result.traceback
     if result.trace is not None:

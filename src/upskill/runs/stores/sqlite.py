@@ -33,7 +33,10 @@ from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates,
 from upskill.verdicts.outcome import Outcome
 
 _KEYS_IN_MEMORY = 200_000  # of replies
-_SPENDERS = (("student", "input_tokens + output_tokens", "cost_usd"), ("judge", "judge_tokens", "judge_cost_usd"))
+_SPENDERS = (
+    ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
+    ("judge", "judge_tokens", "judge_cost_usd"),
+)
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 _COLUMNS = ", ".join(RESULT_COLUMNS)
@@ -148,6 +151,10 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
             query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key IN ({','.join('?' * len(some))})"  # noqa: S608
             found = {row.key: row for row in (ResultRow(*row) for row in self._rows(query, run.number, *some))}
             yield from (found[key].to_result() for key in some if key in found)
+
+    def errored(self, run: Run) -> Iterator[Result]:
+        rows = self._stream(f"SELECT {_COLUMNS} FROM results WHERE run = ? AND passed IS NULL", run.number)  # noqa: S608
+        return (ResultRow(*row).to_result() for row in rows)
 
     def outcomes(self, run: Run) -> Iterator[Outcome]:
         # All columns are in the index `results_for_reports`, so that no trace is read.

@@ -215,6 +215,12 @@ def _causes(db: sqlite3.Connection) -> None:
     )
 
 
+def _earlier_tries(db: sqlite3.Connection) -> None:
+    # What errored tries of a trial cost, on top of the one that is kept.
+    db.execute("ALTER TABLE results ADD COLUMN earlier_tokens INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE results ADD COLUMN earlier_cost_usd REAL DEFAULT 0")
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -227,6 +233,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _snapshots,
     _looks,
     _causes,
+    _earlier_tries,
 )
 
 

@@ -1,0 +1,75 @@
+"""Grading: every check of a case looks at what a student left, and one that breaks on it is the student's failure.
+
+A student must not be able to choose an error. So a check that breaks is made again on the case's reference answer, and
+on a workspace where nothing was done: if it runs there, what the student left has broken it, and the trial has failed.
+If it breaks there too, the check is broken, or something that it needs is missing, and the trial is errored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from upskill.checks import Evidence, Finding
+from upskill.errors import CheckError, ModelError, TrialError, wrap_trial_errors
+from upskill.runs.plan import Judgement
+from upskill.suites import Case
+from upskill.traces import Step, Trace
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Sandbox
+
+logger = logging.getLogger(__name__)
+# What a provider says to a request that it will not take because of what is in it.
+REFUSED_CONTENT = (400, 413, 422)
+
+OpenSandbox = Callable[[], AbstractAsyncContextManager["Sandbox | None"]]
+
+
+@dataclass
+class Grading:
+    """The checks of one case. `open_untouched` opens a sandbox as the student found its own."""
+
+    case: Case
+    open_untouched: OpenSandbox
+    judgements: list[Judgement]
+    broken: bool = field(default=False, init=False)  # a check broke on what the student left
+
+    async def grade(self, evidence: Evidence) -> None:
+        """Add a judgement for every check; TrialError where one breaks and the student is not to blame."""
+        for number, named in enumerate(self.case.checks):
+            finding = await self._look(number, evidence)
+            read = named.check.reads_answer and evidence.output is not None
+            reason = f"{self.case.output_file} as the answer: {finding.reason}" if read else finding.reason
+            self.judgements.append(Judgement(named.name, finding.passed, reason, named.check.decides))
+
+    async def _look(self, number: int, evidence: Evidence) -> Finding:
+        named = self.case.checks[number]
+        try:
+            with wrap_trial_errors(CheckError, f"checking {named.name} of {self.case.id}"):
+                return await named.check.run(evidence)
+        except TrialError as error:
+            outside = isinstance(error, ModelError) and error.status not in REFUSED_CONTENT
+            if outside or not await self._runs_without_student(number, evidence):
+                raise
+            logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
+            self.broken = True
+            return Finding(False, f"what the student left broke the check, which runs without it: {error.message}")
+
+    async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
+        *before, last = self.case.checks[: number + 1]
+        for answer in dict.fromkeys([self.case.reference, ""]):
+            async with self.open_untouched() as sandbox:
+                trace = Trace((Step("assistant", answer),))
+                untouched = replace(evidence, trace=trace, sandbox=sandbox, output=None)
+                with suppress(Exception):
+                    for named in before:
+                        if named.check.needs_sandbox and not named.check.needs_judge:  # it may leave files for the last
+                            with suppress(Exception):
+                                await named.check.run(untouched)
+                    await last.check.run(untouched)
+                    return True
+        return False
