@@ -20,7 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from upskill.verdicts.unseen import Floats, chance_of_less, unseen_bound, unseen_weight
+
 Scope = Literal["cases", "suite"]
 
 NORMAL = NormalDist()
@@ -137,9 +138,9 @@ def _check_level(level: float) -> None:
 
 
 def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Mean difference in [-1, 1], every case weighing the same, with a studentised cluster-bootstrap interval.
+    """Mean difference in [-1, 1], every case weighing the same, with an interval that allows for cases not seen.
 
-    Assumes that the cases are a random sample of the tasks one cares about and independent of one another; pairs of
+    Each bound is the further one of the studentised cluster bootstrap's and of `unseen_bound`'s. Assumes that the cases are a random sample of the tasks one cares about and independent of one another; pairs of
     one case may depend on each other in any way. With one case nothing is known about others: the interval is [-1, 1].
     """
     _check_level(level)
@@ -153,14 +154,33 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
     value = float(np.mean(np.sort(means)))
     if len(groups) == 1:
         return Estimate(value, -1.0, 1.0, level)
-    low, high = lift_bounds(means[np.newaxis, :], groups.runs, level=level)
-    return Estimate(value, min(float(low[0]), value), max(float(high[0]), value), level)
+    (low,), (high,) = studentised_bounds(means[np.newaxis, :], groups.runs, level=level)
+    tail = 0.5 * (1.0 - level)
+    low = min(float(low), value, unseen_bound(means, groups.runs, tail))
+    high = max(float(high), value, -unseen_bound(-means, groups.runs, tail))
+    return Estimate(value, low, high, level)
 
 
-def lift_bounds(
+def lift_excludes(
+    means: Floats, runs: int, value: float, *, level: float = 0.95, resamples: int = RESAMPLES
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once.
+
+    `means` has one row a data set and one column a case, each a mean over so many runs.
+    """
+    low, high = studentised_bounds(means, runs, level=level, resamples=resamples)
+    support = np.arange(-runs, runs + 1) / runs
+    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(np.float64)
+    weight, tail = unseen_weight(runs), 0.5 * (1.0 - level)
+    above = (low > value + 1e-12) & (chance_of_less(support, counts, weight, value) < tail)
+    below = (high < value - 1e-12) & (chance_of_less(support, counts[:, ::-1], weight, -value) < tail)
+    return above, below
+
+
+def studentised_bounds(
     means: Floats, runs: float, *, level: float = 0.95, resamples: int = RESAMPLES
 ) -> tuple[Floats, Floats]:
-    """Bounds of the lift for many data sets at once: `means` has one row a data set, one column a case.
+    """Bounds of the lift by the spread of the cases, for many data sets at once: one row each, one column a case.
 
     Assumes what `paired_lift` does; `runs` is the number of pairs behind each case mean, and there are two cases or
     more. Three things make the bootstrap honest on few cases of yes-or-no data, each checked by simulation:
@@ -594,7 +614,26 @@ def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, l
     error = variance.error(cases, runs)
     if error == 0.0:
         return 1.0 if lift else 0.0
-    return NORMAL.cdf(abs(lift) / error - t_quantile(0.5 + 0.5 * level, cases - 1))
+    needed = max(
+        error * t_quantile(0.5 + 0.5 * level, cases - 1),
+        _clear_of_the_unseen(cases, error * math.sqrt(cases), unseen_weight(runs), 0.5 * (1.0 - level)),
+    )
+    return NORMAL.cdf((abs(lift) - needed) / error)
+
+
+_TYPICAL = np.array([NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)])  # nine cases that stand for all, by their spread
+
+
+@lru_cache(maxsize=256)
+def _clear_of_the_unseen(cases: int, spread: float, weight: float, tail: float) -> float:
+    """The smallest mean of so many cases, spread like this, at which `unseen_bound` is above zero."""
+    counts = np.full((1, len(_TYPICAL)), cases / len(_TYPICAL))
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
+        low, high = (low, middle) if chance_of_less(values, counts, weight, 0.0)[0] < tail else (middle, high)
+    return high
 
 
 def cases_needed(
@@ -646,7 +685,7 @@ def evidence_needed(
     def missing(more_cases: int, more_runs: int) -> bool:
         total, each = count + more_cases, runs + more_runs
         units, varied = float(total), between + within / each
-        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in lift_bounds
+        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in studentised_bounds
         if anytime == "suite":  # where a pair is a unit, whatever its case
             units, varied, extra = total * each, between + within, 1.0
         if units < 2:
@@ -657,7 +696,9 @@ def evidence_needed(
         critical = t_quantile(0.5 + 0.5 * level, int(units) - 1)
         if anytime is not None:  # the price of a mixture of bets: half a logarithm of what was bet on
             critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
-        return centre <= critical * error and centre + critical * error > margin
+        if centre <= critical * error and centre + critical * error > margin:
+            return True
+        return anytime is None and _hides_much(means, total, varied, each, margin, 0.5 * (1.0 - level))
 
     by_cases = _smallest(lambda n: not missing(n, 0), 1_000_000)
     by_runs = _smallest(lambda n: not missing(0, n), 10_000)
@@ -666,6 +707,19 @@ def evidence_needed(
     if by_runs is not None:
         pairs = min(pairs, by_runs * count)
     return EvidenceNeeded(pairs, by_runs, more_cases)
+
+
+def _hides_much(means: Floats, cases: int, variance: float, runs: float, margin: float, tail: float) -> bool:
+    """Whether so many cases, spread like these, could still hide enough for either answer, as `unseen_bound` sees it."""
+    towards = means * (1.0 if means.mean() >= 0 else -1.0)
+    spread = float(towards.var())
+    shrunk = float(towards.mean()) + (towards - towards.mean()) * math.sqrt(
+        min(1.0, variance / spread) if spread else 1.0
+    )
+    support, tally = np.unique(np.round(shrunk, 9), return_counts=True)
+    counts, weight = tally[np.newaxis, :] * cases / len(means), unseen_weight(runs)
+    clear = chance_of_less(support, counts, weight, 0.0)[0] < tail
+    return not clear and not chance_of_less(-support, counts, weight, -margin)[0] < tail
 
 
 def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
