@@ -11,15 +11,17 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_bounds
-from upskill.verdicts.verdict import EARLY_ALPHA_SHARE
+from upskill.verdicts.missing import MAX_ERROR_RATE
+from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_excludes, paired_lift, studentised_bounds
+from upskill.verdicts.verdict import EARLY_ALPHA_SHARE, level_of_look
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -78,29 +80,30 @@ def percent(share: float, digits: int = 1) -> str:
 # ---------------------------------------------------------------------------------------------------- coverage
 
 
-def coverage(sims: int, *, decided: bool) -> dict[tuple[int, int, float, float], tuple[float, float, float]]:
+def misses(means: Floats, runs: int, true: float) -> tuple[float, float]:
+    """How often the interval lies above the true lift, and how often below it."""
+    found = [
+        lift_excludes(part, runs, true, resamples=2_000) for part in np.array_split(means, max(1, len(means) // 1000))
+    ]
+    above, below = (np.concatenate(side) for side in zip(*found, strict=True))
+    return float(above.mean()), float(below.mean())
+
+
+def coverage(sims: int) -> dict[tuple[int, int, float, float], tuple[float, float, float]]:
     """Of each cell: how often the interval holds the true lift, its mean width, and how many cases differ."""
-    rng = np.random.default_rng((SEED, 1, int(decided)))
-    draw, scale = (half_decided, 0.5) if decided else (chances, 1.0)
+    rng = np.random.default_rng((SEED, 1, 0))
     found: dict[tuple[int, int, float, float], tuple[float, float, float]] = {}
-    for cases in CASES:
-        for runs in RUNS:
-            for one in RATES:
-                for two in RATES:
-                    before, after = draw(rng, (sims, cases), (one, two))
-                    means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-                    bounds = [
-                        lift_bounds(part, runs, resamples=2_000) for part in np.array_split(means, max(1, sims // 1000))
-                    ]
-                    low, high = (np.concatenate(side) for side in zip(*bounds, strict=True))
-                    true = scale * (two - one)
-                    holds = (low <= true + 1e-12) & (true - 1e-12 <= high)
-                    differ = float((np.abs(means) > 0).sum(axis=1).mean())
-                    found[cases, runs, one, two] = float(holds.mean()), float((high - low).mean()), differ
+    for cases, runs, one, two in product(CASES, RUNS, RATES, RATES):
+        before, after = chances(rng, (sims, cases), (one, two))
+        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+        differ = float((np.abs(means) > 0).sum(axis=1).mean())
+        some = [paired_lift(np.repeat(row, runs), np.repeat(np.arange(cases), runs)) for row in means[:8]]
+        width = float(np.mean([lift.high - lift.low for lift in some]))
+        found[cases, runs, one, two] = 1.0 - sum(misses(means, runs, two - one)), width, differ
     return found
 
 
-def coverage_tables(sims: int, fewer: int) -> Iterator[str]:
+def coverage_tables(sims: int) -> Iterator[str]:
     yield "### Does the 95 % interval hold the true lift 95 times in 100?"
     yield ""
     yield (
@@ -110,7 +113,7 @@ def coverage_tables(sims: int, fewer: int) -> Iterator[str]:
         f"suites a cell is itself uncertain by ±{200 * math.sqrt(0.05 * 0.95 / sims):.1f} points."
     )
     yield ""
-    found = coverage(sims, decided=False)
+    found = coverage(sims)
     rows: list[Sequence[object]] = []
     for cases in CASES:
         for runs in RUNS:
@@ -145,12 +148,217 @@ def coverage_tables(sims: int, fewer: int) -> Iterator[str]:
         f"{sum(0.93 <= value <= 0.97 for value in rich.values())} within 93–97 %."
     )
     yield ""
-    other = np.array([value[0] for value in coverage(fewer, decided=True).values()])
-    low, high = int((other < 0.93).sum()), int((other > 0.97).sum())
+
+
+# ---------------------------------------------------------------------------------------------------- harsher worlds
+
+World = Callable[[np.random.Generator, tuple[int, int], int], tuple[Floats, float]]  # case means and the true lift
+
+
+def half_fixed(rates: tuple[float, float]) -> World:
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        before, after = half_decided(rng, shape, rates)
+        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (rates[1] - rates[0])
+
+    return draw
+
+
+def fixed(rates: tuple[float, float]) -> World:
+    """Each case always comes out the same in an arm, as at temperature 0; the arms often agree."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        one, two = rng.random(shape), rng.random(shape)
+        after = np.where(rng.random(shape) < 0.7, one, two) < rates[1]
+        return after.astype(np.float64) - (one < rates[0]), rates[1] - rates[0]
+
+    return draw
+
+
+def all_or_nothing(rates: tuple[float, float]) -> World:
+    """The skill mends some tasks for good and breaks others for good; the rest are left as they are."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        mended, broken = rates
+        before = np.full(shape, 0.5)
+        kind = rng.random(shape)
+        after = np.where(kind < mended, 1.0, np.where(kind < mended + broken, 0.0, before))
+        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (mended - broken)
+
+    return draw
+
+
+def skewed(rates: tuple[float, float]) -> World:
+    """The skill breaks a few tasks altogether and makes the rest a little better: on average, nothing is gained."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        share, start = rates
+        start = min(start, 1.0 - share)
+        after = np.where(rng.random(shape) < share, 0.0, start / (1.0 - share))
+        return (rng.binomial(runs, after) - rng.binomial(runs, np.full(shape, start))) / runs, 0.0
+
+    return draw
+
+
+def duplicated(rates: tuple[float, float]) -> World:
+    """Every case is there three times in other words; the copies count as one."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        before, after = chances(rng, shape, rates)
+        return (rng.binomial(3 * runs, after) - rng.binomial(3 * runs, before)) / (3 * runs), rates[1] - rates[0]
+
+    return draw
+
+
+GRID = tuple(product(RATES, RATES))
+WORLDS: tuple[tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[float, float], ...]], ...] = (
+    ("half of the cases always pass or never do", half_fixed, GRID),
+    ("fixed outcomes per case and arm", fixed, GRID),
+    ("all or nothing: mended or broken for good", all_or_nothing, tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3)))),
+    ("skewed: a tenth is broken, the rest gains a little", skewed, tuple((0.1, rate) for rate in (0.9, 0.8, 0.6, 0.3))),
+    (
+        "skewed otherwise: 3, 5, 20 or 30 % broken",
+        skewed,
+        tuple(product((0.03, 0.05, 0.2, 0.3), (0.97, 0.9, 0.8, 0.6, 0.3))),
+    ),
+    (
+        "duplicated: each case three times",
+        duplicated,
+        ((0.05, 0.25), (0.25, 0.25), (0.5, 0.5), (0.5, 0.75), (0.75, 0.95)),
+    ),
+)
+
+
+def world_tables(sims: int) -> Iterator[str]:
+    yield "### Does it hold in harsher worlds?"
+    yield ""
+    rng = np.random.default_rng((SEED, 5))
+    rows: list[Sequence[object]] = []
+    for name, world, cells in WORLDS:
+        covers: list[float] = []
+        sides: list[float] = []
+        before: list[float] = []
+        for cases, runs, rates in product(CASES, RUNS, cells):
+            means, true = world(rates)(rng, (sims, cases), runs)
+            runs_each = 3 * runs if world is duplicated else runs
+            above, below = misses(means, runs_each, true)
+            low, high = studentised_bounds(means, runs_each, resamples=2_000)
+            covers.append(1.0 - above - below)
+            sides += [above, below]
+            before.append(float(max((low > true + 1e-12).mean(), (high < true - 1e-12).mean())))
+        rows.append(
+            (
+                name,
+                len(covers),
+                percent(sum(covers) / len(covers)),
+                percent(min(covers)),
+                percent(max(sides)),
+                percent(max(before)),
+            )
+        )
+    head = ("world", "cells", "mean coverage", "worst cell", "worst side", "worst side by spread alone")
+    yield from table(head, rows)
+    yield ""
     yield (
-        f"In a harsher world ({fewer:,} suites a cell), where half of the cases always pass or never do, whatever the "
-        f"arm: mean {percent(other.mean())}, worst cell {percent(other.min())}; below 93 %: {low} of {other.size} "
-        f"cells, above 97 %: {high}."
+        f"{sims:,} suites a cell, {', '.join(map(str, CASES))} cases × {', '.join(map(str, RUNS))} runs, so a cell is "
+        f"uncertain by ±{200 * math.sqrt(0.04 * 0.96 / sims):.1f} points. A side is how often the interval lies wholly "
+        "above the true lift, or wholly below it: with a true lift of 0, that is a false `helps` or a false `hurts`. "
+        "The last column is the studentised interval without the bound for cases not seen."
+    )
+    yield ""
+    yield from price_table(sims, rng)
+
+
+def price_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
+    rows: list[Sequence[object]] = []
+    for cases, runs in product(CASES, RUNS):
+        row: list[object] = [cases, runs]
+        for lift in (0.2, 0.4):
+            before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
+            means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+            alone = (studentised_bounds(means, runs, resamples=2_000)[0] > 0).mean()
+            row += [percent(alone, 0), percent(misses(means, runs, 0.0)[0], 0)]
+        rows.append(row)
+    yield "What it costs in power: how often the answer is `helps` where the baseline passes 20 % and the lift is real."
+    yield ""
+    head = (
+        "cases",
+        "runs",
+        "lift 0.2, by spread alone",
+        "lift 0.2, ours",
+        "lift 0.4, by spread alone",
+        "lift 0.4, ours",
+    )
+    yield from table(head, rows)
+    yield ""
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def error_tables(sims: int) -> Iterator[str]:
+    yield "### What if the skill turns failures into errors?"
+    yield ""
+    rng = np.random.default_rng((SEED, 6))
+    rows: list[Sequence[object]] = []
+    for cases, runs, rate in product((20, 40), (3, 5), (0.5, 0.6, 0.7, 0.8)):
+        row: list[object] = [f"{cases} × {runs}", f"{rate:g}"]
+        for share in (0.1, 0.2, 0.5, 1.0):
+            naive, ours = errors_by_arm(rng, sims, (cases, runs), rate, share)
+            row.append(f"{percent(naive, 0)} → {percent(ours)}")
+        rows.append(row)
+    head = ("cases × runs", "pass rate", *(f"{share:.0%} of failures" for share in (0.1, 0.2, 0.5, 1.0)))
+    yield from table(head, rows)
+    yield ""
+    yield (
+        f"{sims:,} suites a cell with a true lift of 0, where this share of the failures with the skill is errors. "
+        "False `helps` when errored trials are left out and nothing is asked → with the rules above: at most a tenth "
+        "of either arm may error, and the decision has to hold in the worst case."
+    )
+    yield ""
+
+
+def errors_by_arm(
+    rng: np.random.Generator, sims: int, shape: tuple[int, int], rate: float, share: float
+) -> tuple[float, float]:
+    """False `helps` without and with the rules about errors."""
+    cases, runs = shape
+    before, after = (
+        np.repeat(chance[:, :, np.newaxis], runs, axis=2) for chance in chances(rng, (sims, cases), (rate, rate))
+    )
+    passed, passed_with = rng.random(before.shape) < before, rng.random(after.shape) < after
+    errored = ~passed_with & (rng.random(after.shape) < share)
+    pairs = (~errored).sum(axis=2)
+    differences = np.where(errored, 0, passed_with.astype(np.float64) - passed)
+    means = differences.sum(axis=2) / np.maximum(pairs, 1)
+    naive = studentised_bounds(means, runs, resamples=1_000)[0] > 0
+    worst = passed_with.astype(np.float64) - passed  # an errored trial counts as failed, which here it was
+    few = errored.mean(axis=(1, 2)) <= MAX_ERROR_RATE
+    ours = few & naive & lift_excludes(worst.mean(axis=2), runs, 0.0, resamples=1_000)[0]
+    return float(naive.mean()), float(ours.mean())
+
+
+# ---------------------------------------------------------------------------------------------------- looks
+
+
+def look_tables(sims: int) -> Iterator[str]:
+    yield "### And over five unplanned looks at a growing suite?"
+    yield ""
+    rng = np.random.default_rng((SEED, 7))
+    rows: list[Sequence[object]] = []
+    for rate, runs in product((0.2, 0.5, 0.8), (1, 3)):
+        before, after = chances(rng, (sims, 50), (rate, rate))
+        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+        naive, ours = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
+        for look, cases in enumerate((10, 20, 30, 40, 50), start=1):
+            naive |= lift_excludes(means[:, :cases], runs, 0.0, resamples=1_000)[0]
+            level = level_of_look(0.95, look)
+            ours |= lift_excludes(means[:, :cases], runs, 0.0, level=level, resamples=4_000)[0]
+        rows.append((f"{rate:g}", runs, percent(naive.mean()), percent(ours.mean())))
+    yield from table(("pass rate", "runs", "95 % at every look", "with the level of the look"), rows)
+    yield ""
+    yield (
+        f"{sims:,} suites a row that grow from 10 to 50 cases, ten at a time, with a true lift of 0: how often `helps` "
+        "is said at any of the five looks."
     )
     yield ""
 
@@ -339,11 +547,11 @@ def plan_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
             sums = values.cumsum(axis=0)
             wealths = np.stack([mixed(wealth(sums[look] / (look + 1))) for look in range(5)])
             pairs = mixed(np.stack([wealth(values[look]) for look in range(5)]).cumsum(axis=0))
-            last = lift_bounds(sums[4] / 5, 5, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000)[0] > 0
+            last = lift_excludes(sums[4] / 5, 5, 0.0, level=1 - (1 - EARLY_ALPHA_SHARE) * 0.05, resamples=2_000)[0]
             planned = wealths >= early
             planned[4] |= last
-            fixed = lift_bounds(sums[4] / 5, 5, resamples=2_000)[0] > 0
-            row: list[object] = [cases, f"{lift:g}", f"{10 * cases}: {percent(fixed.mean(), 0)}"]
+            whole = lift_excludes(sums[4] / 5, 5, 0.0, resamples=2_000)[0]
+            row: list[object] = [cases, f"{lift:g}", f"{10 * cases}: {percent(whole.mean(), 0)}"]
             for called in (planned, wealths >= LIMIT, pairs >= LIMIT):
                 rounds = np.where(called.any(axis=0), called.argmax(axis=0) + 1, 5)
                 row.append(f"{2 * cases * rounds.mean():.0f}: {percent(called.any(axis=0).mean(), 0)}")
@@ -380,8 +588,7 @@ def keeping_tables(sims: int) -> Iterator[str]:
         for cases, runs in ((5, 1), (20, 1), (20, 3)):
             kept = np.zeros(sims, dtype=bool)
             for _ in range(2):
-                low, _ = lift_bounds(null_means(rng, sims, cases, runs, rate), runs, resamples=2_000)
-                kept |= low > 0
+                kept |= lift_excludes(null_means(rng, sims, cases, runs, rate), runs, 0.0, resamples=2_000)[0]
             row.append(percent(kept.mean()))
         kept = np.zeros(sims, dtype=bool)
         for _ in range(2):
@@ -425,7 +632,15 @@ def main() -> None:
     many = 200 if options.quick else 4_000
     some = 200 if options.quick else 2_000
     began = time.perf_counter()
-    parts = (coverage_tables(many, some // 2), peeking_tables(some), saving_tables(some), keeping_tables(many))
+    parts = (
+        coverage_tables(many),
+        world_tables(some),
+        error_tables(some),
+        look_tables(some),
+        peeking_tables(some),
+        saving_tables(some),
+        keeping_tables(many),
+    )
     lines: list[str] = []
     for part in parts:
         lines += part

@@ -10,7 +10,8 @@ import skills_ref
 
 from conftest import REPOSITORY
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
-from upskill.suites.quality import near_duplicates, probe_suite
+from upskill.suites.quality import probe_suite
+from upskill.suites.twins import near_duplicates
 
 EXAMPLES = {
     "kernel-builder-cuda-kernels": 40,

@@ -16,7 +16,8 @@ from upskill.models.embedded.weights import pull_weights
 from upskill.runs.evaluate import evaluate
 from upskill.runs.plan import make_plan
 from upskill.suites import Suite
-from upskill.suites.quality import near_duplicates, probe_suite
+from upskill.suites.quality import probe_suite
+from upskill.suites.twins import near_duplicates
 from upskill.traces import Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

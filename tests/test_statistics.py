@@ -135,7 +135,7 @@ def test_data_without_variation_gets_the_documented_interval(
     [
         ([[1]] * 10, 2 * stats.beta.ppf(0.025, 10, 0.7) - 1, 1.0),
         ([[0]] * 60, -stats.beta.ppf(0.975, 0.7, 60), stats.beta.ppf(0.975, 0.7, 60)),
-        ([[1] * 5] * 12, 2 * stats.beta.ppf(0.025, 12, 0.5) - 1, 1.0),
+        ([[1] * 40] * 12, 2 * stats.beta.ppf(0.025, 12, 0.8) - 1, 1.0),
     ],
 )
 def test_cases_that_all_agree_still_leave_room_for_one_not_seen(

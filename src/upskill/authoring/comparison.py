@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from upskill.plain import counted
 from upskill.verdicts import statistics
+from upskill.verdicts.missing import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import MAX_ERROR_RATE
 
 ALPHA = 0.10  # the chance that a whole search accepts something that is no better
 

@@ -21,7 +21,8 @@ from upskill.errors import UpskillError, UsageError
 from upskill.plain import digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite, held_out_by_id
-from upskill.suites.quality import near_duplicates, probe_case
+from upskill.suites.quality import probe_case
+from upskill.suites.twins import near_duplicates
 from upskill.traces import Trace
 from upskill.traces.redact import MARK, redact_trace
 

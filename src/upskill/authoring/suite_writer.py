@@ -19,7 +19,8 @@ from upskill.plain import as_mapping, dict_or_empty, list_or_empty, object_schem
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import near_duplicates, probe_case
+from upskill.suites.quality import probe_case
+from upskill.suites.twins import near_duplicates
 from upskill.traces.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements

@@ -12,7 +12,8 @@ from upskill.errors import UsageError
 from upskill.skills import Profile, Skill
 from upskill.skills.frontmatter import Problem
 from upskill.suites import Suite
-from upskill.suites.quality import near_duplicates, probe_suite, summarise
+from upskill.suites.quality import probe_suite, summarise
+from upskill.suites.twins import near_duplicates
 
 
 @click.command("validate")

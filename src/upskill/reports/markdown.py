@@ -14,7 +14,7 @@ from upskill.reports.numbers import (
     pass_rate,
     percent,
 )
-from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes
+from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes, looks, uneven_errors
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
 from upskill.verdicts.verdict import Verdict
@@ -45,6 +45,9 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     yield ""
     if not evaluation.leaked and any(verdict.activation for verdict in evaluation.verdicts):
         yield from _activity(evaluation.verdicts)
+    for line in (*uneven_errors(evaluation), *looks(evaluation)):
+        yield f"> {_escape(line)}"
+        yield ""
     for verdict in evaluation.verdicts:
         said = (*causes(verdict, evaluation), verdict.recommendation)
         yield f"- **{_escape(verdict.model)}**: {_escape(' '.join(said))}"

@@ -38,7 +38,8 @@ def bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
 
 
 def troubles(evaluation: Evaluation) -> Iterator[str]:
-    """Models that were given up, errors, and trials that were not run."""
+    """Arms that errored differently, models that were given up, errors, and trials that were not run."""
+    yield from uneven_errors(evaluation)
     for model, message in evaluation.stopped.items():
         yield f"{model} was given up: {message}"
     for model, message, trials in evaluation.errors[:MOST_ERRORS]:
@@ -79,6 +80,54 @@ def causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         limit = " to ".join(f"{limit:,}" for limit in limits) + " tokens" if limits else "the agent's own limit"
         words = CAUSE_WORDS[cause].format(limit=limit)
         yield f"{' and '.join(parts)} {were} {words}."
+
+
+def uneven_errors(evaluation: Evaluation) -> Iterator[str]:
+    """That one arm errored more often than the other, and what the errors could hide."""
+    for verdict in evaluation.verdicts:
+        missing = verdict.missing
+        if missing is None:
+            continue
+        name = f"{verdict.model}: " if len(evaluation.verdicts) > 1 else ""
+        if missing.arms_differ:
+            skill, baseline = (
+                f"{arm.errored} of {arm.scored + arm.errored}" for arm in (verdict.skill, verdict.baseline)
+            )
+            yield (
+                f"{name}{skill} trials with the skill errored and {baseline} of the baseline, which is more than"
+                f" chance (p = {missing.p_value:.2g}): what is missing is not missing at random"
+            )
+        if missing.changes_decision:
+            worst, best = (
+                f"{signed_points(found.value)} ({interval_in_points(found.interval)})"
+                for found in (missing.worst, missing.best)
+            )
+            yield (
+                f"{name}had every errored trial gone against the skill, the lift would be {worst};"
+                f" had each gone for it, {best}"
+            )
+
+
+def looks(evaluation: Evaluation) -> Iterator[str]:
+    """How often these cases were looked at before, and what was edited meanwhile."""
+    for model, found in evaluation.looks.items():
+        if not found.earlier:
+            continue
+        name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
+        changes = [f"{number} {word}" for number, word in ((found.edited, "edited"), (found.added, "added")) if number]
+        since = f"; {' and '.join(changes)} since the first" if changes else ""
+        yield (
+            f"{name}{_ordinal(found.number)} look at these cases{since}."
+            " Nobody had planned it, so the interval is wider to allow for the looks before"
+        )
+
+
+def _ordinal(number: int) -> str:
+    words = ("", "First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+    if number < len(words):
+        return words[number]
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:

@@ -30,7 +30,7 @@ from upskill.runs.plan import Result, Trial
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import ACTIVATION_CAVEAT
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.verdict import ERRORS_COULD_EXPLAIN, Verdict
 
 BAR_WIDTH = 20
 MODEL_WIDTH = 16  # a model's name may be folded to this
@@ -73,12 +73,14 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
 def _findings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """What the numbers say, in words, with the style of each line."""
     plan, verdicts = evaluation.plan, evaluation.verdicts
+    for line in sentences.troubles(evaluation):
+        yield line, ""
     for line in sentences.diagnosis(evaluation):
         yield line, "dim"
     if plan.suite.held_out and plan.suite.train:
         for line in sentences.splits(evaluation):
             yield line, ""
-    for line in (*sentences.troubles(evaluation), *sentences.choices(evaluation), *sentences.spending(evaluation)):
+    for line in (*sentences.looks(evaluation), *sentences.choices(evaluation), *sentences.spending(evaluation)):
         yield line, ""
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
@@ -253,7 +255,10 @@ def _row(evaluation: Evaluation, verdict: Verdict) -> Iterator[str]:
     if verdict.reason == "isolation":
         yield "[bold red]INVALID[/bold red]"
     else:
-        colour, errors = COLOURS[verdict.decision], " (errors)" if verdict.reason == "errors" else ""
+        colour, errors = (
+            COLOURS[verdict.decision],
+            " (errors)" if verdict.reason in ("errors", ERRORS_COULD_EXPLAIN) else "",
+        )
         yield f"[{colour}]{verdict.decision}{errors}[/{colour}]"
 
 

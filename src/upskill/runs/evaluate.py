@@ -25,7 +25,8 @@ from upskill.runs.trial import run_trial
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import near_duplicates, only_by_acting, probe_suite, summarise, unwritten
+from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
+from upskill.suites.twins import describe_twins, find_twins
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.statistics import Scope
@@ -263,15 +264,7 @@ async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = Fals
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
-    return [*summarise(leaks), *_twins(suite)]
-
-
-def _twins(suite: Suite) -> list[str]:
-    pairs = near_duplicates(suite.cases)
-    if not pairs:
-        return []
-    named = ", ".join(f"{one!r} and {two!r}" for one, two in pairs[:3]) + (", …" if len(pairs) > 3 else "")
-    return [f"{named} ask nearly the same and count as two; keep one of them"]
+    return [*summarise(leaks), *describe_twins(find_twins(suite.cases))]
 
 
 def evaluate_now(

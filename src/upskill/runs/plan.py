@@ -23,6 +23,7 @@ from upskill.runs.output_limit import OPENING_TOKENS, fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
+from upskill.suites.twins import find_twins
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
@@ -178,6 +179,11 @@ class Plan:
         kind = self.sandbox if self.acts or case.needs_sandbox else ""
         return [case.id, case.fingerprint, digest(prompts) if prompts else "", kind]
 
+    @cached_property
+    def twins(self) -> dict[str, str]:
+        """Cases that ask nearly the same, each with the first of them: they count as one."""
+        return find_twins(self.suite.cases)
+
     def plain(self) -> dict[str, Any]:
         """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""
         return {
@@ -206,6 +212,7 @@ class Plan:
             "reference_skill": self.reference_skill.fingerprint if self.reference_skill else None,
             "distractors": [skill.name for skill in self.distractors],
             "bounds": asdict(self.bounds),
+            "twins": self.twins,
         }
 
 

@@ -2,6 +2,7 @@
 
 - `suite`: Case, Suite, and the forms they may be written in; `files`: reads suite files as plain data
 - `quality`: probes that a suite has to fail before money is spent on it; `schema_filler`: JSON in form only
+- `twins`: cases that ask nearly the same
 - `queries`: Query, Queries: what should and should not make a skill fire
 """
 

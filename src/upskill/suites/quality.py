@@ -170,17 +170,6 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
             yield "other", other.reference
 
 
-def near_duplicates(cases: Iterable[Case], share: float = 0.9) -> list[tuple[str, str]]:
-    """Pairs of cases whose prompts have nearly the same words: they count as two and prove as much as one."""
-    words = [(case.id, frozenset(re.findall(r"\w+", case.prompt.lower()))) for case in cases]
-    return [
-        (one, two)
-        for number, (one, first) in enumerate(words)
-        for two, second in words[number + 1 :]
-        if first and len(first & second) / len(first | second) >= share
-    ]
-
-
 def only_by_acting(suite: Suite) -> str:
     """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
     found = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]

@@ -76,9 +76,16 @@ def _recommend_evidence(verdict: Verdict) -> str:
     if verdict.reason == "isolation":
         return "Use none of these numbers: the arms were not isolated, so none of them means anything."
     if verdict.reason == "errors":
-        errored = verdict.baseline.errored + verdict.skill.errored
-        trials = counted(verdict.baseline.scored + verdict.skill.scored + errored, "trial")
-        return f"Repair the errors and run again: {errored} of {trials} errored, too many to say anything."
+        arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
+        trials = counted(arm.scored + arm.errored, "trial")
+        errored = f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
+        return f"Repair the errors and run again: {errored}, too many to say anything."
+    if verdict.missing is not None and verdict.missing.changes_decision:
+        low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
+        return (
+            "Repair the errors and run again: they could explain it. Had every errored trial gone against the skill or"
+            f" every one for it, the lift could be anything from {low} to {high} points."
+        )
     if verdict.reason == "no baseline":
         return "Run the baseline too: without it there is no lift."
     needed = verdict.evidence_needed

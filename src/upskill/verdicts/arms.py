@@ -65,6 +65,7 @@ class Pairs:
     """Pairs of scored trials of two arms, ordered by case and seed."""
 
     cases: list[str]  # of each pair
+    units: list[str]  # of each pair, its case, or the first of the cases that ask nearly the same
     rounds: list[int]  # of each pair, the index of its seed among all seeds of its case, errored ones included
     before: list[Outcome]
     after: list[Outcome]
@@ -84,6 +85,7 @@ class Pairs:
         kept = [index for index, trial in enumerate(self.after) if trial.activated is opened]
         return Pairs(
             [self.cases[index] for index in kept],
+            [self.units[index] for index in kept],
             [self.rounds[index] for index in kept],
             [self.before[index] for index in kept],
             [self.after[index] for index in kept],
@@ -101,21 +103,23 @@ def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
     return arms
 
 
-def pair_arms(before: ArmOutcomes, after: ArmOutcomes) -> Pairs:
-    pairs = Pairs([], [], [], [])
+def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None) -> Pairs:
+    """The pairs of scored trials. `twins` names for a case the first of those that ask nearly the same."""
+    pairs, twins = Pairs([], [], [], [], []), twins or {}
     case, index = None, 0
     for key in sorted(before.trials.keys() | after.trials.keys()):
         case, index = key[0], index + 1 if key[0] == case else 0
         first, second = before.trials.get(key), after.trials.get(key)
         if first is not None and second is not None and first.passed is not None and second.passed is not None:
             pairs.cases.append(case)
+            pairs.units.append(twins.get(case, case))
             pairs.rounds.append(index)
             pairs.before.append(first)
             pairs.after.append(second)
     return pairs
 
 
-def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
+def summarise_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
     scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
     passes = sum(1 for trial in scored if trial.passed)
     total_cost = math.fsum(cost(trial) for trial in scored)
@@ -129,7 +133,7 @@ def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
         errored=len(arm.trials) - len(scored),
         bugs=sum(trial.bug for trial in arm.trials.values()),
         pass_rate=passes / len(scored) if scored else None,
-        interval=share_interval([bool(trial.passed) for trial in scored], scored, level),
+        interval=share_interval([bool(trial.passed) for trial in scored], scored, level, twins),
         input_tokens=sum(trial.input_tokens for trial in scored),
         output_tokens=sum(trial.output_tokens for trial in scored),
         cached_tokens=sum(trial.cached_tokens for trial in scored),
@@ -144,9 +148,12 @@ def summarise_arm(arm: ArmOutcomes, level: float) -> ArmSummary:
     )
 
 
-def share_interval(values: list[bool], trials: list[Outcome], level: float) -> Interval:
+def share_interval(
+    values: list[bool], trials: list[Outcome], level: float, twins: Mapping[str, str] | None = None
+) -> Interval:
     """Wilson's interval of a share, on the effective number of trials: runs of one case resemble each other."""
-    effective = statistics.effective_trials(values, [trial.case for trial in trials]) if trials else 0.0
+    units = [(twins or {}).get(trial.case, trial.case) for trial in trials]
+    effective = statistics.effective_trials(values, units) if trials else 0.0
     return statistics.wilson_interval(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
 
 

@@ -1,13 +1,20 @@
-"""A diagnosis of each case after a run: whether it can show a lift at all."""
+"""A diagnosis of each case after a run: whether it can show a lift at all.
+
+A word about a single case needs evidence of its own. One run says what happened, not what the case is like: it is
+"hurt" only when an exact test of its pairs says so, and "flaky" only when an arm passed and failed twice each.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
+
+ENOUGH_RUNS = 3  # in each arm, before "always" and "never" are said of a case
 
 CaseProblem = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
 
@@ -50,32 +57,42 @@ def diagnose(
     outcomes: Iterable[Outcome], *, baseline: str = "baseline", skill: str = "skill"
 ) -> tuple[CaseDiagnosis, ...]:
     """Every case in the outcomes of one model, in the order of their ids."""
-    tally: dict[str, dict[str, list[int]]] = {}
-    for name, arm in by_arm(outcomes).items():
-        if name in (baseline, skill):
-            for trial in arm.trials.values():
-                passed = tally.setdefault(trial.case, {baseline: [0, 0], skill: [0, 0]})[name]
-                if trial.passed is not None:
-                    passed[0] += bool(trial.passed)
-                    passed[1] += 1
-    return tuple(_diagnosis(case, *tally[case][baseline], *tally[case][skill]) for case in sorted(tally))
+    arms = by_arm(outcomes)
+    scores: dict[str, tuple[dict[int, bool], dict[int, bool]]] = {}
+    for place, name in enumerate((baseline, skill)):
+        for (case, seed), trial in arms[name].trials.items() if name in arms else ():
+            of_arm = scores.setdefault(case, ({}, {}))[place]
+            if trial.passed is not None:
+                of_arm[seed] = trial.passed
+    return tuple(_diagnosis(case, *scores[case]) for case in sorted(scores))
 
 
-def _diagnosis(case: str, passed: int, tried: int, passed_with: int, tried_with: int) -> CaseDiagnosis:
-    if not (tried and tried_with):
-        rates = passed / tried if tried else None, passed_with / tried_with if tried_with else None
-        return CaseDiagnosis(case, *rates, 0, ("unscored",))
-    before, after = passed / tried, passed_with / tried_with
+def _diagnosis(case: str, before: dict[int, bool], after: dict[int, bool]) -> CaseDiagnosis:
+    rate, rate_with = _rate(before), _rate(after)
+    runs = min(len(before), len(after))
+    if rate is None or rate_with is None:
+        return CaseDiagnosis(case, rate, rate_with, 0, ("unscored",))
     found: list[CaseProblem] = []
-    if before == after == 1:
-        found.append("saturated")
-    elif before == after == 0:
-        found.append("dead")
-    else:
-        if before == 1:
+    if runs >= ENOUGH_RUNS:
+        if rate == rate_with == 1:
+            found.append("saturated")
+        elif rate == rate_with == 0:
+            found.append("dead")
+        elif rate == 1:
             found.append("baseline passes")
-        if after < before:
-            found.append("hurt")
-        if 0 < before < 1 or 0 < after < 1:
-            found.append("flaky")
-    return CaseDiagnosis(case, before, after, min(tried, tried_with), tuple(found))
+    if _is_hurt(before, after):
+        found.append("hurt")
+    if any(min(sum(arm.values()), len(arm) - sum(arm.values())) >= 2 for arm in (before, after)):
+        found.append("flaky")
+    return CaseDiagnosis(case, rate, rate_with, runs, tuple(found))
+
+
+def _rate(scores: dict[int, bool]) -> float | None:
+    return sum(scores.values()) / len(scores) if scores else None
+
+
+def _is_hurt(before: dict[int, bool], after: dict[int, bool]) -> bool:
+    """Whether its pairs were lost so often that chance would do it in one case of twenty: the exact sign test."""
+    pairs = [(before[seed], after[seed]) for seed in before.keys() & after.keys()]
+    lost, won = sum(one and not two for one, two in pairs), sum(two and not one for one, two in pairs)
+    return sum(math.comb(lost + won, more) for more in range(lost, lost + won + 1)) / 2 ** (lost + won) <= 0.05

@@ -14,10 +14,10 @@ from typing import Any
 
 from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts import statistics
+from upskill.verdicts.missing import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.to_json import estimate_to_json, interval_to_json, rounded
-from upskill.verdicts.verdict import MAX_ERROR_RATE
 
 LEVEL = 0.95
 THRESHOLD = 0.5  # the trigger rate of a query should be above it where the skill is needed, and below it elsewhere

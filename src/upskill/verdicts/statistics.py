@@ -140,8 +140,9 @@ def _check_level(level: float) -> None:
 def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
     """Mean difference in [-1, 1], every case weighing the same, with an interval that allows for cases not seen.
 
-    Each bound is the further one of the studentised cluster bootstrap's and of `unseen_bound`'s. Assumes that the cases are a random sample of the tasks one cares about and independent of one another; pairs of
-    one case may depend on each other in any way. With one case nothing is known about others: the interval is [-1, 1].
+    Each bound is the further one of the studentised cluster bootstrap's and of `unseen_bound`'s. Assumes that the cases
+    are a random sample of the tasks one cares about and independent of one another; pairs of one case may depend on
+    each other in any way. With one case nothing is known about others: the interval is [-1, 1].
     """
     _check_level(level)
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
@@ -710,16 +711,16 @@ def evidence_needed(
 
 
 def _hides_much(means: Floats, cases: int, variance: float, runs: float, margin: float, tail: float) -> bool:
-    """Whether so many cases, spread like these, could still hide enough for either answer, as `unseen_bound` sees it."""
-    towards = means * (1.0 if means.mean() >= 0 else -1.0)
-    spread = float(towards.var())
-    shrunk = float(towards.mean()) + (towards - towards.mean()) * math.sqrt(
-        min(1.0, variance / spread) if spread else 1.0
-    )
-    support, tally = np.unique(np.round(shrunk, 9), return_counts=True)
+    """Whether so many cases, spread like these, may still hide either answer, as `unseen_bound` sees it."""
+    if not len(means):
+        return True
+    mean, spread = float(means.mean()), float(means.var())
+    values: Floats = mean + (means - mean) * math.sqrt(min(1.0, variance / spread) if spread else 1.0)
+    support, tally = np.unique(np.round(values if mean >= 0 else -values, 9), return_counts=True)
     counts, weight = tally[np.newaxis, :] * cases / len(means), unseen_weight(runs)
-    clear = chance_of_less(support, counts, weight, 0.0)[0] < tail
-    return not clear and not chance_of_less(-support, counts, weight, -margin)[0] < tail
+    if chance_of_less(support, counts, weight, 0.0)[0] < tail:
+        return False
+    return not chance_of_less(-support, counts, weight, -margin)[0] < tail
 
 
 def _smallest(holds: Callable[[int], bool], most: int) -> int | None:

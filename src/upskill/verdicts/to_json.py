@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from upskill.verdicts.arms import ArmSummary, Interval
+from upskill.verdicts.missing import Missing
 from upskill.verdicts.outcome import CAUSES
 from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.verdict import Activation, Change, SubsetLift, Verdict
@@ -45,7 +46,9 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
             "length": estimate_to_json(verdict.controls.length),
             "noise": estimate_to_json(verdict.controls.noise),
         },
+        "missing": None if verdict.missing is None else _missing(verdict.missing),
         "anytime": verdict.anytime,
+        "look": verdict.look,
         "activation": None if verdict.activation is None else _activation(verdict, verdict.activation),
         "turns": _both_arms(verdict, lambda arm: arm.turns),
         "tool_calls": _both_arms(verdict, lambda arm: arm.tool_calls),
@@ -94,6 +97,15 @@ def _change(change: Change | None) -> dict[str, Any] | None:
         "mean_interval": interval_to_json(change.mean_interval),
         "relative": rounded(change.relative),
         "relative_interval": interval_to_json(change.relative_interval),
+    }
+
+
+def _missing(missing: Missing) -> dict[str, Any]:
+    return {
+        "worst": estimate_to_json(missing.worst),
+        "best": estimate_to_json(missing.best),
+        "p_value": rounded(missing.p_value),
+        "changes_decision": missing.changes_decision,
     }
 
 

@@ -2,7 +2,7 @@
 
 A skill may break one task in ten. Ten cases miss that one time in three, and then every interval made from their own
 spread is too narrow. So a mean of differences in [-1, 1] gets a second bound: all cases, and a part of one more that
-nobody has seen and that lies at the far end, get random weights (Dirichlet's); the bound is the quantile of the weighted
+nobody has seen and that lies at the far end, get random weights (Dirichlet's); the bound is a quantile of the weighted
 mean. With one whole case more this is Gaffke's bound, which for yes-or-no data is that of Clopper and Pearson.
 """
 
@@ -58,7 +58,7 @@ def unseen_bound(values: Floats, runs: float, tail: float) -> float:
         support, tally = np.unique(np.floor(values * _MOST_VALUES) / _MOST_VALUES, return_counts=True)
     counts, weight = tally.astype(np.float64)[np.newaxis, :], unseen_weight(runs)
     low, high = -1.0, float(values.mean())
-    for _ in range(40):
+    for _ in range(25):
         middle = 0.5 * (low + high)
         chance = float(chance_of_less(support, counts, weight, middle)[0])
         low, high = (middle, high) if chance < tail else (low, middle)

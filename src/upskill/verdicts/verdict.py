@@ -25,13 +25,14 @@ from upskill.verdicts.arms import (
     share_interval,
     summarise_arm,
 )
+from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, error_p_value, fill_in
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate, EvidenceNeeded, Scope, Sequential
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 StoppingPoint = Literal["open", "early", "last"]
 
-MAX_ERROR_RATE = 0.10  # share of the two arms' trials that may error before nothing can be decided
+ERRORS_COULD_EXPLAIN = "errors could explain it"
 EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
 
 
@@ -50,6 +51,7 @@ class VerdictOptions:
     stopping_point: StoppingPoint = "open"
     making_cost: float | None = None  # US dollars that making the skill cost
     tags: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])  # by case, for the advice
+    twins: Mapping[str, str] = field(default_factory=dict[str, str])  # a case, and the first that asks nearly the same
     baseline_is_skill: bool = False  # an older skill
     isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
     earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
@@ -108,7 +110,7 @@ class Verdict:
 
     model: str
     pairs: int
-    cases: int
+    cases: int  # those that ask nearly the same count as one
     baseline: ArmSummary
     skill: ArmSummary
     lift: float | None
@@ -130,6 +132,8 @@ class Verdict:
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
+    missing: Missing | None = None  # what errored trials may hide; None where none errored
+    look: int = 1  # at this skill on these cases; the interval allows for those before it
 
     @property
     def is_beneficial(self) -> bool:
@@ -157,25 +161,23 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     by_name = by_arm(rows)
     baseline = by_name.get(options.baseline_arm, ArmOutcomes(options.baseline_arm, {}))
     skill = by_name.get(options.skill_arm, ArmOutcomes(options.skill_arm, {}))
-    pairs, level = pair_arms(baseline, skill), options.level
-    baseline_summary, skill_summary = summarise_arm(baseline, level), summarise_arm(skill, level)
+    pairs = pair_arms(baseline, skill, options.twins)
+    baseline_summary, skill_summary = (summarise_arm(arm, options.level, options.twins) for arm in (baseline, skill))
+    level = level_of_look(options.level, 1 + options.earlier_looks)
     lift = interval = p_value = None
     if pairs:
-        estimate = statistics.paired_lift(pairs.differences, pairs.cases, level=level)
-        lift, interval = estimate.value, estimate.interval
-        p_value = statistics.sign_flip_p_value(pairs.differences, pairs.cases)
-        if options.anytime is not None:
-            interval, p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options)
+        lift = statistics.paired_lift(pairs.differences, pairs.units, level=level).value
+        interval, p_value = _bounds(pairs, options, level)
     tokens = _change(pairs, arms.total_tokens, level)
     verdict = Verdict(
         model=models[0] if models else "",
         pairs=len(pairs),
-        cases=len(set(pairs.cases)),
+        cases=len(set(pairs.units)),
         baseline=baseline_summary,
         skill=skill_summary,
         lift=lift,
         interval=interval,
-        level=level,
+        level=options.level,
         margin=options.margin,
         p_value=p_value,
         token_savings=-tokens.relative if tokens and tokens.relative is not None else None,
@@ -191,45 +193,104 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         break_even=_break_even(baseline_summary, skill_summary, options.making_cost),
         controls=_controls(by_name, options),
         anytime=options.anytime,
-        activation=_activation(skill, pairs, level),
+        activation=_activation(skill, pairs, level, options.twins),
+        look=1 + options.earlier_looks,
     )
+    missing = None
     if options.isolation_broken or any(row.leaked for row in rows):
-        verdict = replace(verdict, reason="isolation")
+        decision, reason = "undecided", "isolation"
     else:
-        decision, reason = _decide(verdict, _proven_saving(pairs, verdict, options))
-        verdict = replace(verdict, decision=decision, reason=reason)
-        if decision == "undecided" and pairs and reason != "errors":
-            needed = statistics.evidence_needed(
-                pairs.differences, pairs.cases, margin=options.margin, level=level, anytime=options.anytime
-            )
-            verdict = replace(verdict, evidence_needed=needed)
+        decision, reason = _decide(verdict, _Findings(interval, _proven_saving(pairs, options, level), options.margin))
+    if pairs and baseline_summary.errored + skill_summary.errored:
+        extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
+        worst, best = (_Findings.of(filled, options, level) for filled in extremes)
+        changes = not (worst.support(decision) and best.support(decision))
+        missing = Missing(
+            *(_estimate(filled, found, options.level) for filled, found in zip(extremes, (worst, best), strict=True)),
+            p_value=error_p_value(baseline, skill),
+            changes_decision=changes,
+        )
+        if changes:
+            decision, reason = "undecided", ERRORS_COULD_EXPLAIN
+    verdict = replace(verdict, decision=decision, reason=reason, missing=missing)
+    if decision == "undecided" and pairs and reason not in ("errors", "isolation", ERRORS_COULD_EXPLAIN):
+        needed = statistics.evidence_needed(
+            pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
+        )
+        verdict = replace(verdict, evidence_needed=needed)
     tags = failing_tags(skill, options.tags)
     return replace(verdict, recommendation=recommend(verdict, tags, baseline_is_skill=options.baseline_is_skill))
 
 
+def level_of_look(level: float, look: int) -> float:
+    """The level of the interval at the n-th look that nobody had planned.
+
+    The second has half of the error of the first, the third a sixth, the n-th 1/(n(n-1)). All later looks together have
+    as much as the first, however many there are: a skill without effect is called helpful in at most 5 %.
+    """
+    return level if look <= 1 else 1.0 - (1.0 - level) / (look * (look - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What a decision rests on: the interval of the lift, and what is saved beyond doubt."""
+
+    interval: Interval | None
+    saving: str
+    margin: float
+
+    @classmethod
+    def of(cls, pairs: Pairs, options: VerdictOptions, level: float) -> _Findings:
+        return cls(_bounds(pairs, options, level)[0], _proven_saving(pairs, options, level), options.margin)
+
+    def support(self, decision: Decision) -> bool:
+        """Whether they bear the decision out. What is undecided needs nothing."""
+        low, high = self.interval or (-1.0, 1.0)
+        return {
+            "helps": low > 0,
+            "hurts": high < 0,
+            "saves": low >= -self.margin and bool(self.saving),
+            "no effect": -self.margin <= low and high <= self.margin,
+            "undecided": True,
+        }[decision]
+
+
+def _estimate(pairs: Pairs, found: _Findings, level: float) -> Estimate:
+    low, high = found.interval or (-1.0, 1.0)
+    return Estimate(statistics.paired_lift(pairs.differences, pairs.units).value, low, high, level)
+
+
+def _bounds(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Interval, float]:
+    """Interval and p-value of the lift."""
+    if options.anytime is not None:
+        return _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
+    estimate = statistics.paired_lift(pairs.differences, pairs.units, level=level)
+    return estimate.interval, statistics.sign_flip_p_value(pairs.differences, pairs.units)
+
+
 def _sequential_bounds(
-    pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions
+    pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions, level: float
 ) -> tuple[Interval, float]:
     """Interval and p-value of the mean difference. Before a planned end, all looks together keep to the error."""
     running = _replay_rounds(pairs, differences, scope)
     if options.stopping_point == "open":
-        return running.interval(options.level), running.p_value
-    alpha, early = 1.0 - options.level, EARLY_ALPHA_SHARE
+        return running.interval(level), running.p_value
+    alpha, early = 1.0 - level, EARLY_ALPHA_SHARE
     low, high = running.interval(1.0 - early * alpha)
     p_value = min(1.0, running.p_value / early)
     if options.stopping_point == "last":
-        last = statistics.paired_lift(differences, pairs.cases, level=1.0 - (1.0 - early) * alpha)
+        last = statistics.paired_lift(differences, pairs.units, level=1.0 - (1.0 - early) * alpha)
         low, high = max(low, min(last.low, high)), min(high, max(last.high, low))
-        p_value = min(p_value, statistics.sign_flip_p_value(differences, pairs.cases) / (1.0 - early))
+        p_value = min(p_value, statistics.sign_flip_p_value(differences, pairs.units) / (1.0 - early))
     return (low, high), p_value
 
 
 def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
     """The sequential test with a look after every round, as during the run."""
     running = Sequential(scope)
-    by_round: dict[int, dict[str, float]] = {}
-    for case, number, value in zip(pairs.cases, pairs.rounds, values.tolist(), strict=True):
-        by_round.setdefault(number, {})[case] = value
+    by_round: dict[int, dict[str, list[float]]] = {}
+    for unit, number, value in zip(pairs.units, pairs.rounds, values.tolist(), strict=True):
+        by_round.setdefault(number, {}).setdefault(unit, []).append(value)
     for number in sorted(by_round):
         running.update(by_round[number])
     return running
@@ -239,10 +300,10 @@ def _change(pairs: Pairs, read: Callable[[Outcome], float], level: float) -> Cha
     before, after = pairs.column(read, after=False), pairs.column(read, after=True)
     if not pairs or bool(np.isnan(before).any() or np.isnan(after).any()):
         return None
-    mean = statistics.mean_change(before, after, pairs.cases, level=level)
+    mean = statistics.mean_change(before, after, pairs.units, level=level)
     if not before.sum():
         return Change(mean.value, mean.interval, None, None)
-    relative = statistics.relative_change(before, after, pairs.cases, level=level)
+    relative = statistics.relative_change(before, after, pairs.units, level=level)
     return Change(mean.value, mean.interval, relative.value, relative.interval)
 
 
@@ -251,11 +312,11 @@ def _cost_per_pass_ratio(pairs: Pairs, level: float) -> Estimate | None:
     if not pairs or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
         return None
     passed = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
-    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.cases, level=level)
+    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.units, level=level)
     return None if math.isnan(ratio.value) else ratio
 
 
-def _activation(skill: ArmOutcomes, pairs: Pairs, level: float) -> Activation | None:
+def _activation(skill: ArmOutcomes, pairs: Pairs, level: float, twins: Mapping[str, str]) -> Activation | None:
     offered = sorted(
         (trial for trial in skill.scored if trial.activated is not None), key=lambda trial: (trial.case, trial.seed)
     )
@@ -263,13 +324,13 @@ def _activation(skill: ArmOutcomes, pairs: Pairs, level: float) -> Activation | 
         return None
     opened = [trial.activated is True for trial in offered]
     lifts = _subset_lift(pairs.where(opened=True), level), _subset_lift(pairs.where(opened=False), level)
-    return Activation(len(offered), sum(opened), share_interval(opened, offered, level), *lifts)
+    return Activation(len(offered), sum(opened), share_interval(opened, offered, level, twins), *lifts)
 
 
 def _subset_lift(pairs: Pairs, level: float) -> SubsetLift:
     if not pairs:
         return SubsetLift(0, None, None)
-    lift = statistics.paired_lift(pairs.differences, pairs.cases, level=level)
+    lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
     return SubsetLift(len(pairs), lift.value, lift.interval)
 
 
@@ -277,8 +338,8 @@ def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Co
     def lift(after: str, before: str) -> Estimate | None:
         if after not in by_name or before not in by_name:
             return None
-        pairs = pair_arms(by_name[before], by_name[after])
-        return statistics.paired_lift(pairs.differences, pairs.cases, level=options.level) if pairs else None
+        pairs = pair_arms(by_name[before], by_name[after], options.twins)
+        return statistics.paired_lift(pairs.differences, pairs.units, level=options.level) if pairs else None
 
     if not {"placebo", "baseline_repeat"} & by_name.keys():
         return None
@@ -293,7 +354,7 @@ def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | No
     return making_cost / saved if saved > 0 else None
 
 
-def _proven_saving(pairs: Pairs, verdict: Verdict, options: VerdictOptions) -> str:
+def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
     """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
     if not pairs:
         return ""
@@ -302,34 +363,33 @@ def _proven_saving(pairs: Pairs, verdict: Verdict, options: VerdictOptions) -> s
     saved = np.divide(before - after, total, out=np.zeros_like(total), where=total > 0)
     if options.anytime is not None:
         # The saving as a share of both arms' tokens lies in [-1, 1], so the same bets can be made on it.
-        (low, _), _ = _sequential_bounds(pairs, saved, options.anytime, options)
+        (low, _), _ = _sequential_bounds(pairs, saved, options.anytime, options, level)
         return "tokens" if low > 0 else ""
     # With few cases that hardly differ the intervals are too narrow; the sign-flip test is not fooled.
-    if statistics.sign_flip_p_value(np.sign(saved), pairs.cases) <= 1.0 - verdict.level:
-        relative = verdict.total_tokens.relative_interval if verdict.total_tokens else None
+    if statistics.sign_flip_p_value(np.sign(saved), pairs.units) <= 1.0 - level:
+        change = _change(pairs, arms.total_tokens, level)
+        relative = change.relative_interval if change else None
         if relative is not None and relative[1] < 0:
             return "tokens"
-    ratio = verdict.cost_per_pass_ratio
-    return "cost per pass" if ratio is not None and ratio.high < 1 and verdict.cases >= 6 else ""
+    ratio = _cost_per_pass_ratio(pairs, level)
+    return "cost per pass" if ratio is not None and ratio.high < 1 and len(set(pairs.units)) >= 6 else ""
 
 
-def _decide(verdict: Verdict, saving: str) -> tuple[Decision, str]:
-    trials = sum(arm.scored + arm.errored for arm in (verdict.baseline, verdict.skill))
-    errored = verdict.baseline.errored + verdict.skill.errored
-    if trials and errored > MAX_ERROR_RATE * trials:
-        return "undecided", "errors"
+def _decide(verdict: Verdict, found: _Findings) -> tuple[Decision, str]:
+    for arm in (verdict.baseline, verdict.skill):
+        if arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored):
+            return "undecided", "errors"
     if not verdict.baseline.scored + verdict.baseline.errored:
         return "undecided", "no baseline"
-    if verdict.interval is None:
+    if found.interval is None:
         return "undecided", "no pairs"
-    low, high = verdict.interval
-    if low > 0:
+    if found.support("helps"):
         return "helps", "the interval of the lift is above 0"
-    if high < 0:
+    if found.support("hurts"):
         return "hurts", "the interval of the lift is below 0"
-    if low >= -verdict.margin and saving:
-        return "saves", f"not worse by more than the margin, and {saving} lower beyond doubt"
-    if -verdict.margin <= low and high <= verdict.margin:
+    if found.support("saves"):
+        return "saves", f"not worse by more than the margin, and {found.saving} lower beyond doubt"
+    if found.support("no effect"):
         return "no effect", "the interval of the lift is within the margin"
     if verdict.cases == 1:
         return "undecided", "one case"

@@ -1,0 +1,104 @@
+"""Twins: cases that ask nearly the same. However many there are, they say as much about other tasks as one of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from upskill.plain import digest
+from upskill.suites.suite import Case
+
+SHARE = 0.9  # of their words that two prompts have in common
+_FILLERS = frozenset(
+    re.findall(
+        r"\w+",
+        "a again also an hello hey hi just kindly no now number ok okay once please pls q question thank thanks that"
+        " the then this variant version well",
+    )
+)
+_COUNTER = r"(?:(?:q|question|case|task|variant|version|no|nr|number)\W*)?"
+_NUMBERED = re.compile(rf"^\W*{_COUNTER}\d+\s*[.:)\]}}#-]+\s*", re.IGNORECASE)
+_NUMBER_AT_END = re.compile(rf"[\s(\[{{#]+{_COUNTER}\d*\W*$", re.IGNORECASE)
+
+
+def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
+    """Pairs of cases whose prompts have the same words, or nearly the same and the same checks, on the same files.
+
+    Words that say nothing (please, the, a number that counts the questions) are left aside. Where files, or a word and
+    with it the checks, differ, the cases ask different things, however long the text around it is.
+    """
+    listed = list(cases)
+    alike: dict[object, list[int]] = defaultdict(list)
+    words = [_words(case.prompt) for case in listed]
+    for index, case in enumerate(listed):
+        if words[index]:
+            alike[digest(dict(case.files)), words[index]].append(index)
+    pairs = {(group[0], other) for group in alike.values() for other in group[1:]}
+    by_checks: dict[str, list[int]] = defaultdict(list)
+    for group in alike.values():
+        by_checks[_asked(listed[group[0]])].append(group[0])
+    for group in by_checks.values():
+        pairs.update(_similar(group, words))
+    return [(listed[one].id, listed[two].id) for one, two in sorted(pairs)]
+
+
+def find_twins(cases: Iterable[Case]) -> dict[str, str]:
+    """For each case that has twins, the first of them; cases without are not named."""
+    listed = list(cases)
+    first = {case.id: case.id for case in listed}
+
+    def root(case: str) -> str:
+        while first[case] != case:
+            case = first[case]
+        return case
+
+    place = {case.id: number for number, case in enumerate(listed)}
+    for pair in near_duplicates(listed):
+        one, two = sorted(map(root, pair), key=place.__getitem__)
+        first[two] = one
+    twins = {case.id: root(case.id) for case in listed}
+    sizes = Counter(twins.values())
+    return {case: one for case, one in twins.items() if sizes[one] > 1}
+
+
+def describe_twins(twins: Mapping[str, str], most: int = 3) -> list[str]:
+    """What to say about them, if there are any."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for case, one in twins.items():
+        groups[one].append(case)
+    named = [
+        ", ".join(repr(case) for case in group[:most]) + (", …" if len(group) > most else "")
+        for group in list(groups.values())[:most]
+    ]
+    if not named:
+        return []
+    more = f"; and {len(groups) - most} more groups" if len(groups) > most else ""
+    return [f"{'; '.join(named)}{more} ask nearly the same and count as one in every interval; keep one of them"]
+
+
+def _words(prompt: str) -> frozenset[str]:
+    text = _NUMBER_AT_END.sub("", _NUMBERED.sub("", prompt.strip()))
+    found = frozenset(re.findall(r"\w+", text.lower())) or frozenset(re.findall(r"\w+", prompt.lower()))
+    return (found - _FILLERS) or found
+
+
+def _asked(case: Case) -> str:
+    """A hash of what makes an answer right, and of the files it is about."""
+    return digest([dict(case.files), [[named.name, named.written] for named in case.checks], case.reference])
+
+
+def _similar(group: list[int], words: list[frozenset[str]]) -> Iterator[tuple[int, int]]:
+    """Pairs that share nearly all words. Each word set is looked up by its rarest few words: two that are alike must
+    have one of those in common, so not every pair has to be compared."""
+    counts = Counter(word for index in group for word in words[index])
+    by_word: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(group):
+        mine = words[index]
+        rarest = sorted(mine, key=lambda word: (counts[word], word))[: len(mine) - math.ceil(SHARE * len(mine)) + 1]
+        for other in sorted({other for word in rarest for other in by_word[word]}):
+            if len(mine & words[other]) >= SHARE * len(mine | words[other]):
+                yield other, index
+        for word in rarest:
+            by_word[word].append(index)
