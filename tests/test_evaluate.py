@@ -682,7 +682,7 @@ async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path)
 
     plan = plan_of("one", "two", "three", cases=3, runs=5, temperature=0.7)
     with Counting(home / "runs") as store:
-        models = Told(lambda *_: "hello, friend")
+        models = Told(_friend)
         evaluation = await evaluate(plan, store=store, models=models, options=RunOptions(until_decided="cases"))
         assert len(evaluation.outcomes) == len(plan)
         assert store.read == 2  # before the first round, and for the report
@@ -744,3 +744,7 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
             evaluation = await evaluate_skill(skill, model=name, store=store)
             assert get_failure_descriptions(evaluation) == wrong
     assert (await evaluate_skill(skill, model=name)).failures == wrong
+
+
+def _friend(*_: object) -> str:
+    return "hello, friend"
