@@ -884,7 +884,8 @@ def test_the_profile_of_seatbelt_denies_by_default() -> None:
 def test_what_is_printed_cannot_speak_to_the_terminal() -> None:
     assert printable("a\tb\r\nc\n") == "a\tb\nc\n"
     assert (
-        printable("\x1b]0;owned\x07\x1b[2J\x9b31m\rgone\u202e") == "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x0dgone\\x202e"
+        printable("\x1b]0;owned\x07\x1b[2J\x9b31m\rgone\u202e\U000e0041")
+        == "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x0dgone\\x202e\\xe0041"
     )
 
 
@@ -987,18 +988,29 @@ def test_sandbox_none_warns_and_unknown_ones_are_refused(upskill: Upskill) -> No
 
 @pytest.mark.usefixtures("works")
 def test_sandbox_shows_a_terminal_nothing_that_harms_it(home: Path) -> None:
+    (home / "place").mkdir()
+    (home / "place" / "a\x1b[2J").symlink_to("elsewhere")  # its name is told, as it is not copied
+    code = "printf '\\033]0;owned\\007\\033[2Jplain\\177'; printf '\\302\\233\\342\\200\\256' >&2"
+    seen = _on_a_terminal("sandbox", "--workspace", "place", "--", "sh", "-c", code)
+    assert "\\x1b]0;owned\\x07\\x1b[2Jplain\\x7f" in seen
+    assert "links are not followed: a\\x1b[2J" in seen
+    seen += _on_a_terminal("sandbox", "--json", "--", "sh", "-c", code)
+    seen += _on_a_terminal("sandbox", "--", "\x1b[2Jcommand")
+    seen += _on_a_terminal("sandbox", "--\x1b[2Joption")
+    assert "No such option '--\\x1b[2Joption'" in seen
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", seen)
+
+
+def _on_a_terminal(*argv: str) -> str:
     ours, theirs = pty.openpty()
-    code = "printf '\\033]0;owned\\007\\033[2Jplain'; printf '\\302\\233' >&2"
-    done = spawn("sandbox", "--", "sh", "-c", code, stdout=theirs, stderr=theirs)
+    spawn(*argv, stdout=theirs, stderr=theirs)
     os.close(theirs)
     seen = b""
     with suppress(OSError):
         while data := os.read(ours, 4096):
             seen += data
     os.close(ours)
-    assert done.code == 0
-    assert b"\x1b" not in seen
-    assert b"\\x1b]0;owned\\x07\\x1b[2Jplain" in seen
+    return seen.decode()
 
 
 def test_the_benchmark_runs(home: Path) -> None:

@@ -12,6 +12,9 @@ from typing import Any, cast
 import yaml
 from pydantic_core import to_json
 
+from upskill.errors import UsageError
+from upskill.inputs import read_input_text
+
 DEEPEST = 100  # lists and objects within each other
 MOST_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
 
@@ -40,8 +43,8 @@ def list_or_empty(value: object) -> list[Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty if there is none."""
     try:
-        return dict_or_empty(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return dict_or_empty(json.loads(read_input_text(path)))
+    except (UsageError, ValueError):
         return {}
 
 

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input_text
 from upskill.plain import as_mapping, read_yaml, short, yaml_words
 
 FILE = "upskill.config.yaml"
@@ -58,11 +59,7 @@ class Settings(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Settings:
         try:
-            said = read_yaml(path.read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}", "Check UPSKILL_CONFIG.") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}: is not UTF-8 text", "Save it as UTF-8.") from error
+            said = read_yaml(read_input_text(path, hint="Check UPSKILL_CONFIG."))
         except yaml.YAMLError as error:
             raise UsageError(f"{path}: {yaml_words(error)}") from error
         fields = as_mapping(said if said is not None else {})

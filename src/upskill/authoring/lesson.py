@@ -18,6 +18,7 @@ from upskill.authoring.evidence import VERIFY
 from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
+from upskill.inputs import open_input, read_input
 from upskill.models import Address, Model, Models, ReplyStore
 from upskill.models.cache import CachedModel
 from upskill.models.ledger import Ledger
@@ -91,6 +92,8 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
     for place in map(Path, places):
         if not place.exists():
             raise UsageError(f"{place}: no such file or folder", "--files copies it into the workspace.")
+        if not place.is_dir():
+            open_input(place, most=MAX_WORKSPACE_BYTES).close()
         found = sorted(place.rglob("*")) if place.is_dir() else [place]
         root = place if place.is_dir() else place.parent
         for path in found:
@@ -105,17 +108,10 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
                     raise UsageError(
                         f"{place}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
                     )
-                files[name.as_posix()] = _read(path)
+                files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
                     runnable.add(name.as_posix())
     return files, frozenset(runnable), list(dict.fromkeys(left_out))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:

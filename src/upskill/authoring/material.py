@@ -18,6 +18,7 @@ from typing import Any, Literal
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces import Step, Trace, read_trace
@@ -187,12 +188,7 @@ def _as_trace(path: Path) -> Trace | None:
 
 
 def _as_document(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: is larger than {MAX_DOCUMENT_BYTES // 10**6} MB", "Is this the right file?")
+    data = read_input(path, most=MAX_DOCUMENT_BYTES)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -207,8 +203,8 @@ def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
     file, _, wanted = name.partition("#")
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
-        value = list_tools(file) if live else json.loads(Path(file).read_text(encoding="utf-8-sig"))
-    except OSError as error:
+        value = list_tools(file) if live else json.loads(read_input_text(file, hint="--tool is FILE or FILE#NAME."))
+    except OSError as error:  # of a running server
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
     except ValueError as error:
         raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error

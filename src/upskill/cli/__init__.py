@@ -148,6 +148,7 @@ def main() -> None:
 
 
 def _explain(error: Exception) -> int:
+    from upskill.cli.console import note  # noqa: PLC0415
     from upskill.errors import UpskillError, UsageError  # noqa: PLC0415
 
     if os.environ.get("UPSKILL_DEBUG"):
@@ -155,7 +156,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, UpskillError):
         _say(error.message)
         if error.hint:
-            click.echo(f"  {error.hint}", err=True)
+            note(f"  {error.hint}")
         return 2 if isinstance(error, UsageError) else 3
     _say(f"this is a bug in upskill: {type(error).__name__}: {error}")
     click.echo("  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.", err=True)
@@ -163,4 +164,6 @@ def _explain(error: Exception) -> int:
 
 
 def _say(message: str) -> None:
-    click.echo(f"upskill: {message}", err=True)
+    from upskill.cli.console import note  # noqa: PLC0415
+
+    note(f"upskill: {message}")

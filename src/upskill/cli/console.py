@@ -55,11 +55,16 @@ def as_text(*parts: RenderableType) -> str:
 
 
 def show_json(value: Mapping[str, Any] | list[Any]) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    # A terminal would obey what JSON leaves as it is, such as U+009B.
+    on_terminal = sys.stdout.isatty()
+    text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False)
+    click.echo(text.replace("\x7f", "\\u007f") if on_terminal else text)
 
 
 def note(text: str) -> None:
-    click.echo(text, err=True)
+    from upskill.sandboxes import printable  # noqa: PLC0415 - not needed to print help
+
+    click.echo(printable(text), err=True)
 
 
 def check_writable(path: str) -> None:

@@ -359,6 +359,8 @@ def _evaluate(
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
             _warn_of_sandbox(run)
+            for hidden in plan.skill.hidden_text:
+                note(f"Warning: {hidden}")
             if not plan.acts and (said := only_by_acting(plan.suite)):
                 note(f"Warning: {said}")
         if not options.replay:

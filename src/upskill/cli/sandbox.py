@@ -16,6 +16,7 @@ import click
 from upskill.cli.console import note, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
+from upskill.inputs import MAX_INPUT_BYTES, read_input
 from upskill.sandboxes import (
     SANDBOXES,
     CommandResult,
@@ -56,9 +57,7 @@ def _size(name: str, default: str, line: str) -> Callable[[Any], Any]:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder whose files are copied into the workspace. It is never written to.",
 )
-@click.option(
-    "--stdin", "given", metavar="FILE", type=click.File("rb"), help="A file for its standard input; - passes ours on."
-)
+@click.option("--stdin", "given", metavar="FILE", help="A file for its standard input; - passes ours on.")
 @click.option("--wall", type=SECONDS, default=DEFAULTS.wall, show_default=True, metavar="SECONDS", help="Time limit.")
 @click.option(
     "--cpu",
@@ -85,7 +84,7 @@ def command(
     command_line: tuple[str, ...],
     kind: str | None,
     workspace: Path | None,
-    given: Any,
+    given: str | None,
     wall: float,
     cpu: float,
     memory: int,
@@ -109,7 +108,8 @@ def command(
     if not command_line:
         _show(chosen, as_json=as_json)
         return
-    done = asyncio.run(_run(chosen, command_line, workspace, given.read() if given else b"", limits, quiet=as_json))
+    stdin = b"" if given is None else sys.stdin.buffer.read(MAX_INPUT_BYTES) if given == "-" else read_input(given)
+    done = asyncio.run(_run(chosen, command_line, workspace, stdin, limits, quiet=as_json))
     if as_json:
         show_json({"sandbox": chosen.record(), **asdict(done)})
     elif done.killed_why:

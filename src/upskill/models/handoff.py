@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from upskill.errors import UsageError
+from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.plain import digest
 
@@ -30,7 +31,7 @@ class HandoffModel:
         for ending in ENDINGS:
             file = self.folder / f"{stem}{ending}"
             if file.is_file():
-                return Reply(file.read_text(encoding="utf-8-sig").strip(), model=self.name)
+                return Reply(read_input_text(file).strip(), model=self.name)
         self._write(stem, request)
         raise self._answers_missing()
 

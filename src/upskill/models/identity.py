@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from upskill.errors import UsageError
+from upskill.inputs import read_input
 from upskill.models import Address
 from upskill.models.command.version import program_version
 from upskill.models.embedded.identity import weights_identity
@@ -27,6 +29,6 @@ def identity_of(address: Address) -> list[object]:
 
 def _script_hash(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    except OSError:  # whoever opens it says why
+        return hashlib.sha256(read_input(path)).hexdigest()
+    except UsageError:  # whoever opens it says why
         return ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from upskill.errors import UsageError
+from upskill.inputs import read_input_text
 from upskill.models.endpoints import ENDPOINTS
 
 ENV_LINE = re.compile(r"""^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$""")
@@ -40,10 +40,7 @@ def read_keys(environment: Mapping[str, str], env_file: Path | None = None) -> d
 
 def read_env_file(path: Path) -> dict[str, str]:
     """The known variables among the KEY=VALUE lines of a file."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read as text: {error}") from error
+    text = read_input_text(path)
     found: dict[str, str] = {}
     for line in text.splitlines():
         match = ENV_LINE.match(line)

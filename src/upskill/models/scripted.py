@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from upskill.errors import ModelError, UsageError
+from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request, ToolCall, Unanswered
 from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
@@ -160,13 +160,9 @@ async def open_model(address: Address, context: ModelContext) -> ScriptedModel:
 
 def _read_rules(address: Address) -> list[Rule]:
     try:
-        document = read_yaml(Path(address.model).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{address.name}: {error.strerror or error}", "Give the path of a script.") from error
+        document = read_yaml(read_input_text(address.model, hint="Give the path of a script."))
     except yaml.YAMLError as error:
         raise UsageError(f"{address.name}: {yaml_words(error)}") from error
-    except ValueError as error:
-        raise UsageError(f"{address.name}: is not UTF-8 text", "Save it as UTF-8.") from error
     mapping = as_mapping(document)
     rules = as_list(mapping.get("rules") if mapping is not None else document)
     if not rules:

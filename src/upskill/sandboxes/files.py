@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from upskill.inputs import read_input
 from upskill.sandboxes import Entry, Sandbox
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -247,7 +248,7 @@ async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
         status = path.lstat()
         if stat.S_ISREG(status.st_mode):
             where = f"{to.rstrip('/')}/{name}" if to else name
-            await sandbox.write(where, path.read_bytes(), executable=bool(status.st_mode & 0o100))
+            await sandbox.write(where, read_input(path), executable=bool(status.st_mode & 0o100))
         elif not stat.S_ISDIR(status.st_mode):
             left_out.append(name)
     return left_out

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input_text
 from upskill.plain import as_mapping
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.files import replace_file
@@ -97,8 +98,8 @@ def _fingerprint_at(folder: Path) -> str | None:
 
 def _recorded(root: Path) -> dict[str, str]:
     try:
-        found = as_mapping(json.loads((root / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        found = as_mapping(json.loads(read_input_text(root / RECORD)))
+    except (UsageError, ValueError):
         return {}
     return {name: str(value) for name, value in (found or {}).items()}
 

@@ -27,6 +27,7 @@ from upskill.skills.files import (
     write_folder,
 )
 from upskill.skills.frontmatter import Problem
+from upskill.skills.hidden_text import hidden_comments, invisible_characters
 from upskill.skills.validation import (
     Profile,
     description_problems,
@@ -215,7 +216,17 @@ class Skill:
             found.append(
                 Problem("warning", f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
             )
-        return found
+        return found + [Problem("warning", hidden) for hidden in self.hidden_text]
+
+    @property
+    def hidden_text(self) -> tuple[str, ...]:
+        """What a model reads in the skill and a person does not see, with its file and line."""
+        found: list[str] = []
+        for file in self.files:
+            if file.path.lower().endswith(".md") and not file.path.startswith(HIDDEN_FROM_STUDENTS):
+                text = file.data.decode("utf-8-sig", "replace")
+                found += [f"{file.path}, {what}" for what in (*invisible_characters(text), *hidden_comments(text))]
+        return tuple(found)
 
 
 def _encode(text: str) -> bytes:

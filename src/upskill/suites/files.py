@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from upskill.errors import UsageError
+from upskill.inputs import read_input
 from upskill.plain import read_yaml, yaml_words
 
 
@@ -52,8 +53,8 @@ def read_beside(roots: list[Path], name: str) -> bytes | None:
         try:
             file = (root / name).resolve()
             if file.is_relative_to(root.resolve()) and file.is_file():
-                return file.read_bytes()
-        except (OSError, RuntimeError):  # a circle of links, no permission: not there for us
+                return read_input(file)
+        except (OSError, RuntimeError, UsageError):  # a circle of links, no permission: not there for us
             continue
     return None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
 
@@ -54,14 +55,7 @@ class Queries:
 
     @classmethod
     def load(cls, path: str | Path) -> Queries:
-        try:
-            with Path(path).open("rb") as stream:
-                data = stream.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}", f"Give a file of queries. {_HINT}") from error
-        except ValueError as error:  # a zero byte in the path
-            raise UsageError(f"{path!r}: {error}") from error
-        return cls.read(data, str(path))
+        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Give a file of queries. {_HINT}"), str(path))
 
     @classmethod
     def of(cls, skill: Skill) -> Queries | None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.checks import Named, ReadText, read_check
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
 from upskill.suites.files import check_sound, decode, read_beside
@@ -94,15 +95,7 @@ class Suite:
     def load(cls, path: str | Path) -> Suite:
         """Read a suite file."""
         file = Path(path)
-        try:
-            with file.open("rb") as stream:
-                data = stream.read(LARGEST_SUITE + 1)
-            if len(data) > LARGEST_SUITE:
-                raise UsageError(f"{path}: is larger than {LARGEST_SUITE // 10**6} MB", "Is this the right file?")
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}", "Give a suite file: YAML or JSON.") from error
-        except ValueError as error:  # a zero byte in the path
-            raise UsageError(f"{path!r}: {error}") from error
+        data = read_input(file, most=LARGEST_SUITE, hint="Give a suite file: YAML or JSON.")
         roots = [file.parent.parent if file.parent.name == "evals" else file.parent, file.parent]
         return cls.read(data, str(path), lambda name: read_beside(roots, name))
 

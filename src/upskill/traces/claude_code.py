@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from upskill.errors import UsageError
+from upskill.inputs import read_input
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample
@@ -41,8 +43,8 @@ def read(path: Path) -> Trace:
 def _started_by(file: Path) -> str:
     """The id of the call that started a sub-agent."""
     try:
-        usage = as_mapping(json.loads(file.with_suffix(".meta.json").read_bytes()))
-    except (OSError, ValueError):
+        usage = as_mapping(json.loads(read_input(file.with_suffix(".meta.json"))))
+    except (UsageError, ValueError):
         return ""
     return get_str((usage or {}), "toolUseId")
 

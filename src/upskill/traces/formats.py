@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from upskill.errors import UsageError
+from upskill.inputs import open_input, read_input
 from upskill.traces import Trace
 from upskill.traces.values import parse_object
 
 SAMPLE_BYTES = 1_000_000  # the first line of a Codex session alone may have 60,000
 MAX_SAMPLE_ROWS = 50
-MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole; files of lines have no limit
+MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole
+MAX_TRACE_BYTES = 2_000_000_000  # of a file of lines
+HINT = "`upskill trace list` shows the sessions that are here."
 SQLITE = b"SQLite format 3\0"
 
 
@@ -40,16 +43,15 @@ class Sample:
     @classmethod
     def open(cls, path: Path) -> Sample:
         try:
-            if path.parent.is_file():  # a session inside a database: opencode.db/ses_1
-                with path.parent.open("rb") as stream:
-                    return cls(path, stream.read(len(SQLITE)))
-            with path.open("rb") as stream:
-                data = stream.read(SAMPLE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"{path}: {why}", "`upskill trace list` shows the sessions that are here.") from error
+            inside = path.parent.is_file()  # a session inside a database: opencode.db/ses_1
+        except (OSError, ValueError):
+            inside = False
+        with open_trace(path.parent if inside else path) as stream:
+            data = stream.read(len(SQLITE) if inside else SAMPLE_BYTES + 1)
+        if inside:
+            return cls(path, data)
         if not data.strip():
-            raise UsageError(f"{path}: is empty", "`upskill trace list` shows the sessions that are here.")
+            raise UsageError(f"{path}: is empty", HINT)
         return cls(path, data[:SAMPLE_BYTES], len(data) <= SAMPLE_BYTES)
 
     @cached_property
@@ -89,18 +91,17 @@ class Sample:
         return self._parsed[1]
 
 
+def open_trace(path: Path) -> BinaryIO:
+    return open_input(path, most=MAX_TRACE_BYTES, hint=HINT)
+
+
 def load_document(path: Path) -> object:
     """A whole file as one JSON value."""
     try:
-        size = path.stat().st_size
-        if size > MAX_DOCUMENT_BYTES:
-            raise UsageError(f"{path}: is larger than {MAX_DOCUMENT_BYTES // 10**6} MB", "Is this the right file?")
-        return json.loads(path.read_bytes().decode("utf-8-sig", "replace"))
+        return json.loads(read_input(path, most=MAX_DOCUMENT_BYTES).decode("utf-8-sig", "replace"))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}: line {error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
     except ValueError as error:  # a number with more digits than Python reads
         raise UsageError(f"{path}: {error}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error

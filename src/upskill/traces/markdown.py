@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample
+from upskill.traces.formats import Format, Sample, open_trace
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import exit_status
 
@@ -55,7 +56,7 @@ def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "markdown")
     reader = _Reader(builder)
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline=None) as stream:
+        with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
             for line in stream:
                 reader.line(line.removesuffix("\n"))
     except OSError as error:

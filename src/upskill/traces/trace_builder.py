@@ -11,6 +11,7 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Status, Step, StepKind, Trace, Usage
+from upskill.traces.formats import open_trace
 from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_object, seconds_between
 
 MAX_WARNINGS = 5
@@ -35,7 +36,7 @@ class TraceBuilder:
     def read_lines(self, path: Path | None = None) -> Iterator[dict[str, Any]]:
         """The JSON objects of a file, line by line. Anything else is counted, reported and skipped."""
         try:
-            with (path or self.path).open("rb") as stream:
+            with open_trace(path or self.path) as stream:
                 for number, line in enumerate(stream, start=1):
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
                     if not text:

@@ -1,0 +1,64 @@
+"""Inputs: files that a person names. Only regular ones of bounded size are opened: a FIFO or a device may not end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from upskill.errors import UsageError
+
+MAX_INPUT_BYTES = 100_000_000
+KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+
+
+def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> BinaryIO:
+    """A regular file of at most this many bytes, open for reading; UsageError at once if it is anything else."""
+    try:
+        # A FIFO would wait here for somebody to write.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+        stream = os.fdopen(descriptor, "rb") if stat.S_ISREG((info := os.fstat(descriptor)).st_mode) else None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        why = getattr(error, "strerror", None) or str(error)
+        shown = str(path) if isinstance(error, OSError) else repr(str(path))
+        raise UsageError(f"{shown}: {why}", hint) from error
+    if stream is None:
+        os.close(descriptor)
+        kind = KINDS.get(stat.S_IFMT(info.st_mode), "something else")
+        raise UsageError(f"{path}: is {kind}, not a file", hint or "Save its content as a file, and give that.")
+    if info.st_size > most:
+        stream.close()
+        raise _too_large(path, most)
+    return stream
+
+
+def read_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> bytes:
+    """The content of a regular file of at most this many bytes."""
+    with open_input(path, most=most, hint=hint) as stream:
+        try:
+            data = stream.read(most + 1)  # files of the system have no size, and some have no end
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}", hint) from error
+    if len(data) > most:
+        raise _too_large(path, most)
+    return data
+
+
+def read_input_text(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> str:
+    """The same as UTF-8 text, with or without a byte-order mark."""
+    try:
+        return read_input(path, most=most, hint=hint).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text", "Save it as UTF-8.") from error
+
+
+def _too_large(path: str | Path, most: int) -> UsageError:
+    size = f"{most // 10**6} MB" if most >= 10**6 else f"{most:,} bytes"
+    return UsageError(f"{path}: is larger than {size}", "Is this the right file?")
