@@ -54,5 +54,5 @@ def test_no_file_means_no_keys_from_one(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_bytes(b"\xff\xfe\x00binary")
-    with pytest.raises(UsageError, match="cannot be read as text"):
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
         read_env_file(file)

@@ -284,7 +284,7 @@ def test_a_malformed_suite_is_one_message(upskill: Upskill, skill: Path, model: 
 
 
 def test_a_folder_as_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
-    one_message(upskill("eval", skill.name, "-t", "greeter", "-m", model), "greeter: Is a directory")
+    one_message(upskill("eval", skill.name, "-t", "greeter", "-m", model), "greeter: is a folder, not a file")
 
 
 def test_a_skill_without_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
@@ -336,7 +336,7 @@ MODELS = {
     "scripted:": "'scripted:' names a provider but no model",
     " ": "a model's name is empty",
     "scripted:nowhere.yaml": "scripted:nowhere.yaml: No such file or directory",
-    "scripted:greeter": "scripted:greeter: Is a directory",
+    "scripted:greeter": "scripted:greeter: is a folder, not a file",
 }
 
 

@@ -128,7 +128,7 @@ def test_a_file_that_is_not_text_is_a_usage_error(tmp_path: Path) -> None:
     file.write_bytes(b"eval_model: caf\xe9")
     with pytest.raises(UsageError, match="is not UTF-8 text"):
         Settings.read(file)
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="is a folder, not a file"):
         Settings.read(tmp_path)
 
 

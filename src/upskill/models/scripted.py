@@ -161,6 +161,8 @@ async def open_model(address: Address, context: ModelContext) -> ScriptedModel:
 def _read_rules(address: Address) -> list[Rule]:
     try:
         document = read_yaml(read_input_text(address.model, hint="Give the path of a script."))
+    except UsageError as error:  # of its file
+        raise UsageError(f"scripted:{error.message}", error.hint) from error
     except yaml.YAMLError as error:
         raise UsageError(f"{address.name}: {yaml_words(error)}") from error
     mapping = as_mapping(document)
