@@ -353,7 +353,7 @@ SCRIPTS = {
     "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),
     "a number": ("- answer: x\n- answer: 5", "rule 2: answer: Input should be a valid string"),
     "a rule that is text": ("- hello", "rule 1: "),
-    "a rule without an answer": ("- when: x", "rule 1: has neither answer, answers, calls, turns nor error"),
+    "a rule without an answer": ("- when: x", "rule 1: has neither answer, answers, calls, turns, stop nor error"),
     "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
     "nested without end": ("[" * 1000, "is nested too deeply"),
 }
