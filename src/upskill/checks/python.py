@@ -22,7 +22,8 @@ HARNESS = Path(__file__).with_name("harness.py")
 class PythonCheck(SandboxCheck):
     """Passes when this function of this file beside the suite says so. It is called with the answer, the path of the
     workspace and the steps of the trace; it returns a boolean, or one with a reason, or fails an assertion. Where it
-    raises anything else, the case's reference says who is to blame. `source` is the text of the file, read with the suite."""
+    raises anything else, the case's reference says who is to blame. `source` is the text of the file, read with the
+    suite."""
 
     file: Text
     function: Text = "check"
