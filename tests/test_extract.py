@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from conftest import REPOSITORY
+from conftest import REPOSITORY, Upskill, write_script
 from upskill.authoring.extract import Extraction, extract
 from upskill.errors import UpskillError, UsageError
 from upskill.models import ModelContext, Models
@@ -68,21 +71,16 @@ async def test_every_line_names_the_steps_it_came_from() -> None:
     assert made.sources['- The cure for "stamping wants ink" is `--ink violet`.'] == ("s28", "s29")
 
 
-async def test_the_suite_passes_the_gate_and_is_split_by_what_it_is_about() -> None:
+async def test_the_suite_passes_the_gate_and_holds_nothing_out() -> None:
     made = await extracted()
     suite = made.suite
     assert len(suite.cases) >= 40
     assert await probe_suite(suite, made.skill) == []
     assert near_duplicates(suite.cases) == []
-    assert 10 <= len(suite.held_out) <= len(suite.cases) - 10
+    assert suite.held_out == ()
     assert all(case.reference and case.evidence for case in suite.cases)
-    sides: dict[str, set[bool]] = {}
-    for case in suite.cases:
-        if found := re.match(r"(?:command|option|error)-(tarn-\w+)-\w{6}$", case.id):
-            sides.setdefault(found[1], set()).add(case.held_out)
-    assert len(sides) == 14
-    assert all(len(side) == 1 for side in sides.values())
     assert {tag for case in suite.cases for tag in case.tags} == {
+        "own facts",
         "rule",
         "before",
         "command",
@@ -165,17 +163,47 @@ async def test_short_traces_give_what_little_they_have(name: str) -> None:
     assert await probe_suite(made.suite, made.skill) == []
 
 
-async def test_the_embedded_student_is_helped_by_it_on_held_out_cases() -> None:
-    """The real model, on every held-out case: none of these facts can be known without the skill."""
+async def test_the_embedded_student_finds_its_facts_and_nobody_calls_that_help() -> None:
+    """The real model, on a third of the cases: none of these facts can be known without the skill."""
     await pull_weights(find_local_model("smollm2-135m"), ModelContext())
     made = await extracted()
-    held_out = made.suite.held_out
-    assert len(held_out) >= 20
     async with Models() as models:
         evaluation = await evaluate(
-            make_plan(made.skill, replace(made.suite, cases=held_out, max_output_tokens=32), ["local:smollm2-135m"]),
+            make_plan(made.skill, replace(made.suite, cases=made.suite.cases[::3]), ["local:smollm2-135m"]),
             models=models,
         )
-    verdict = evaluation.by_split(held_out=True)["local:smollm2-135m"]
+    (verdict,) = evaluation.verdicts
     assert verdict.baseline.passed <= 1
-    assert verdict.decision == "helps"
+    assert verdict.interval is not None
+    assert verdict.interval[0] > 0
+    assert (verdict.decision, verdict.reason) == ("undecided", "look-up of its own facts")
+    assert verdict.recommendation.startswith("Look-up of its own facts: +")
+
+
+def test_an_extracted_skill_is_never_said_to_help(upskill: Upskill, home: Path) -> None:
+    """With a student that finds every fact, when it is made and whenever its cases are run again."""
+    made = asyncio.run(extracted())
+    answers = [
+        {"when": case.prompt.strip(), "system": "Using tarn", "answer": case.reference} for case in made.suite.cases
+    ]
+    model = write_script(home / "model.yaml", [*answers, {"answer": "a guess"}])
+    arguments = ("generate", "--from", TARN, "-m", "extract", "--eval-model", model, "-o", "tarn-skill", "-y")
+    generated = upskill(*arguments, "--json")
+    assert generated.code == 0, generated.err
+    assert generated.json["held_out"] is None
+    (verdict,) = generated.json["fit"]["models"]
+    assert (verdict["decision"], verdict["reason"]) == ("undecided", "look-up of its own facts")
+    assert verdict["lift"] > 0.9
+
+    report = upskill("eval", "tarn-skill", "-m", model, "--markdown", "report.md")
+    listed = upskill("runs", "--json").json[0]["verdict"]
+    history = upskill("history", "tarn-skill")
+    told = [report.out, (home / "report.md").read_text(encoding="utf-8"), history.out, upskill(*arguments).out]
+    assert listed["reason"] == "look-up of its own facts"
+    assert json.loads((home / "tarn-skill" / "skill_meta.json").read_text())["metadata"]["decision"] == "undecided"
+    for text in told:
+        assert "look-up of its own facts" in " ".join(text.split()).lower()
+        assert "helps," not in text.replace("whether that helps", "")
+        assert "held-out" not in text
+    own = upskill("eval", "tarn-skill", "-m", model, "--require", "decision=helps")
+    assert own.code == 1

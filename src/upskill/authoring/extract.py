@@ -1,8 +1,9 @@
 """Extract: compile traces into a Skill and a Suite by rules alone; the same traces always give the same result.
 
 Commands that succeeded, errors with their fixes, corrections by the person and settings that were left behind become
-lines that state one fact each, which is what small students can use. Test cases ask for the same facts, and only those
-that pass the quality probes are kept. Every line names the steps it came from.
+lines that state one fact each, which is what small students can use. Test cases ask for the same facts, so they show
+whether a student can look them up and not whether that helps it; only those that pass the quality probes are kept.
+Every line names the steps it came from.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from upskill.authoring.trace_commands import only_inspects, program_and_verb, sp
 from upskill.errors import UpskillError, UsageError
 from upskill.plain import digest_text
 from upskill.skills import Skill, estimate_tokens
-from upskill.suites import Case, Suite, held_out_by_id
+from upskill.suites import OWN_FACTS, Case, Suite
 from upskill.suites.quality import probe_case
 from upskill.suites.twins import near_duplicates
 from upskill.traces import Trace
@@ -186,7 +187,6 @@ async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tu
     written = [
         _case(fact, question, min(MAX_ANSWER, len(skill.body) - 1)) for fact in facts for question in fact.questions
     ]
-    _balance(written)
     kept: dict[str, Case] = {}
     refused: list[str] = []
     for fields in written:
@@ -210,18 +210,8 @@ def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
             {"not_contains": REFUSALS},
             {"max_length": longest},
         ],
-        "tags": [fact.kind],
+        "tags": [fact.kind, OWN_FACTS],
         "reference": _encodable(question.answer),
         "evidence": list(fact.sources),
-        # Decided by the group: two questions about one thing are never on both sides of the split.
-        "held_out": held_out_by_id(fact.group),
+        "held_out": False,  # a line and its questions come from one fact
     }
-
-
-def _balance(cases: list[dict[str, Any]]) -> None:
-    """Where all cases are on one side of the split, hold out every third group, in the order of their names."""
-    if len({case["held_out"] for case in cases}) == 2:
-        return
-    groups = sorted({case["id"].rsplit("-", 1)[0] for case in cases})
-    for case in cases:
-        case["held_out"] = groups.index(case["id"].rsplit("-", 1)[0]) % 3 == 2

@@ -39,7 +39,7 @@ from upskill.runs.options import choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import Suite
+from upskill.suites import OWN_FACTS, Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import describe_counts
 
@@ -425,11 +425,12 @@ class Generation:
         if refinement is None or evaluation is None:
             return provenance
         verdict = evaluation.verdicts[0]
+        own_facts = any(OWN_FACTS in case.tags for case in evaluation.plan.suite.cases)
         known = {
             "test_pass_rate": verdict.skill.pass_rate,
             "baseline_pass_rate": verdict.baseline.pass_rate,
             "evaluated_on": verdict.model,
-            "evaluated_cases": "held-out" if refinement.held_out else "fit",
+            "evaluated_cases": OWN_FACTS if own_facts else "held-out" if refinement.held_out else "fit",
             "pairs": verdict.pairs,
             "decision": verdict.decision,
         }

@@ -16,6 +16,7 @@ from upskill.reports.terminal import percent
 from upskill.runs.stores import Candidate, CandidateStore
 from upskill.settings import Settings
 from upskill.skills import Skill
+from upskill.verdicts.advice import LOOK_UP
 
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}
 
@@ -60,7 +61,7 @@ def _row(one: Candidate, place: int, parent: int | None) -> dict[str, Any]:
         "created": one.created,
         "fingerprint": one.fingerprint,
         "accepted": one.accepted,
-        "note": one.note,
+        "note": one.note + (f" ({LOOK_UP})" if verdict.get("reason") == LOOK_UP else ""),
         "baseline": _pass_rate(verdict, "baseline"),
         "pass_rate": _pass_rate(verdict, "skill"),
         "run": verdict.get("run"),

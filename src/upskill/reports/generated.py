@@ -17,8 +17,9 @@ from upskill.reports import json as json_report
 from upskill.reports.numbers import percent
 from upskill.reports.terminal import bars, bug_panel
 from upskill.runs.evaluation import Evaluation
+from upskill.suites import OWN_FACTS
 from upskill.traces import Step
-from upskill.verdicts.advice import signed_points
+from upskill.verdicts.advice import LOOK_UP, signed_points
 from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
@@ -36,6 +37,7 @@ def render(generated: Generated) -> list[RenderableType]:
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "fit only"
+        cases = LOOK_UP if _asks_own_facts(evaluation) else cases
         verdict = evaluation.verdicts[0]
         shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
         shown += [Text(f"  {line}") for line in _findings(refinement)]
@@ -47,12 +49,15 @@ def render(generated: Generated) -> list[RenderableType]:
 
 def _findings(refinement: Refinement) -> list[str]:
     lines = [
-        f"{split}: {_rates(verdict)}, {_interval(verdict)}{verdict.pairs} pairs, {verdict.decision}"
+        f"{LOOK_UP if _asks_own_facts(evaluation) else split}: {_rates(verdict)}, {_interval(verdict)}"
+        f"{verdict.pairs} pairs{'' if verdict.reason == LOOK_UP else f', {verdict.decision}'}"
         for split, evaluation in (("fit", refinement.fit), ("held-out", refinement.held_out))
         if evaluation is not None
         for verdict in evaluation.verdicts
     ]
-    if refinement.held_out is None:
+    if _asks_own_facts(refinement.fit):
+        lines.append("The cases ask for what the lines say: whether that helps with a task takes cases of your own.")
+    elif refinement.held_out is None:
         lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
@@ -60,6 +65,10 @@ def _findings(refinement: Refinement) -> list[str]:
     count = len(refinement.attempts)
     tried = "1 candidate was" if count == 1 else f"{count} candidates were"
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
+
+
+def _asks_own_facts(evaluation: Evaluation | None) -> bool:
+    return evaluation is not None and any(OWN_FACTS in case.tags for case in evaluation.plan.suite.cases)
 
 
 def _rates(verdict: Verdict) -> str:

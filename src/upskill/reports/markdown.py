@@ -16,7 +16,7 @@ from upskill.reports.numbers import (
 )
 from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes, looks, uneven_errors
 from upskill.runs.evaluation import Evaluation
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, signed_points
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, signed_points
 from upskill.verdicts.verdict import Verdict
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
@@ -116,9 +116,13 @@ def _row(verdict: Verdict) -> str:
         UNKNOWN if verdict.lift is None else signed_points(verdict.lift),
         interval_in_points(verdict.interval),
         percent(verdict.total_tokens.relative if verdict.total_tokens else None, signed=True),
-        "❌ INVALID" if verdict.reason == "isolation" else f"{MARKS[verdict.decision]} {verdict.decision}",
+        "❌ INVALID" if verdict.reason == "isolation" else f"{MARKS[verdict.decision]} {_decision(verdict)}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _decision(verdict: Verdict) -> str:
+    return LOOK_UP if verdict.reason == LOOK_UP else verdict.decision
 
 
 def _escape(text: str) -> str:

@@ -28,7 +28,7 @@ from upskill.reports.numbers import (
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result, Trial
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import ACTIVATION_CAVEAT
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import ERRORS_COULD_EXPLAIN, Verdict
 
@@ -254,6 +254,8 @@ def _row(evaluation: Evaluation, verdict: Verdict) -> Iterator[str]:
     yield _cost(verdict)
     if verdict.reason == "isolation":
         yield "[bold red]INVALID[/bold red]"
+    elif verdict.reason == LOOK_UP:
+        yield f"[yellow]{LOOK_UP}[/yellow]"
     else:
         colour, errors = (
             COLOURS[verdict.decision],

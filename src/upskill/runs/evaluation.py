@@ -12,6 +12,8 @@ from upskill.plain import counted
 from upskill.runs.looks import Looks
 from upskill.runs.plan import BOTH_ARMS, Plan, Trial
 from upskill.runs.stores import Run
+from upskill.suites import OWN_FACTS
+from upskill.verdicts.advice import as_look_up
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
 from upskill.verdicts.statistics import Scope
@@ -162,20 +164,21 @@ def verdict_so_far(
 
     `cases` are the ones that the outcomes were picked from; None: all.
     """
-    return compute_verdict(
+    verdict = compute_verdict(
         rows,
         VerdictOptions(
             margin=margin,
             anytime=scope,
             stopping_point=stopping_point_of(rows, scope, plan.runs, plan.suite.by_id if cases is None else cases),
             making_cost=making_cost,
-            tags={case.id: case.tags for case in plan.suite.cases},
+            tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in plan.suite.cases},
             twins=plan.twins,
             baseline_is_skill=plan.reference_skill is not None,
             isolation_broken=leaked,
             earlier_looks=len(looks.earlier) if looks else 0,
         ),
     )
+    return as_look_up(verdict) if any(OWN_FACTS in case.tags for case in plan.suite.cases) else verdict
 
 
 def stopping_point_of(rows: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]) -> StoppingPoint:
@@ -198,7 +201,7 @@ def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | 
     by_model: dict[str, list[Outcome]] = {}
     for row in rows:
         by_model.setdefault(row.model, []).append(row)
-    return [
+    verdicts = [
         compute_verdict(
             found,
             VerdictOptions(
@@ -213,3 +216,5 @@ def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | 
         )
         for model, found in by_model.items()
     ]
+    own_facts = any(OWN_FACTS in case.get("tags", ()) for case in run.plan["suite"]["cases"])
+    return [as_look_up(verdict) if own_facts else verdict for verdict in verdicts]

@@ -8,6 +8,7 @@
 
 from upskill.suites.suite import (
     HELD_OUT_SHARE,
+    OWN_FACTS,
     Case,
     Suite,
     held_out_by_id,
@@ -15,6 +16,7 @@ from upskill.suites.suite import (
 
 __all__ = [
     "HELD_OUT_SHARE",
+    "OWN_FACTS",
     "Case",
     "Suite",
     "held_out_by_id",

@@ -84,6 +84,9 @@ class Case:
         return digest(decides)
 
 
+OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the skill say
+
+
 @dataclass(frozen=True)
 class Suite:
     cases: tuple[Case, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from upskill.plain import counted
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 LOW_ACTIVATION = 0.5  # opened in a smaller share of trials, a skill without effect may only need a better description
+LOOK_UP = "look-up of its own facts"  # the reason of a verdict over cases that ask for the skill's own lines
 ACTIVATION_CAVEAT = "Decide by the lift offered: which trials open the skill is not random."
 
 
@@ -51,6 +53,19 @@ def recommend(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is
         return f"{no_effect} {rarely_opened}" if rarely_opened else f"{no_effect}{iterate}"
     more = _recommend_evidence(verdict)
     return f"{rarely_opened} {more}" if rarely_opened and verdict.evidence_needed is not None else more
+
+
+def as_look_up(verdict: Verdict) -> Verdict:
+    """A verdict over cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet."""
+    if verdict.decision not in ("helps", "saves"):
+        return verdict
+    low, high = map(signed_points, verdict.interval or (0.0, 0.0))
+    words = (
+        f"Look-up of its own facts: {signed_points(verdict.lift or 0.0)} points ({low} to {high}) over "
+        f"{counted(verdict.pairs, 'pair')}. The student finds what the skill says; whether that helps with a task is "
+        "not shown. Give cases of your own with --tests."
+    )
+    return replace(verdict, decision="undecided", reason=LOOK_UP, recommendation=words)
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
