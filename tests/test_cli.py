@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,9 +27,12 @@ from upskill.cli import COMMANDS
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
+from upskill.runs.stores import Run
+from upskill.runs.stores.sqlite import SqliteStore
 from upskill.runs.stores.sqlite_file import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.skills.install import TARGETS
+from upskill.verdicts.outcome import Outcome
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
 # What issue and documentation promise; the schema also lists what has been added since.
@@ -609,6 +613,50 @@ def test_show_tells_every_trial_with_prompt_answer_and_findings(upskill: Upskill
     assert "failed  baseline · scripted:model.yaml · seed 0 · 20+3 tokens · " in done.out
     assert "✗ contains: the answer lacks 'ahoy'" in done.out
     assert done.out.count("hello, friend") == done.out.count("ahoy, friend") == 8
+
+
+def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
+    folder = write_skill(home / "greeter", cases=30)
+    assert upskill("eval", folder, "-m", write_script(home / "model.yaml")).code == 0
+    first, second = upskill("show", "last"), upskill("show", "last", "--page", 2)
+    for done in (first, second):
+        assert "  scripted:model.yaml · baseline: 0 passed, 30 failed, 0 errored\n" in done.out
+    shown = [done.out.count(" tokens · ") for done in (first, second)]
+    assert shown == [40, 20]
+    assert "There are more: --page 2 has the next ones." in first.err
+    assert "There are more" not in second.err
+    assert upskill("show", "last", "--failed").out.count("failed  baseline") == 30
+    none = upskill("show", "last", "--page", 3)
+    assert (none.code, "has no page 3" in none.err) == (2, True)
+    everything = upskill("show", "last", "--json").json["trials"]
+    assert len(everything) == 60
+    assert upskill("show", "last", "--json", "--page", 2).json["trials"] == everything[40:]
+
+
+def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_again(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_skill(home / "greeter")
+    reported = upskill("eval", folder, "-m", write_script(home / "model.yaml"), "--json").json["models"][0]
+    table, (row,) = upskill("runs").out, upskill("runs", "--json").json
+    assert row["verdict"] == {name: value for name, value in reported.items() if name not in ("diagnosis", "splits")}
+    with open_store(home / "runs") as store:
+        for look in store.looks("greeter"):
+            assert look.verdict == row["verdict"]
+    read = SqliteStore.outcomes
+
+    def refuse(self: SqliteStore, run: Run) -> Iterator[Outcome]:
+        raise AssertionError("every trial is weighed again")
+
+    monkeypatch.setattr(SqliteStore, "outcomes", refuse)
+    assert upskill("runs").out == table
+    # With another margin it would be another verdict.
+    monkeypatch.setattr(SqliteStore, "outcomes", read)
+    upskill("eval", folder, "-m", "scripted:model.yaml", "--margin", 30)
+    with open_store(home / "runs") as store:
+        store.annotate(store.run("last"), margin=0.2)
+    monkeypatch.setattr(SqliteStore, "outcomes", refuse)
+    assert upskill("runs").code == 70
 
 
 def test_show_puts_both_arms_of_a_case_side_by_side(upskill: Upskill, stored: list[str]) -> None:

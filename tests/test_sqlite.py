@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from test_store import PLAN, add_all, begin, result_of, together
-from upskill import UsageError, open_store
+from conftest import Upskill, write_script, write_skill
+from test_store import PLAN, TRIALS, add_all, begin, result_of, together
+from upskill import Result, UsageError, open_store
 from upskill.errors import StoreError
-from upskill.runs.stores import tables
+from upskill.runs.stores import Page, find_store, tables
+from upskill.runs.stores.sqlite import SqliteStore
 from upskill.runs.stores.sqlite_file import FILE
 from upskill.runs.stores.tables import MIGRATIONS
 
@@ -113,19 +116,161 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path, data: bytes
     assert (tmp_path / FILE).read_bytes() == data
 
 
-async def test_a_file_that_is_damaged_inside_is_a_clear_error(tmp_path: Path) -> None:
+async def test_damage_anywhere_in_the_file_is_noticed_by_whoever_opens_it(tmp_path: Path) -> None:
     large = replace(PLAN, runs=30)
-    with open_store(tmp_path) as store:
+    with open_store(tmp_path / "whole") as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large, answer="ahoy " * 200) for trial in large.trials()])
-    with (tmp_path / FILE).open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(3 * 4096)
-        file.write(b"\xa5" * (size - 6 * 4096))
-    with open_store(tmp_path) as store:
-        with pytest.raises(StoreError, match="malformed") as caught:
-            list(store.results(run))
+    whole = (tmp_path / "whole" / FILE).read_bytes()
+    pages = len(whole) // 4096
+    assert pages > 100
+    for page in range(1, pages, pages // 12):
+        damaged = whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :]
+        folder = tmp_path / str(page)
+        folder.mkdir()
+        (folder / FILE).write_bytes(damaged)
+        with pytest.raises(StoreError) as caught, open_store(folder) as store:
+            list(store.requests())  # nothing of what is damaged
         assert "move it elsewhere" in caught.value.hint
+        with pytest.raises(StoreError), open_store(folder) as store:
+            begin(store, large)
+
+
+def test_every_command_that_reads_a_damaged_store_says_so(upskill: Upskill, home: Path) -> None:
+    folder = write_skill(home / "greeter", cases=30)
+    evaluate = ("eval", folder, "-m", write_script(home / "student.yaml"))
+    assert upskill(*evaluate).code == 0
+    with (home / "runs" / FILE).open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(size - 3 * 4096)
+        file.write(b"\xa5" * 4096)
+    for argv in (("runs",), ("show", "last"), ("history", "greeter"), evaluate):
+        done = upskill(*argv)
+        assert (done.code, "Traceback" in done.err) == (3, False), (argv, done)
+        assert "may be damaged" in done.err
+
+
+# A file that cannot be written.
+
+
+@contextmanager
+def _read_only(source: Path) -> Generator[Path]:
+    """A copy of a store that may be read and not written, and nobody to whom that does not apply."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "runs"
+        shutil.copytree(source, folder)
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        Path(temporary).chmod(0o755)
+        folder.chmod(0o555)
+        with _as_somebody():
+            yield folder
+
+
+async def test_a_store_on_a_read_only_medium_can_be_read(tmp_path: Path) -> None:
+    results = [result_of(trial) for trial in PLAN.trials()]
+    with open_store(tmp_path) as store:
+        run = begin(store)
+        await add_all(store, run, results)
+        with _read_only(tmp_path) as folder:  # with what the writer has not yet moved into the file
+            assert (folder / f"{FILE}-wal").stat().st_size
+            _check_readable(folder, results)
+    with _read_only(tmp_path) as folder:
+        with pytest.raises(UsageError, match="cannot be used as a store"):
+            open_store(folder)
+        _check_readable(folder, results)
+        store = find_store(folder)
+        assert store is not None
+        with store, pytest.raises(StoreError, match="cannot be written"):
+            store.delete_run(run)
+
+
+def _check_readable(folder: Path, results: list[Result]) -> None:
+    store = find_store(folder)
+    assert store is not None
+    with store:
+        run = store.run("last")
+        assert (run.passed, [each.id for each in store.runs()]) == (len(results), [run.id])
+        assert {result.key: result for result in store.results(run)} == {result.key: result for result in results}
+        assert len(list(store.outcomes(run))) == len(results)
+
+
+def test_an_older_store_on_a_read_only_medium_can_be_read() -> None:
+    with _read_only(Path(__file__).parent / "fixtures" / "store-0.1" / "runs") as folder:
+        before = (folder / FILE).read_bytes()
+        store = find_store(folder)
+        assert store is not None
+        with store:
+            assert store.location == str(folder / FILE)
+            assert sum(1 for _ in store.results(store.run("house-greeting-441bae8d"))) == 14
+            assert store.snapshots(store.run("last")) == {}
+        assert (folder / FILE).read_bytes() == before
+
+
+# Many results.
+
+
+class Traced(SqliteStore):
+    """Writes down every query that it makes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.queries: list[str] = []
+        super().__init__(folder)
+
+    def _connect(self) -> sqlite3.Connection:
+        db = super()._connect()
+        db.set_trace_callback(self.queries.append)
+        return db
+
+    def plans(self) -> dict[str, list[str]]:
+        """How SQLite carries out the queries since the last call that read results."""
+        made = dict.fromkeys(query for query in self.queries if query.startswith("SELECT") and "results" in query)
+        found = {query: [row[3] for row in self._rows(f"EXPLAIN QUERY PLAN {query}")] for query in made}
+        self.queries.clear()
+        return found
+
+
+async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> None:
+    plan = replace(PLAN, runs=20)
+    with Traced(tmp_path) as store:
+        run = begin(store, plan)
+        await add_all(store, run, [result_of(trial, plan=plan) for trial in plan.trials()])
+        await store.add_result(begin(store), result_of(TRIALS[0], None))
+        store.plans()
+        list(store.runs())
+        list(store.outcomes(run))
+        list(store.bugs(run))
+        list(store.errored(run))
+        store.run(run.id)
+        for read in (store.tally, store.snapshots, store.leaks, store.errors, store.spent, store.scored_keys):
+            read(run)
+        for query, steps in store.plans().items():
+            for step in steps:
+                # Those of errors and leaks have the rows that are meant and no others.
+                few = "results_errored" in step or "results_leaked" in step
+                assert "results" not in step or "COVERING INDEX" in step or few, (query, steps)
+        list(store.results(run, page=Page(10, 20)))
+        list(store.results(run, "greet-2", "one", failed=True, page=Page(10)))
+        for query, steps in store.plans().items():
+            assert all("SEARCH results USING" in step for step in steps), (query, steps)  # and nothing is sorted
+
+
+async def test_a_page_is_so_many_results_in_their_order(tmp_path: Path) -> None:
+    plan = replace(PLAN, runs=20)
+    with Traced(tmp_path) as store:
+        run = begin(store, plan)
+        await add_all(store, run, [result_of(trial, trial.seed % 2 == 0, plan=plan) for trial in plan.trials()])
+        everything = [result.trial for result in store.results(run)]
+        assert everything == sorted(everything, key=lambda trial: (trial.case, trial.model, trial.seed, trial.arm))
+        store.queries.clear()
+        pages = [[result.trial for result in store.results(run, page=Page(50, start))] for start in (0, 50, 100, 150)]
+        assert [trial for page in pages for trial in page] == everything
+        assert [len(page) for page in pages] == [50, 50, 20, 0]
+        fetched = [query.count("'") // 2 for query in store.queries if "detail" in query]
+        assert max(fetched) <= 64
+        assert sum(fetched) == 120  # no row that is on no page
+        failed = [result.trial for result in store.results(run, failed=True, page=Page(1000))]
+        assert failed == [trial for trial in everything if trial.seed % 2]
 
 
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
@@ -161,7 +306,7 @@ def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path
         plan = replace(PLAN, runs=100)
         with open_store(sys.argv[1]) as store:
             run = begin(store, plan)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
             try:
                 asyncio.run(fill(store, plan, run))
             except StoreError as error:

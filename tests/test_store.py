@@ -16,8 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from conftest import greetings
-from upskill import Address, Plan, Result, Skill, Store, Suite, Trial, UsageError, open_store
+from conftest import greetings, write_script
+from upskill import (
+    Address,
+    Plan,
+    Result,
+    RunOptions,
+    Skill,
+    Store,
+    Suite,
+    Trial,
+    UsageError,
+    evaluate,
+    open_store,
+)
 from upskill.errors import StoreError
 from upskill.runs.plan import Judgement
 from upskill.runs.stores import STORES, Run, find_store
@@ -530,3 +542,14 @@ def test_a_url_of_an_unknown_kind_is_refused_and_the_known_ones_listed() -> None
             open_store(place)
         assert "sqlite" in caught.value.hint
         assert "secret" not in f"{caught.value}{caught.value.hint}"
+
+
+async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(home: Path) -> None:
+    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+    plan = replace(PLAN, models=(model,))
+    with open_store(home / "runs") as first, open_store(home / "runs") as second:
+        evaluation = await evaluate(plan, store=first)
+        before, looks = first.run("last"), list(first.looks("greeter"))
+        with first.claim(evaluation.run), pytest.raises(UsageError, match="another process is already working"):
+            await evaluate(plan, store=second, options=RunOptions(margin=0.5, until_decided="suite"))
+        assert (first.run("last"), list(first.looks("greeter"))) == (before, looks)

@@ -55,10 +55,15 @@ def as_text(*parts: RenderableType) -> str:
 
 
 def show_json(value: Mapping[str, Any] | list[Any]) -> None:
+    click.echo(to_json_text(value, 0))
+
+
+def to_json_text(value: object, indent: int = 2) -> str:
+    """A value as JSON that stands this far in."""
     # A terminal would obey what JSON leaves as it is, such as U+009B.
     on_terminal = sys.stdout.isatty()
-    text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False)
-    click.echo(text.replace("\x7f", "\\u007f") if on_terminal else text)
+    text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False).replace("\n", "\n" + " " * indent)
+    return text.replace("\x7f", "\\u007f") if on_terminal else text
 
 
 def note(text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.markup import escape
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from upskill.verdicts.verdict import Verdict
 
 Metric = Literal["success", "tokens"]
+Document = Mapping[str, Any]  # a verdict as JSON has it
+MOST_RUNS = 50  # that are shown at a time
 
 
 @click.command("runs")
@@ -31,6 +35,7 @@ Metric = Literal["success", "tokens"]
 @click.option(
     "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
 )
+@click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MOST_RUNS}.")
 @json_option
 def command(
     folder: str | None,
@@ -38,28 +43,29 @@ def command(
     models: tuple[str, ...],
     metric: Metric,
     csv_file: str | None,
+    every: bool,
     as_json: bool,
 ) -> None:
     """List the stored runs, latest last.
 
     One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
     """
-    from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
-
     with open_existing_store(folder or Settings.load().runs_dir) as store:
+        wanted = (run for run in store.runs(newest_first=True) if not skills or run.skill in skills)
+        if csv_file:
+            _write_csv(store, wanted, models, csv_file)
+            return
+        listed = list(wanted if as_json or every else islice(wanted, MOST_RUNS))[::-1]
+        older = 0 if as_json or every else sum(1 for _ in wanted)
         rows = [
             (run, verdict)
-            for run in store.runs()
-            if not skills or run.skill in skills
-            for verdict in _verdicts(store, run)
-            if not models or verdict.model in models
+            for run in listed
+            for verdict in _verdict_documents(store, run)
+            if not models or verdict["model"] in models
         ]
-    if csv_file == "-":
-        click.echo(render_rows(rows), nl=False)
-    elif csv_file:
-        write_file(csv_file, render_rows(rows), make_folders=False)
-        note(f"Wrote {counted(len(rows), 'row')} to {csv_file}")
-    elif as_json:
+    if older:
+        note(f"{counted(older, 'older run')} not shown; --all shows them too.")
+    if as_json:
         show_json([_to_json(run, verdict) for run, verdict in rows])
     elif not rows:
         note("No stored run matches. `upskill eval SKILL` makes one.")
@@ -76,57 +82,88 @@ def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
     return verdicts_of_run(run, list(store.outcomes(run)), looks_of_run(store, run))
 
 
-def _to_json(run: Run, verdict: Verdict) -> dict[str, object]:
+def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
+    """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
+    from upskill.runs.looks import reported_verdicts  # noqa: PLC0415
+
+    if (reported := reported_verdicts(store, run)) is not None:
+        return reported
     from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415  brings numpy
 
+    return [verdict_to_json(verdict) for verdict in _verdicts(store, run)]
+
+
+def _write_csv(store: RunStore, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
+    from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
+
+    found = [(run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run)]
+    rows = [(run, verdict) for run, verdict in found if not models or verdict.model in models]
+    if file == "-":
+        click.echo(render_rows(rows), nl=False)
+        return
+    write_file(file, render_rows(rows), make_folders=False)
+    note(f"Wrote {counted(len(rows), 'row')} to {file}")
+
+
+def _to_json(run: Run, verdict: Document) -> dict[str, object]:
     return {
         "run": run.id,
         "created": run.created,
         "skill": run.skill,
-        "model": verdict.model,
+        "model": verdict["model"],
         "trials": run.trials,
         "finished": run.finished,
-        "verdict": verdict_to_json(verdict),
+        "verdict": verdict,
     }
 
 
-def _bars(rows: list[tuple[Run, Verdict]], metric: Metric) -> list[Text]:
-    from upskill.reports.numbers import mean_tokens, percent  # noqa: PLC0415
+def _tokens(arm: Document) -> float:
+    """Tokens a task."""
+    scored = arm["passed"] + arm["failed"]
+    return (arm["input_tokens"] + arm["output_tokens"]) / scored if scored else 0.0
+
+
+def _arms(verdict: Document) -> tuple[Document, Document]:
+    return verdict["baseline"], verdict["skill"]
+
+
+def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
+    from upskill.reports.numbers import percent  # noqa: PLC0415
     from upskill.reports.terminal import bar  # noqa: PLC0415
 
-    most = max((mean_tokens(arm) for _, verdict in rows for arm in (verdict.baseline, verdict.skill)), default=0) or 1
+    most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
     for run, verdict in rows:
         open_end = "" if run.finished else "  (unfinished)"
         shown.append(
             Text.from_markup(
-                f"[bold]{escape(run.id)}[/bold]  {escape(verdict.model)}  [dim]{run.created}[/dim]{open_end}"
+                f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
             )
         )
         names = ("older skill", "this skill") if run.plan.get("reference_skill") else ("baseline", "with skill")
         width = 1 + max(map(len, names))
-        for name, arm in zip(names, (verdict.baseline, verdict.skill), strict=True):
-            if not arm.scored:
+        for name, arm in zip(names, _arms(verdict), strict=True):
+            if not arm["passed"] + arm["failed"]:
                 continue
             if metric == "success":
-                shown.append(Text(f"  {name:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}"))
+                shown.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
             else:
-                mean = mean_tokens(arm)
+                mean = _tokens(arm)
                 shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
-        if verdict.reason == "isolation":
+        if verdict["reason"] == "isolation":
             shown.append(
                 Text("  INVALID: the arms were not isolated, so none of this means anything\n", style="bold red")
             )
             continue
-        lift = f"lift {percent(verdict.lift, signed=True)}, " if verdict.lift is not None else ""
-        shown.append(Text(f"  {lift}{verdict.decision}\n"))
+        lift = f"lift {percent(verdict['lift'], signed=True)}, " if verdict["lift"] is not None else ""
+        shown.append(Text(f"  {lift}{verdict['decision']}\n"))
     return shown
 
 
-def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
-    from upskill.reports.numbers import before_after, mean_tokens, percent  # noqa: PLC0415
+def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> Table:
+    from upskill.reports.numbers import before_after, percent  # noqa: PLC0415
 
-    latest = {(run.skill, verdict.model): verdict for run, verdict in rows}  # later runs replace earlier ones
+    latest = {(run.skill, verdict["model"]): verdict for run, verdict in rows}  # later runs replace earlier ones
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Skill", overflow="fold")
     models = sorted({model for _, model in latest})
@@ -138,13 +175,13 @@ def _matrix(rows: list[tuple[Run, Verdict]], metric: Metric) -> Table:
             verdict = latest.get((skill, model))
             if verdict is None:
                 cells.append("–")
-            elif verdict.reason == "isolation":
+            elif verdict["reason"] == "isolation":
                 cells.append("[bold red]INVALID[/bold red]")
             elif metric == "success":
-                lift = f" ({percent(verdict.lift, signed=True)})" if verdict.lift is not None else ""
-                rates = (percent(arm.pass_rate) for arm in (verdict.baseline, verdict.skill))
+                lift = f" ({percent(verdict['lift'], signed=True)})" if verdict["lift"] is not None else ""
+                rates = (percent(arm["pass_rate"]) for arm in _arms(verdict))
                 cells.append(before_after(*rates) + lift)
             else:
-                cells.append(f"{mean_tokens(verdict.baseline):,.0f} → {mean_tokens(verdict.skill):,.0f}")
+                cells.append(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)))
         table.add_row(escape(skill), *cells)
     return table

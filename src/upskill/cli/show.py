@@ -1,25 +1,30 @@
-"""`upskill show`: every trial of a run, with its prompt, its answer and what the checks found."""
+"""`upskill show`: the trials of a run, with prompts, answers and what the checks found, a page at a time."""
 
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
 import click
 from rich.text import Text
 
 from upskill.authoring.provenance import Provenance
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.reports import trials
-from upskill.runs.evaluation import mixed_snapshots
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.plan import Result
+from upskill.runs.snapshots import mixed_snapshots
+from upskill.runs.stores import Page, Run, RunStore
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.version import __version__
+
+PAGE = 40  # trials that are shown at a time
 
 
 @click.command("show")
@@ -29,46 +34,78 @@ from upskill.version import __version__
 @click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
 @click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
+@click.option(
+    "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
+)
 @runs_dir_option
 @json_option
-def command(
-    run: str,
-    case: str | None,
-    model: str | None,
-    failed: bool,
-    bugs: bool,
-    sources: bool,
-    runs_dir: str | None,
-    as_json: bool,
-) -> None:
-    """Show RUN: every trial with its prompt, answer and findings. RUN is an id, the start of one, or `last`.
+def command(**given: Any) -> None:
+    """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
+
+    RUN is an id, the start of one, or `last`.
 
     With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
     """
-    if sources:
-        _show_sources(Skill.load(run), as_json=as_json)
+    options = _Options(**given)
+    if options.sources:
+        _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
-    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
-        found = store.run(run)
-        if bugs:
-            _show_bugs(store, found, as_json=as_json)
-            return
-        cases = {item["id"]: item for item in found.plan["suite"]["cases"]}
-        if case is not None and case not in cases:
-            raise UsageError(f"{found.id}: no case is called {case!r}", did_you_mean(case, cases))
-        if model is not None and model not in found.models:
-            raise UsageError(f"{found.id}: no model is called {model!r}", did_you_mean(model, found.models))
-        results = (result for result in store.results(found, case, model) if not (failed and result.passed))
-        leaks = store.leaks(found)
-        if as_json:
-            invalid = [{**asdict(trial), "reason": reason} for trial, reason in leaks]
-            shown = [trials.to_json(result) for result in results]
-            show_json({"run": found.id, "plan": found.plan, "trials": shown, "invalid": invalid})
-            return
-        show(*trials.render_heading(found, leaks, mixed_snapshots(store.snapshots(found))))
-        baseline = "older skill" if found.plan.get("reference_skill") else "baseline"
-        for case_id, group in groupby(results, key=lambda result: result.trial.case):
-            show(*trials.render_case(cases[case_id], list(group), baseline, detailed=case is not None))
+    with open_existing_store(options.runs_dir or Settings.load().runs_dir) as store:
+        found = store.run(options.run)
+        if options.bugs:
+            _show_bugs(store, found, as_json=options.as_json)
+        elif options.as_json:
+            _show_json(store, found, options)
+        else:
+            _show_page(store, found, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    run: str
+    case: str | None
+    model: str | None
+    failed: bool
+    bugs: bool
+    sources: bool
+    page: int | None
+    runs_dir: str | None
+    as_json: bool
+
+    def results(self, store: RunStore, run: Run, page: Page | None) -> Iterator[Result]:
+        """The results that were asked for; UsageError for a case or a model that the run does not have."""
+        cases = [case["id"] for case in run.plan["suite"]["cases"]]
+        for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
+            if name is not None and name not in known:
+                raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
+        return store.results(run, self.case, self.model, failed=self.failed, page=page)
+
+
+def _show_page(store: RunStore, run: Run, options: _Options) -> None:
+    number = options.page or 1
+    # One more than a page has, to see whether there is another.
+    results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
+    if not results and number > 1:
+        raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
+    notes = mixed_snapshots(store.snapshots(run))
+    show(*trials.render_heading(run, store.tally(run), store.leaks(run), notes))
+    baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
+    cases = {item["id"]: item for item in run.plan["suite"]["cases"]}
+    for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
+        show(*trials.render_case(cases[case_id], list(group), baseline, detailed=options.case is not None))
+    if len(results) > PAGE:
+        note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
+
+
+def _show_json(store: RunStore, run: Run, options: _Options) -> None:
+    """One document, written as it is read: a run may have more trials than fit into memory."""
+    page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
+    results = options.results(store, run, page)
+    invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
+    click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {to_json_text(run.plan)},\n  "trials": [', nl=False)
+    for number, result in enumerate(results):
+        click.echo(f"{',' if number else ''}\n    {to_json_text(trials.to_json(result), 4)}", nl=False)
+    click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}\n}}')
 
 
 def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.runs.plan import Result, Trial
-from upskill.runs.stores import Run
+from upskill.runs.stores import Run, Tally
 from upskill.sandboxes import printable
 from upskill.traces import Step
 
@@ -28,10 +28,16 @@ BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before
 MOST_LINES = 20  # of one step
 
 
-def render_heading(run: Run, leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()) -> Iterator[RenderableType]:
+def render_heading(
+    run: Run, tallies: Iterable[Tally], leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()
+) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
+    baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
+    for tally in tallies:
+        arm = baseline if tally.arm == "baseline" else tally.arm
+        yield Text(f"  {tally.model} · {arm}: {tally.passed} passed, {tally.failed} failed, {tally.errored} errored")
     if sandbox := run.plan.get("sandbox"):
         distractors: list[str] = run.plan.get("distractors") or []
         others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""

@@ -14,12 +14,13 @@ from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
 from upskill.models.embedded.local_models import caveat_for
-from upskill.runs.evaluation import Evaluation, mixed_snapshots, verdict_so_far
+from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.looks import looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.snapshots import mixed_snapshots
 from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.settings import Settings
@@ -30,6 +31,7 @@ from upskill.suites.twins import describe_twins, find_twins
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.statistics import Scope
+from upskill.verdicts.to_json import verdict_to_json
 from upskill.version import __version__
 
 if TYPE_CHECKING:
@@ -109,8 +111,7 @@ class _Run:
                     sandbox=sandbox.record() if sandbox else None,
                 )
                 self.errored = {result.trial: result for result in store.errored(run)}
-                done = store.scored_keys(run)
-                missing = [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
+                missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
@@ -144,7 +145,8 @@ class _Run:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
                     look = looks[verdict.model]
-                    store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision))
+                    said = verdict_to_json(verdict)
+                    store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
         return evaluation
 
     def _look(self, run: Run, model: str, outcomes: list[Outcome]) -> Look:
@@ -169,12 +171,18 @@ class _Run:
     async def _open_models(self) -> None:
         """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
         found = None if self.options.fresh else self.store.find_run(self.plan)
-        if found and self.store.scored_keys(found) >= {self.plan.key(trial) for trial in self.plan.trials()}:
+        if found and found.finished:
             return
         for address in self.plan.models:
             await self.models.get(address)
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
+
+    def _missing(self, run: Run) -> list[Trial]:
+        if run.finished:  # seen without making the keys of all its trials, which may be very many
+            return []
+        done = self.store.scored_keys(run)
+        return [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:

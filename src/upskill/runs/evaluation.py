@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.agents import AGENTS, ExternalAgent
-from upskill.plain import counted
 from upskill.runs.looks import Looks
 from upskill.runs.plan import BOTH_ARMS, Plan, Trial
 from upskill.runs.stores import Run
@@ -136,17 +135,6 @@ class Evaluation:
         """The command ends with exit code 3: the arms were not isolated, too many trials errored, or upskill has a
         bug."""
         return self.leaked or self.too_many_errors or bool(self.bugs)
-
-
-def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What to warn of where several snapshots of a model answered the trials of one run."""
-    return [
-        f"{model}: {len(found)} snapshots of it answered ("
-        + ", ".join(f"{name}: {counted(trials, 'trial')}" for name, trials in found.items())
-        + "), so the arms may not have met the same model; --fresh runs all trials again"
-        for model, found in snapshots.items()
-        if len(found) > 1
-    ]
 
 
 def verdict_so_far(

@@ -7,13 +7,16 @@ results shown again in the same way do not. What a search compares on its train 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from upskill.runs.plan import Plan
-from upskill.runs.stores import Look, LookStore, Run
+from upskill.runs.stores import Look, LookStore, Run, RunStore
 from upskill.runs.stores.rows import timestamp
 from upskill.verdicts.outcome import Outcome
+from upskill.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin:
         margin=margin,
         scope=scope or "",
         trials=sum(row.passed is not None for row in rows),
+        version=__version__,
         asked=timestamp(),
         asked_by=_user_name(),
     )
@@ -75,9 +79,25 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin:
 
 def looks_of_run(store: LookStore, run: Run) -> dict[str, Looks]:
     """By model: the looks before the latest one at a stored run."""
+    latest = {look.model: look for look in store.looks_at(run.id)}
+    if not latest:
+        return {}
     known = list(store.looks(run.skill))
-    latest = {look.model: look for look in known if look.run == run.id}
     return {model: looks_before(known, look) for model, look in latest.items()}
+
+
+def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:
+    """The verdicts on all models of a run as they were last reported; None where they would be others today."""
+    scored: Counter[str] = Counter()
+    for tally in store.tally(run):
+        scored[tally.model] += tally.passed + tally.failed
+    settings = (run.plan.get("margin"), run.plan.get("scope") or "", __version__)
+    found = {
+        look.model: look.verdict
+        for look in store.looks_at(run.id)
+        if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
+    }
+    return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
 
 
 def _user_name() -> str:

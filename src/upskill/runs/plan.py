@@ -117,10 +117,25 @@ class Plan:
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
         # The digest of the list of these parts, each of which is written once: a key is asked for often.
-        place, case = self._places[trial.model], self._cases[trial.case]
-        limit = self.output_limit(trial)
-        own_limit = f",{limit}" if limit != self.max_output_tokens else ""  # the common one is in the settings
-        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{place},{case},{trial.seed}{own_limit}]")
+        before, after = self._questions[trial.model, trial.case]
+        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
+
+    @cached_property
+    def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """By model and case: what stands before the seed in a key, and after it."""
+        limits = {
+            (address.name, case.id): self.output_limit(Trial(address.name, case.id, "skill", 0))
+            for address in self.models
+            for case in self.suite.cases
+        }
+        return {
+            # The common limit is in the settings.
+            (model, case): (
+                f"{self._places[model]},{self._cases[case]}",
+                f",{limit}" if limit != self.max_output_tokens else "",
+            )
+            for (model, case), limit in limits.items()
+        }
 
     def output_limit(self, trial: Trial) -> int:
         """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
@@ -135,7 +150,9 @@ class Plan:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the set of trials: two plans with the same one are the same run."""
-        return digest(sorted(self.key(trial) for trial in self.trials()))
+        # Of what the trials are made from: their keys may be hundreds of thousands.
+        questions = sorted("".join(parts) for parts in self._questions.values())
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs])
 
     @cached_property
     def canaries(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ A kind implements `Store`, which is five smaller protocols; code that needs one 
 What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
 writing while iterating is fine, and memory does not grow with the run.
 
-- `rows`: Run, Look, Batch, Candidate, ResultRow: what a store hands out and how a result is written
+- `rows`: Run, Tally, Page, Look, Batch, Candidate, ResultRow: what a store hands out and how a result is written
 - `sqlite`: the kind; `sqlite_file`: its file; `sqlite_searches`: its smaller tables; `sqlite_writer`: group commit;
   `tables`: its migrations; `file_lock`: one process to a run
 """
@@ -24,7 +24,7 @@ from upskill.errors import UsageError
 from upskill.models import ReplyStore
 from upskill.registry import Registry
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Batch, Candidate, Look, Run
+from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Run, Tally
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
@@ -37,10 +37,12 @@ __all__ = [
     "CandidateStore",
     "Look",
     "LookStore",
+    "Page",
     "ReplyStore",
     "Run",
     "RunStore",
     "Store",
+    "Tally",
     "find_store",
     "open_store",
 ]
@@ -54,6 +56,10 @@ class LookStore(Protocol):
 
     def add_look(self, look: Look) -> Look:
         """Store a look with its number. One that is stored already stays as it is, and is returned."""
+        ...
+
+    def looks_at(self, run: str) -> list[Look]:
+        """The looks at the run with this id, oldest first."""
         ...
 
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
@@ -98,8 +104,20 @@ class RunStore(LookStore, Protocol):
         """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
         ...
 
-    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
-        """Whole results, ordered by case, model, seed and arm."""
+    def results(
+        self,
+        run: Run,
+        case: str | None = None,
+        model: str | None = None,
+        *,
+        failed: bool = False,
+        page: Page | None = None,
+    ) -> Iterator[Result]:
+        """Whole results, ordered by case, model, seed and arm; `failed`: only those that failed or errored."""
+        ...
+
+    def tally(self, run: Run) -> list[Tally]:
+        """How the trials ended, by model and arm."""
         ...
 
     def errored(self, run: Run) -> Iterator[Result]:
@@ -198,7 +216,9 @@ class Store(RunStore, ReplyStore, BatchStore, CandidateStore, Protocol):
 class StoreOpener(Protocol):
     """What a row of `STORES` names: opens the store at a place. None: there is none, and it was not to be made."""
 
-    def __call__(self, place: str | None, *, create: bool) -> Store | None: ...
+    def __call__(self, place: str | None, *, create: bool) -> Store | None:
+        """One that was not to be made is opened for reading, where it cannot be written."""
+        ...
 
 
 def open_store(place: str | Path | None) -> Store:

@@ -6,7 +6,7 @@ import json
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
@@ -41,6 +41,25 @@ class Run:
     @property
     def models(self) -> list[str]:
         return [model["name"] for model in self.plan["models"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How the trials of one model and arm ended."""
+
+    model: str
+    arm: str
+    passed: int
+    failed: int
+    errored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of many results to read: so many, after so many."""
+
+    limit: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,8 @@ class Look:
     trials: int  # that were scored
     pairs: int = 0
     decision: str = ""
+    verdict: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as JSON has it
+    version: str = ""  # of upskill, which computed it
     asked: str = ""  # when
     asked_by: str = ""  # the user's name on this machine
     number: int = 0  # in the order in which they were added; 0: not yet
@@ -99,7 +120,7 @@ class Look:
         return self.run, self.model, self.margin, self.scope, self.trials
 
 
-LOOK_COLUMNS = tuple(field.name for field in fields(Look) if field.name != "number")
+LOOK_COLUMNS = tuple(column.name for column in fields(Look) if column.name != "number")
 
 
 @dataclass(slots=True)  # not frozen: a row is made for every trial, and freezing would double its price
@@ -197,7 +218,7 @@ class ResultRow:
         )
 
 
-RESULT_COLUMNS = tuple(field.name for field in fields(ResultRow))
+RESULT_COLUMNS = tuple(column.name for column in fields(ResultRow))
 
 
 def _detail(result: Result) -> dict[str, Any]:
@@ -224,7 +245,7 @@ def _detail(result: Result) -> dict[str, Any]:
     return detail
 
 
-_STEP_FIELDS = tuple(field.name for field in fields(Step))
+_STEP_FIELDS = tuple(column.name for column in fields(Step))
 _step_values = attrgetter(*_STEP_FIELDS)
 
 

@@ -18,13 +18,12 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores import Run, Store
+from upskill.runs.stores import Page, Run, Store, Tally
 from upskill.runs.stores.file_lock import file_lock
 from upskill.runs.stores.rows import (
     RESULT_COLUMNS,
     ResultRow,
     escape_surrogates,
-    optional_bool,
     timestamp,
     to_json,
 )
@@ -37,6 +36,8 @@ _SPENDERS = (
     ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
     ("judge", "judge_tokens", "judge_cost_usd"),
 )
+
+_BOOLEANS = (4, 12, 16, 17)  # of the columns that an Outcome is read from
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 _COLUMNS = ", ".join(RESULT_COLUMNS)
@@ -57,12 +58,12 @@ def open_sqlite(place: str | None, *, create: bool) -> Store | None:
     folder = None if place is None else Path(place.removeprefix("sqlite://"))
     if folder is not None and not create and not (folder / FILE).is_file():
         return None
-    return SqliteStore(folder)
+    return SqliteStore(folder, may_be_read_only=not create)
 
 
 class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
-    def __init__(self, folder: Path | None) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
+        super().__init__(folder, may_be_read_only=may_be_read_only)
         # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
         # later count as misses.
         self._reply_keys: set[str] | None = None
@@ -75,6 +76,7 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         return self.run(known[0][0]) if known else None
 
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
+        self.check_damage()  # before anything is paid for
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
         written = to_json(plan.plain())
         # Looked up and added in one transaction: another process may be starting the same plan.
@@ -92,9 +94,10 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         return self.run(run_id), found
 
     def annotate(self, run: Run, **settings: Any) -> Run:
-        if any(run.plan.get(key) != value for key, value in settings.items()):
-            with self._transaction() as db:
-                db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(run.plan | settings), run.number))
+        if all(run.plan.get(key) == value for key, value in settings.items()):
+            return run
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(run.plan | settings), run.number))
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
@@ -140,12 +143,22 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
     async def add_result(self, run: Run, result: Result) -> None:
         await self._writer.write(_ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
 
-    def results(self, run: Run, case: str | None = None, model: str | None = None) -> Iterator[Result]:
-        # Keys are sorted first, from an index, and rows fetched as they are needed: SQLite would sort whole traces.
+    def results(
+        self,
+        run: Run,
+        case: str | None = None,
+        model: str | None = None,
+        *,
+        failed: bool = False,
+        page: Page | None = None,
+    ) -> Iterator[Result]:
+        # Keys come from an index, which has them in this order, and rows are fetched as they are needed.
+        given = {"run = ?": run.number, "case_id = ?": case, "model = ?": model}
+        conditions = {words: value for words, value in given.items() if value is not None}
+        where = " AND ".join([*conditions, *(["passed IS NOT 1"] if failed else [])])
         keys = self._stream(
-            "SELECT key FROM results WHERE run = ? AND (? IS NULL OR case_id = ?) AND (? IS NULL OR model = ?)"
-            " ORDER BY case_id, model, seed, arm",
-            *(run.number, case, case, model, model),
+            f"SELECT key FROM results WHERE {where} ORDER BY case_id, model, seed, arm LIMIT ? OFFSET ?",  # noqa: S608
+            *(*conditions.values(), page.limit if page else -1, page.offset if page else 0),
         )
         while some := [row[0] for row in islice(keys, ROWS_AT_ONCE)]:
             query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key IN ({','.join('?' * len(some))})"  # noqa: S608
@@ -153,7 +166,8 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
             yield from (found[key].to_result() for key in some if key in found)
 
     def errored(self, run: Run) -> Iterator[Result]:
-        rows = self._stream(f"SELECT {_COLUMNS} FROM results WHERE run = ? AND passed IS NULL", run.number)  # noqa: S608
+        query = f"SELECT {_COLUMNS} FROM results INDEXED BY results_errored WHERE run = ? AND passed IS NULL"  # noqa: S608
+        rows = self._stream(query, run.number)
         return (ResultRow(*row).to_result() for row in rows)
 
     def outcomes(self, run: Run) -> Iterator[Outcome]:
@@ -164,18 +178,19 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
             " FROM results WHERE run = ?",
             run.number,
         )
-        for model, case, arm, seed, passed, *numbers, activated, turns, calls, tool_errors, leaked, bug, cause in rows:
-            yield Outcome(
-                *(model, case, arm, seed, optional_bool(passed)),
-                *numbers,
-                activated=optional_bool(activated),
-                turns=turns,
-                calls=calls,
-                tool_errors=tool_errors,
-                leaked=bool(leaked),
-                bug=bool(bug),
-                cause=cause,
-            )
+        for row in rows:
+            values = list(row)
+            for place in _BOOLEANS:  # which SQLite has not
+                values[place] = None if values[place] is None else values[place] == 1
+            yield Outcome(*values)
+
+    def tally(self, run: Run) -> list[Tally]:
+        rows = self._rows(
+            "SELECT model, arm, SUM(passed IS 1), SUM(passed IS 0), SUM(passed IS NULL) FROM results WHERE run = ?"
+            " GROUP BY model, arm",
+            run.number,
+        )
+        return [Tally(*row) for row in rows]
 
     def scored_keys(self, run: Run) -> set[str]:
         query = "SELECT key FROM results WHERE run = ? AND passed IS NOT NULL"
@@ -184,10 +199,13 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, tokens, cost in _SPENDERS:
+            each = f"MAX({tokens}) AS tokens, MAX({cost}) AS cost, MAX({cost} IS NULL) AS unknown"
+            if len(runs) == 1:  # where each key is there once
+                each = f"{tokens} AS tokens, {cost} AS cost, {cost} IS NULL AS unknown"
             query = f"""
                 SELECT COALESCE(SUM(tokens), 0), TOTAL(cost), MAX(unknown) FROM (
-                    SELECT MAX({tokens}) AS tokens, MAX({cost}) AS cost, MAX({cost} IS NULL) AS unknown FROM results
-                    WHERE run IN ({",".join("?" * len(runs))}) GROUP BY key
+                    SELECT {each} FROM results
+                    WHERE run IN ({",".join("?" * len(runs))}) {"GROUP BY key" if len(runs) > 1 else ""}
                 )
             """  # noqa: S608 - only the fixed words above
             used, dollars, unknown = self._rows(query, *(run.number for run in runs))[0]
@@ -197,7 +215,8 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
 
     def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
         return self._rows(
-            "SELECT model, error, COUNT(*) FROM results WHERE run = ? AND passed IS NULL AND NOT bug"
+            "SELECT model, error, COUNT(*) FROM results INDEXED BY results_errored"
+            " WHERE run = ? AND passed IS NULL AND NOT bug"
             " GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?",
             run.number,
             limit,
@@ -224,8 +243,8 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
 
     def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
         rows = self._stream(
-            "SELECT model, case_id, arm, seed, error, detail FROM results WHERE run = ? AND bug"
-            " ORDER BY model, case_id, seed, arm",
+            "SELECT model, case_id, arm, seed, error, detail FROM results INDEXED BY results_errored"
+            " WHERE run = ? AND passed IS NULL AND bug ORDER BY model, case_id, seed, arm",
             run.number,
         )
         return ((Trial(*trial), error, json.loads(detail)["traceback"]) for *trial, error, detail in rows)

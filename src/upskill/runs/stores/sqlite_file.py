@@ -5,39 +5,93 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from upskill.errors import StoreError, UsageError
 from upskill.runs.stores.sqlite_writer import DISK_FULL_HINT, GroupWriter
-from upskill.runs.stores.tables import LOCK_SECONDS, migrate, switch_to_wal, transaction
+from upskill.runs.stores.tables import LOCK_SECONDS, is_current, migrate, switch_to_wal, transaction
 
 FILE = "upskill.db"
 ROWS_AT_ONCE = 64
+LARGEST_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
 
 
 class SqliteFile:
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
         self.path = folder / FILE if folder is not None else None
+        self._read_only: str = ""  # the URI by which a file is read that cannot be written
+        self._copy: sqlite3.Connection | None = None  # of such a file that an older version wrote
         try:
-            if self.path:
+            if self.path and not may_be_read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._connect()
+            self._db = self._open(may_be_read_only=may_be_read_only)
             # Readers have a connection of their own, so that looking something up never waits for a commit.
-            self._reader = self._connect() if self.path else self._db
+            self._reader = self._connect() if self._is_file else self._db
         except (sqlite3.Error, OSError) as error:
+            if "malformed" in str(error):
+                raise damaged(self.path, str(error)) from error
             raise UsageError(
                 f"{self.path}: cannot be used as a store: {error}", "Choose another folder with --runs-dir."
             ) from error
         self._lock = threading.Lock()  # held while writing
-        self._read_lock = threading.Lock() if self.path else self._lock
+        self._read_lock = threading.Lock() if self._is_file else self._lock
         self._writer = GroupWriter(self._db, self._lock, str(self.path))
+        self._damage = ""
+        self._check: threading.Thread | None = None
+        if self._is_file and self.path and self.path.stat().st_size <= LARGEST_CHECKED:
+            self._check = threading.Thread(target=self._look_for_damage, name="store check", daemon=True)
+            self._check.start()
+
+    @property
+    def _is_file(self) -> bool:
+        """Whether everyone who reads has a connection of their own; there is only one to what is in memory."""
+        return self.path is not None and self._copy is None
+
+    def _open(self, *, may_be_read_only: bool) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except sqlite3.OperationalError as error:
+            if not may_be_read_only or not _cannot_be_written(error):
+                raise
+        # With the files that a writer left beside it, SQLite can read it as it is; without them, as one that stays so.
+        assert self.path is not None
+        left = self.path.with_name(f"{FILE}-wal")
+        whole = not left.exists() or not left.stat().st_size
+        self._read_only = f"{self.path.resolve().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
+        db = self._connect()
+        if is_current(db):
+            return db
+        self._copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        with closing(db):
+            db.backup(self._copy)
+        migrate(self._copy, str(self.path))
+        return self._copy
+
+    def check_damage(self) -> None:
+        """Wait for the check of the whole file that began when it was opened; StoreError if it is damaged."""
+        if self._check:
+            self._check.join()
+            self._check = None
+        if self._damage:
+            raise damaged(self.path, self._damage)
+
+    def _look_for_damage(self) -> None:
+        try:
+            with closing(self._connect()) as db:
+                found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            self._damage = "" if found == "ok" else str(found)
+        except sqlite3.DatabaseError as error:
+            self._damage = "" if isinstance(error, sqlite3.OperationalError) else str(error)
 
     def _connect(self) -> sqlite3.Connection:
+        place = self._read_only or self.path or ":memory:"
         db = sqlite3.connect(
-            self.path or ":memory:", timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
+            place, timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None, uri=bool(self._read_only)
         )
+        if self._read_only:
+            return db
         try:
             switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")
@@ -58,14 +112,18 @@ class SqliteFile:
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
         self._writer.close()
+        if self._check:
+            self._check.join()
         self._reader.close()
         self._db.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
+        if not any(raised) or isinstance(raised[1], UsageError):  # which may have come of it
+            self.check_damage()
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
@@ -86,7 +144,7 @@ class SqliteFile:
         the past. In memory there is only one connection, whose lock is released between reads.
         """
         with self._reading():
-            db, lock = (self._connect(), threading.Lock()) if self.path else (self._db, self._lock)
+            db, lock = (self._connect(), threading.Lock()) if self._is_file else (self._db, self._lock)
             try:
                 with lock:
                     cursor = db.execute(query, values)
@@ -96,7 +154,7 @@ class SqliteFile:
                     with lock:
                         rows = cursor.fetchmany(ROWS_AT_ONCE)
             finally:
-                if self.path:
+                if self._is_file:
                     db.close()
 
     @contextmanager
@@ -104,6 +162,12 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: {error}", "The file may be damaged; move it elsewhere to start over."
-            ) from error
+            raise damaged(self.path, str(error)) from error
+
+
+def damaged(path: Path | None, words: str) -> StoreError:
+    return StoreError(f"{path}: {words}", "The file may be damaged; move it elsewhere to start over.")
+
+
+def _cannot_be_written(error: sqlite3.OperationalError) -> bool:
+    return any(words in str(error) for words in ("readonly", "unable to open", "read-only"))

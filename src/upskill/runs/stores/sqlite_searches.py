@@ -30,11 +30,15 @@ _ADD_LOOK = f"INSERT OR IGNORE INTO looks ({_LOOK_COLUMNS}) VALUES ({', '.join('
 class SqliteLooks(SqliteFile):
     def add_look(self, look: Look) -> Look:
         values = [getattr(look, name) for name in LOOK_COLUMNS]
-        values[LOOK_COLUMNS.index("cases")] = to_json(dict(look.cases))
+        for name in ("cases", "verdict"):
+            values[LOOK_COLUMNS.index(name)] = to_json(dict(getattr(look, name)))
         with self._transaction() as db:
             db.execute(_ADD_LOOK, values)
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
         return _look(self._rows(_looks_query(where), *look.identity)[0])
+
+    def looks_at(self, run: str) -> list[Look]:
+        return list(map(_look, self._rows(_looks_query("run = ?"), run)))
 
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
         found = map(_look, self._stream(_looks_query("skill = ?"), skill))
@@ -47,7 +51,7 @@ def _looks_query(where: str) -> str:
 
 def _look(row: tuple[Any, ...]) -> Look:
     columns = dict(zip((*LOOK_COLUMNS, "number"), row, strict=True))
-    return Look(**columns | {"cases": json.loads(columns["cases"])})
+    return Look(**columns | {name: json.loads(columns[name]) for name in ("cases", "verdict")})
 
 
 class SqliteBatches(SqliteFile):

@@ -221,6 +221,26 @@ def _earlier_tries(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE results ADD COLUMN earlier_cost_usd REAL DEFAULT 0")
 
 
+def _pages(db: sqlite3.Connection) -> None:
+    # In the order in which results are shown, so that a page of them needs no sorting; with all that reports add up.
+    db.execute("DROP INDEX results_for_reports")
+    db.execute(
+        """
+        CREATE INDEX results_for_reports ON results
+            (run, case_id, model, seed, arm, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,
+             checks_passed, checks, activated, turns, calls, tool_errors, leak, bug, snapshot, cause,
+             judge_tokens, judge_cost_usd, earlier_tokens, earlier_cost_usd)
+        """
+    )
+    # What is rare in a run that is worth anything.
+    db.execute("CREATE INDEX results_errored ON results (run, model, error, bug) WHERE passed IS NULL")
+    db.execute("CREATE INDEX results_leaked ON results (run, model, case_id, seed, arm, leak) WHERE leak <> ''")
+    # What was reported, so that listing runs does not compute it again.
+    db.execute("ALTER TABLE looks ADD COLUMN verdict TEXT NOT NULL DEFAULT '{}'")
+    db.execute("ALTER TABLE looks ADD COLUMN version TEXT NOT NULL DEFAULT ''")
+    db.execute("CREATE INDEX looks_by_run ON looks (run)")
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -234,6 +254,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _looks,
     _causes,
     _earlier_tries,
+    _pages,
 )
 
 
@@ -264,7 +285,7 @@ def switch_to_wal(db: sqlite3.Connection) -> None:
 
 
 def migrate(db: sqlite3.Connection, where: str) -> None:
-    if _version(db) == len(MIGRATIONS):
+    if is_current(db):
         return
     with transaction(db):
         version = _version(db)  # again: another process may have migrated it in the meantime
@@ -273,6 +294,10 @@ def migrate(db: sqlite3.Connection, where: str) -> None:
         for migration in MIGRATIONS[version:]:
             migration(db)
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def is_current(db: sqlite3.Connection) -> bool:
+    return _version(db) == len(MIGRATIONS)
 
 
 def _version(db: sqlite3.Connection) -> int:
