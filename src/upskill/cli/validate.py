@@ -31,6 +31,8 @@ from upskill.suites.twins import near_duplicates
 def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
     """Check SKILLS against the Agent Skills specification, and their suites. Exit code 2 when one is invalid.
 
+    Warns of text that a model reads and a person does not see: invisible characters, hidden comments and elements.
+
     --suite tries each case with answers that know nothing: an empty one, "I do not know.", the asked form with the
     prompt's words in it, the skill recited, the reference of another case. A case that one of them passes says
     nothing about what a student knows.

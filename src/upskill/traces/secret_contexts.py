@@ -10,7 +10,7 @@ import re
 
 from upskill.traces.secret_rules import MARK, Rule, has_letters_and_digits, rule
 
-LONG_NAME = r"(?:pass(?:word|wd|phrase|wort|code)|pwd|kennwort)"
+LONG_NAME = r"(?:pass(?:word|wd(?<!/etc/passwd)|phrase|wort|code)|pwd|kennwort)"
 # Short names that are also words: `pass: 214`, `psk`.
 SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
 _KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session)[_-]?key"
@@ -24,7 +24,7 @@ SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authoriz
 _PASSWORD = re.compile(r"pass|pwd", re.I)
 _PLACEHOLDER = re.compile(
     r"^(?:[*x.•]+|\.\.\.|<.*>?|\$.*|%.*|\{.*|\[.*|[:@]\w+|\?|(?:your|my|the|an?)[_-].*|.*_here|(?:example|sample|dummy|fake).*"
-    r"|(?:env|file|fd|stdin):?.*|changeme|placeholder|none|null|nil|true|false|undefined|string|str|int|required|optional"
+    r"|(?:env|file|fd|stdin):?.*|!vault.*|changeme|placeholder|none|null|nil|true|false|undefined|string|str|int|required|optional"
     r"|redacted|hidden|todo|test|secret|pass|passwd|password\d?|passphrase|pwd|token|key|user|include|foo|bar|\\?[nrt])$",
     re.I,
 )
