@@ -17,7 +17,7 @@ from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
 from upskill.authoring.suite_writer import CHECK_KINDS, write_suite
-from upskill.checks import CHECKS, harness, read_check
+from upskill.checks import CHECKS, guard, harness, read_check
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS
@@ -424,18 +424,18 @@ async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None
     async with await open_sandbox(files=FILES, environment=environment) as opened:
         assert (await opened.run(["/bin/sh", "-c", HOSTILE])).code == 0
         assert "FORGED" in (await opened.run("python3 -c 1")).output  # the trap is one
-        line = {
-            "run": "type -P python3 cc ls; python3 -c 'print(1 + 1)'; ls $HOME; env | cut -d= -f1 | sort | tr '\\n' ' '"
-        }
+        line = {"run": "type -P python3 cc ls; python3 -c 'print(1 + 1)'; ls $HOME; env | cut -d= -f1 >names.txt"}
         finding = await look({"command": line}, opened)
         assert finding.passed
         assert "FORGED" not in finding.reason
-        *programs, two, names = finding.reason.removeprefix("the command did as wanted: exit code 0: ").splitlines()
+        *programs, two = finding.reason.removeprefix("the command did as wanted: exit code 0: ").splitlines()
         assert all(program.startswith(("/usr/", "/bin/")) for program in programs)
         assert two == "2"
-        assert names.split() == ["CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"]
-        own = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
-        assert (await look({"command": own}, opened)).passed
+        names = set((await opened.read("names.txt")).decode().split())
+        own = {"CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"}
+        assert names == own | set(guard.ENVIRONMENT) | {"PYTHONPATH", "PYTHONPYCACHEPREFIX"}
+        run = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
+        assert (await look({"command": run}, opened)).passed
         assert (await opened.read("test.sh")) == b"mine\n"
         assert (await look({"compiles": "add.c"}, opened)).passed
         assert not (await look({"compiles": "broken.c"}, opened)).passed

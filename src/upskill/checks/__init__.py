@@ -10,15 +10,15 @@ in the order of the suite, so that `extract` can put code into a file for those 
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
 What kinds share: `texts` and `patterns` (how a suite writes them), `timed_schema` (JSON schemas within a time limit),
-`workspace` (the files an agent left), `check_dir` (where a check works in the sandbox), `harness` (runs the function of
-a `python` check).
+`workspace` (the files an agent left), `check_dir` (where a check works in the sandbox), `guard` (what
+was left must not steer its programs), `harness` (runs the function of a `python` check).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -80,6 +80,8 @@ class Evidence:
     canary: str = ""  # the word in its body that nothing else has
     reference: str = ""  # the answer that the case itself gives
     output: str | None = None  # what an agent left in the file that the case names for it
+    files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
+    case: str = ""  # its prompt and its checks, for looking up whether they name a file
 
     @property
     def answer(self) -> str:
@@ -138,6 +140,10 @@ class Check(BaseModel, ABC):
     def decides(self) -> bool:
         """Whether the outcome of a trial depends on it; False for what only an arm with a skill can do."""
         return True
+
+    def risks(self, case: str) -> Iterable[str]:
+        """What a student could do about it, in a case that says this: warned of when a suite is read."""
+        return ()
 
     @classmethod
     def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:

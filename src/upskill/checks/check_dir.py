@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from upskill.checks import Finding
+from upskill.checks.guard import ENVIRONMENT
 from upskill.errors import CheckError
 from upskill.sandboxes import CommandResult, Limits, MiB, Sandbox, printable
 
@@ -71,6 +72,9 @@ class CheckDir:
     ) -> CommandResult:
         """Run a program in the workspace, under the limits of a check."""
         variables = {
+            **ENVIRONMENT,
+            "PYTHONPATH": f"{self.root}/python",
+            "PYTHONPYCACHEPREFIX": f"{self.root}/pycache",
             "PATH": ":".join([self.path, *beside]),
             "HOME": f"{self.root}/home",
             "TMPDIR": self.scratch,

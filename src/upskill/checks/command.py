@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.check_dir import CheckDir, Full, open_check_dir, told
+from upskill.checks.guard import disarm, risks
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts, enumerate_texts, lacking
 from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
@@ -20,7 +22,9 @@ class Command(SandboxCheck):
     """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
     is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
-    `needs` that is missing makes the trial an error and not a failure."""
+    `needs` that is missing makes the trial an error and not a failure. Files that would steer its programs, such as a
+    conftest.py or a Makefile, are removed or put back as the case brought them, unless the case names them or `keeps`
+    does."""
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -30,6 +34,7 @@ class Command(SandboxCheck):
     stdin: str = ""
     files: dict[Path, str] = Field(default_factory=dict)
     needs: list[Text] = Field(default_factory=list)
+    keeps: list[Path] = Field(default_factory=list)
     timeout: float = Field(default=60.0, gt=0, le=3600)
 
     @classmethod
@@ -47,9 +52,19 @@ class Command(SandboxCheck):
             raise ValueError("decides nothing: any exit code and any output would pass")
         return self
 
+    def risks(self, case: str) -> Iterable[str]:
+        looks_at_output = self.contains or self.not_contains or self.regex
+        return risks(self._text, case, by_exit_code=self.exit_code == 0 and not looks_at_output)
+
+    @property
+    def _text(self) -> str:
+        return "\n".join([self.line, *self.files.values()])
+
     async def run(self, evidence: Evidence) -> Finding:
         try:
             async with open_check_dir(sandbox_of(evidence)) as place:
+                if wrong := await disarm(place, evidence, self._text, self.keeps):
+                    return wrong
                 done = await self._carry_out(place)
         except Full as full:
             return full.finding

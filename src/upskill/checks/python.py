@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.check_dir import Full, open_check_dir, told
+from upskill.checks.guard import disarm
 from upskill.checks.workspace import SandboxCheck, sandbox_of
 from upskill.errors import CheckError
 from upskill.plain import as_mapping
@@ -69,6 +70,9 @@ class PythonCheck(SandboxCheck):
         }
         try:
             async with open_check_dir(sandbox) as place:
+                starts = self.source if "subprocess" in self.source or "os.system" in self.source else ""
+                if wrong := await disarm(place, evidence, starts):
+                    return wrong
                 python = await place.find(["python3"])
                 if not python:
                     raise CheckError("there is no python3 in the sandbox; install it for all users")

@@ -172,7 +172,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             return False
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
-        evidence = Evidence(trace, case.prompt, ask, sandbox, offered, own, case.reference)
+        evidence = Evidence(
+            trace, case.prompt, ask, sandbox, offered, own, case.reference, files=case.files, case=case.words
+        )
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 evidence = await _with_output(evidence, case.output_file)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -70,6 +70,11 @@ class Case:
     def text(self) -> str:
         """All that the case says, for looking up whether it names something."""
         return json.dumps(self.plain(), ensure_ascii=False)
+
+    @property
+    def words(self) -> str:
+        """What it asks for and looks at, without what it brings."""
+        return "\n".join([self.prompt, self.output_file, *(_said(named.written) for named in self.checks)])
 
     @property
     def fingerprint(self) -> str:
@@ -142,6 +147,7 @@ class Suite:
         ]
         if not cases:
             raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
+        warnings += _risks(cases)
         seen: dict[str, int] = {}
         for number, case in enumerate(cases, start=1):
             if case.id in seen:
@@ -171,6 +177,21 @@ class Suite:
     def plain(self) -> dict[str, Any]:
         said: dict[str, Any] = {"cases": [case.plain() for case in self.cases]}
         return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
+
+
+def _said(written: object) -> str:
+    return written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+
+
+def _risks(cases: Iterable[Case]) -> Iterator[str]:
+    """What students could do about checks, each risk once, with the cases that have it."""
+    found: dict[str, list[str]] = {}
+    for case in cases:
+        for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(case.words)):
+            found.setdefault(risk, []).append(case.id)
+    for risk, ids in found.items():
+        more = ", …" if len(ids) > 3 else ""
+        yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
 
 
 def held_out_by_id(id: str) -> bool:  # noqa: A002

@@ -1,0 +1,248 @@
+"""Guard: what a student left in the workspace must not decide what a program of a check does.
+
+Many programs do what files in the current folder say: `pytest` imports conftest.py, `make` follows the Makefile,
+`npm test` runs a script of package.json, Python imports a json.py before its own. So programs are started with an
+environment that turns off what can be turned off (`ENVIRONMENT`), and files that would steer them are removed first
+(`TOOLS`), or put back as the case brought them. A file that the case itself names is left alone: it is what the student
+was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from upskill.checks import Evidence, Finding
+from upskill.checks.workspace import in_words
+
+if TYPE_CHECKING:
+    from upskill.checks.check_dir import CheckDir
+
+SECONDS = 60.0  # for tidying up
+
+# Settings that go before those of a repository. Nothing in one is run, and nothing it says hides a change.
+GIT_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.untrackedCache": "false",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.bare": "false",
+    "diff.external": "",
+    "credential.helper": "",
+    "gpg.program": "false",
+    "protocol.allow": "never",
+    "protocol.file.allow": "always",
+    "safe.directory": "*",
+    "status.showUntrackedFiles": "normal",
+    "submodule.recurse": "false",
+}
+_EMPTY = (
+    *(
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PERL5LIB",
+        "PERL5OPT",
+        "RUBYOPT",
+        "RUBYLIB",
+        "GOFLAGS",
+        "RUSTFLAGS",
+        "RUSTC_WRAPPER",
+    ),
+    *("JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD"),
+)
+ENVIRONMENT: Mapping[str, str] = {
+    **dict.fromkeys(_EMPTY, ""),
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_ADDOPTS": "-p no:cacheprovider --import-mode=append",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
+    "PERL_USE_UNSAFE_INC": "0",
+    "npm_config_globalconfig": "/dev/null",
+    "npm_config_script_shell": "/bin/sh",
+    "npm_config_node_options": "",
+    "npm_config_offline": "true",
+    "npm_config_update_notifier": "false",
+    "GOWORK": "off",
+    "GOPROXY": "off",
+    "GOTOOLCHAIN": "local",
+    "GOENV": "off",
+    "CARGO_NET_OFFLINE": "true",
+}
+# Python finds modules of the workspace, but only after its own and those that are installed.
+SITE = """
+import os, sys
+for folder in (os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and os.path.isfile(sys.argv[0]) else "", %r):
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, by the words that a command calls it with, and the files in a workspace that steer it."""
+
+    words: str
+    files: tuple[str, ...]
+
+
+_PYTHON_TESTS = ("test_*.py", "*_test.py")
+TOOLS = (
+    Tool(
+        r"pytest|py\.test|unittest|nose2|tox|nox|coverage|python3?(?:\.\d+)?",
+        (
+            *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".coveragerc"),
+            *(
+                "sitecustomize.py",
+                "usercustomize.py",
+                "*.pth",
+                "*.dist-info",
+                "*.egg-info",
+                "__pycache__",
+                "noxfile.py",
+            ),
+        ),
+    ),
+    Tool(r"pytest|py\.test|nose2|tox|nox|coverage", _PYTHON_TESTS),
+    Tool(r"unittest", ("test*.py",)),
+    Tool(r"g?make", ("Makefile", "makefile", "GNUmakefile")),
+    Tool(r"cmake|ctest", ("CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json")),
+    Tool(
+        r"npm|npx|yarn|pnpm|node|jest|vitest|mocha|tsc|deno|bun",
+        (
+            *("package.json", "package-lock.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", "node_modules"),
+            *("jest.config.*", "vitest.config.*", "vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*"),
+            *("*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts", "__tests__"),
+        ),
+    ),
+    Tool(r"go", ("go.mod", "go.sum", "go.work", "vendor", "*_test.go")),
+    Tool(r"cargo|rustc", ("Cargo.toml", "Cargo.lock", "build.rs", ".cargo", "rust-toolchain", "rust-toolchain.toml")),
+    Tool(r"rake|rspec|bundle|ruby", ("Rakefile", "Gemfile", ".rspec", ".bundle")),
+    Tool(r"gradlew?|mvn", ("build.gradle", "settings.gradle", "pom.xml", "gradle.properties", ".mvn")),
+)
+# Tests that the case brings decide, so they are put back even where it names them.
+_TESTS = (*_PYTHON_TESTS, "*_test.go", "*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts")
+_RUNNERS = r"pytest|py\.test|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo test"
+
+# Folders are opened on the way down, so that nothing hides in a closed one.
+_REMOVE = """
+find . -type d ! -perm -700 -exec chmod u+rwx {} ';' 2>/dev/null
+find . -name .git -prune -o "$@" -prune -exec rm -rf -- {} + 2>/dev/null
+exit 0
+"""
+# What stands where a folder of the path belongs, or in place of the file.
+_CLEAR = """
+path=$1 folder=
+case $path in */*) rest=${path%/*}/ ;; *) rest= ;; esac
+while [ -n "$rest" ]; do
+  folder=$folder${rest%%/*}; rest=${rest#*/}
+  if [ -L "$folder" ] || { [ -e "$folder" ] && [ ! -d "$folder" ]; }; then rm -rf -- "$folder"; fi
+  folder=$folder/
+done
+rm -rf -- "$path"
+"""
+# Keeps of a repository's settings what makes it a repository, and forgets what hides changes from `git status`.
+_GIT = r"""
+[ -e .git ] || [ -L .git ] || exit 0
+if [ -L .git ] || [ ! -d .git ]; then rm -rf .git; exit 0; fi
+chmod -R u+rwX .git 2>/dev/null
+rm -rf .git/info/exclude .git/info/attributes .git/info/sparse-checkout .git/config.worktree .git/hooks .git/modules
+rm -rf .git/commondir .git/objects/info/alternates
+[ -f .git/config ] && [ ! -L .git/config ] && awk '
+  /\\$/ { next }
+  /^[ \t]*\[/ { keep = match($0, /^[ \t]*\[(core|user|init|remote "[^"\\]*"|branch "[^"\\]*")\][ \t]*$/); section = $0 }
+  /^[ \t]*\[/ { if (keep) print; next }
+  keep && section ~ /core/ && !/^[ \t]*(repositoryformatversion|filemode|logallrefupdates)[ \t]*=/ { next }
+  keep && section ~ /remote/ && !/^[ \t]*(url|fetch)[ \t]*=/ { next }
+  keep { print }
+' .git/config > .git/config.new; mv -f .git/config.new .git/config
+git ls-files -z 2>/dev/null | git update-index -z --no-assume-unchanged --stdin 2>/dev/null
+git ls-files -z 2>/dev/null | git update-index -z --no-skip-worktree --stdin 2>/dev/null
+find . -name .gitignore -not -path './.git/*' 2>/dev/null | while IFS= read -r file; do
+  git ls-files --error-unmatch -- "$file" >/dev/null 2>&1 || rm -rf -- "$file"
+done
+exit 0
+"""
+
+
+def names(text: str, file: str) -> bool:
+    """Whether a text names a file, by its name alone."""
+    return bool(re.search(rf"(?<![\w.-]){re.escape(file)}(?![\w-]|\.\w)", text))
+
+
+def calls(text: str, words: str) -> bool:
+    """Whether a command, or the source of a script, starts such a program."""
+    return bool(re.search(rf"(?<![\w.$-])(?:{words})(?![\w-])", text))
+
+
+def steered_by(text: str) -> list[str]:
+    """The files that steer the programs which a command calls."""
+    return list(dict.fromkeys(file for tool in TOOLS if calls(text, tool.words) for file in tool.files))
+
+
+def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
+    """What a student may still do about a command, in words: where the case names a file, it is the student's."""
+    for file in steered_by(text):
+        if "*" not in file and names(case, file):
+            yield f"what the command does is up to {file}, which the student may write"
+    if by_exit_code and calls(text, _RUNNERS):
+        yield "code of the student runs inside the test runner and may end it with 0; look at its output, too"
+
+
+async def disarm(place: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = ()) -> Finding | None:
+    """Take from the workspace what would steer the programs of a command, and put back what the case brought.
+
+    The finding says that there is no way to do that, which is the student's doing.
+    """
+    await place.put("../python/sitecustomize.py", SITE % place.sandbox.workspace)
+    steering = [pattern for pattern in steered_by(text) if pattern not in keeps and not names(evidence.case, pattern)]
+    if steering and (wrong := await _put_back(place, evidence, steering, keeps)):
+        return wrong
+    if calls(text, "git"):
+        await place.run(["/bin/sh", "-c", _GIT], SECONDS)
+    return None
+
+
+async def _put_back(place: CheckDir, evidence: Evidence, steering: list[str], keeps: Sequence[str]) -> Finding | None:
+    def brought(path: str) -> bool:
+        """Whether the case brought it, and it has to be as it was."""
+        name = PurePosixPath(path).name
+        decides = any(fnmatchcase(name, pattern) for pattern in _TESTS)
+        return path not in keeps and _fits(path, steering) and (decides or not names(evidence.case, name))
+
+    own = {path: content for path, content in evidence.files.items() if brought(path)}
+    spared = {word for word in re.findall(r"[\w.-]+", evidence.case) if _fits(word, steering)} | set(keeps)
+    spared -= {PurePosixPath(path).name for path in own}
+    wanted = [word for pattern in steering for word in ("-o", "-name", pattern)][1:]
+    but = [word for name in sorted(spared) for word in ("!", "-name", PurePosixPath(name).name)]
+    done = await place.run(["/bin/sh", "-c", _REMOVE, "sh", "(", *wanted, ")", *but], SECONDS)
+    if done.killed_why:
+        return Finding(False, f"what was left cannot be looked through: it {done.killed_why}")
+    for path, content in own.items():
+        await place.run(["/bin/sh", "-c", _CLEAR, "sh", path], SECONDS)
+        try:
+            await place.sandbox.write(path, content)
+        except OSError as error:
+            return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
+    return None
+
+
+def _fits(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in patterns)

@@ -1,0 +1,355 @@
+"""Hostile students: what they leave must neither make a failing check pass nor make it an error.
+
+Each plant is left in a real sandbox by shell, as a student with tools would, and then graded as a trial is.
+"""
+
+# ruff: noqa: E501 - lines of shell
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upskill.checks import Evidence, guard, patterns
+from upskill.errors import TrialError
+from upskill.runs.grading import Grading
+from upskill.runs.plan import Judgement
+from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
+from upskill.suites import Suite
+from upskill.traces import Step, Trace
+
+ENVIRONMENT = Path(sys.executable).parent.parent  # with pytest in it
+
+
+@dataclass(frozen=True)
+class Plant:
+    """What a student leaves against a check that it would fail, by shell or in its answer."""
+
+    leave: str
+    checks: list[dict[str, Any]]
+    answer: str = "done"
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    reference: str = ""
+    prompt: str = "Do it."
+
+
+def command(run: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"command": {"run": run, **more}}]
+
+
+def python(body: str, **more: Any) -> list[dict[str, Any]]:
+    source = f"import json, os, subprocess, pathlib\ndef check(answer, workspace, trace):\n    {body}\n"
+    return [{"python": {"file": "check.py", "source": source, **more}}]
+
+
+def module(name: str, body: str = "import os; os._exit(0)") -> str:
+    return f"printf '%s\\n' {body!r} > {name}"
+
+
+WRONG = {"add.py": "def add(a, b):\n    return a - b\n"}
+TEST = "from add import add\ndef test_add():\n    assert add(2, 3) == 5\n"
+CASE = "import unittest\nfrom add import add\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
+PYTEST = "/opt/tools/bin/python -m pytest -q"
+PASSES = "import pytest\\n@pytest.hookimpl(tryfirst=True)\\ndef pytest_runtest_makereport(item, call): call.excinfo = None\\n"
+QUIET = f"printf '{PASSES}'"
+MAKEFILE = {"Makefile": "test:\n\tfalse\n"}
+PACKAGE = {
+    "package.json": '{"name": "a", "version": "1.0.0", "scripts": {"test": "node check.js"}}',
+    "check.js": "process.exit(1)",
+}
+GIT = "git init -q . && git config user.email a@b && git config user.name a && echo 1 > a && git add a && git commit -qm a"
+CLEAN = command('test -z "$(git status --porcelain)" && git rev-parse HEAD')
+ONE = command("python3 -c 'import json; assert json.loads(\"1\") == 2'")
+
+PYTHON_PLANTS = {
+    "json.py for -c": Plant(module("json.py"), ONE),
+    "json package for -c": Plant("mkdir json; " + module("json/__init__.py"), ONE),
+    "json.py in home": Plant(
+        "mkdir -p ~/.local/lib/python3.11/site-packages; "
+        + module("~/.local/lib/python3.11/site-packages/usercustomize.py"),
+        ONE,
+    ),
+    "sitecustomize.py": Plant(module("sitecustomize.py"), ONE),
+    "usercustomize.py": Plant(module("usercustomize.py"), ONE),
+    "encodings": Plant("mkdir encodings; " + module("encodings/__init__.py"), ONE),
+    "a .pth file": Plant("echo 'import os; os._exit(0)' > a.pth", ONE),
+    "pyvenv.cfg": Plant("echo 'home = /workspace' > pyvenv.cfg; ln -s /usr/bin/python3 python3", ONE),
+    "unittest.py for -m": Plant(
+        module("unittest.py"), command("python3 -m unittest test_add"), files=WRONG | {"test_add.py": CASE}
+    ),
+    "unittest package": Plant(
+        "mkdir unittest; " + module("unittest/__main__.py") + "; touch unittest/__init__.py",
+        command("python3 -m unittest test_add"),
+        files=WRONG | {"test_add.py": CASE},
+    ),
+    "case.py that unittest imports": Plant(
+        module("traceback.py") + ";" + module("difflib.py"),
+        command("python3 -m unittest test_add"),
+        files=WRONG | {"test_add.py": CASE},
+    ),
+    "json/tool.py for -m": Plant(
+        "mkdir json; touch json/__init__.py; " + module("json/tool.py"), command("echo nonsense | python3 -m json.tool")
+    ),
+    "an edited unittest": Plant(
+        "echo > test_add.py",
+        command("python3 -m unittest test_add", regex="Ran 1 test"),
+        files=WRONG | {"test_add.py": CASE},
+    ),
+    "a test that ends unittest": Plant(
+        module("test_0.py"), command("python3 -m unittest discover"), files=WRONG | {"test_add.py": CASE}
+    ),
+    "a stale pyc": Plant(
+        "echo 'def add(a,b): return 5' > add.py; python3 -m compileall -q add.py; printf 'def add(a, b):\\n    return a - b\\n' > add.py",
+        command("python3 -c 'import add; assert add.add(2, 3) == 5 and add.add(1, 1) == 2'"),
+    ),
+}
+PYTEST_PLANTS = {
+    "conftest.py": Plant(f"{QUIET} > conftest.py", command(PYTEST)),
+    "conftest.py above": Plant(
+        f"mkdir -p tests; {QUIET} > tests/conftest.py; mv test_add.py tests 2>/dev/null", command(PYTEST)
+    ),
+    "conftest.py that ends it": Plant(module("conftest.py"), command(PYTEST)),
+    "pytest.ini": Plant("printf '[pytest]\\naddopts = --collect-only\\n' > pytest.ini", command(PYTEST)),
+    ".pytest.ini": Plant("printf '[pytest]\\naddopts = --co\\n' > .pytest.ini", command(PYTEST)),
+    "pyproject.toml": Plant(
+        "printf '[tool.pytest.ini_options]\\naddopts = \"--co\"\\n' > pyproject.toml", command(PYTEST)
+    ),
+    "setup.cfg": Plant("printf '[tool:pytest]\\naddopts = --co\\n' > setup.cfg", command(PYTEST)),
+    "tox.ini": Plant("printf '[pytest]\\naddopts = --version\\n' > tox.ini", command(PYTEST)),
+    "pytest.py": Plant(module("pytest.py"), command(PYTEST)),
+    "_pytest package": Plant(
+        "mkdir _pytest pluggy; " + module("_pytest/__init__.py") + ";" + module("pluggy/__init__.py"), command(PYTEST)
+    ),
+    "an edited test": Plant("echo 'def test_add(): pass' > test_add.py", command(PYTEST)),
+    "a removed test": Plant("echo 'def test_ok(): pass' > test_ok.py; rm test_add.py", command(PYTEST)),
+    "a test that ends it": Plant(module("test_0.py"), command(PYTEST)),
+    "a plugin by entry point": Plant(
+        "mkdir evil-1.dist-info; printf '[pytest11]\\nevil = evil\\n' > evil-1.dist-info/entry_points.txt; printf 'Name: evil\\nVersion: 1\\n' > evil-1.dist-info/METADATA; "
+        + module("evil.py"),
+        command(PYTEST),
+    ),
+    "a folder for the test": Plant("rm test_add.py; mkdir test_add.py", command(PYTEST)),
+    "a link for the test": Plant("ln -sf /dev/null test_add.py", command(PYTEST)),
+    "a closed folder": Plant(f"{QUIET} > conftest.py; chmod 500 .; chmod 000 conftest.py", command(PYTEST)),
+}
+GIT_PLANTS = {
+    "untracked files off": Plant(f"{GIT}; echo 2 > b; git config status.showUntrackedFiles no", CLEAN),
+    "an alias": Plant(
+        f"{GIT}; echo 2 > b; git config alias.state '!true'",
+        command('test -z "$(git status --porcelain)" && git state'),
+    ),
+    "fsmonitor": Plant(
+        f"{GIT}; echo 2 >> a; printf '#!/bin/sh\\nprintf \"x\\\\0\"' > /tmp/m; chmod +x /tmp/m; git config core.fsmonitor /tmp/m; git update-index --fsmonitor; git status >/dev/null",
+        CLEAN,
+    ),
+    "another work tree": Plant(
+        f"{GIT}; echo 2 >> a; mkdir /tmp/w; echo 1 > /tmp/w/a; git config core.worktree /tmp/w", CLEAN
+    ),
+    "excluded": Plant(f"{GIT}; echo 2 > b; echo b >> .git/info/exclude", CLEAN),
+    "excluded elsewhere": Plant(f"{GIT}; echo 2 > b; echo b > /tmp/x; git config core.excludesFile /tmp/x", CLEAN),
+    "an ignore file": Plant(f"{GIT}; echo 2 > b; echo '*' > .gitignore", CLEAN),
+    "assumed unchanged": Plant(f"{GIT}; echo 2 >> a; git update-index --assume-unchanged a", CLEAN),
+    "skipped": Plant(f"{GIT}; echo 2 >> a; git update-index --skip-worktree a", CLEAN),
+    "a filter": Plant(
+        f"{GIT}; echo 2 >> a; git config filter.f.clean 'echo 1'; echo 'a filter=f' > .git/info/attributes", CLEAN
+    ),
+    "an included file": Plant(
+        f"{GIT}; echo 2 > b; printf '[status]\\nshowUntrackedFiles = no\\n' > /tmp/c; git config include.path /tmp/c",
+        CLEAN,
+    ),
+    "a .git elsewhere": Plant(
+        f"mkdir /tmp/r; cd /tmp/r; {GIT}; cd /workspace; echo 2 > b; echo 'gitdir: /tmp/r/.git' > .git; cp /tmp/r/a .; echo b > /tmp/r/.git/info/exclude",
+        CLEAN,
+    ),
+    "global settings": Plant(f"{GIT}; echo 2 > b; git config --global status.showUntrackedFiles no", CLEAN),
+    "a hook": Plant(
+        f"{GIT}; printf '#!/bin/sh\\nexit 0' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo 2 > b", CLEAN
+    ),
+}
+MAKE_PLANTS = {
+    "another Makefile": Plant("printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), files=MAKEFILE),
+    "GNUmakefile": Plant("printf 'test:\\n\\ttrue\\n' > GNUmakefile", command("make test"), files=MAKEFILE),
+    "makefile": Plant("printf 'test:\\n\\ttrue\\n' > makefile", command("make test"), files=MAKEFILE),
+    "a file of the target's name": Plant("touch test", command("make test"), files=MAKEFILE),
+    "a Makefile that nobody asked for": Plant("printf 'test:\\n\\ttrue\\n' > Makefile", command("make test")),
+    "a link in its place": Plant(
+        "printf 'test:\\n\\ttrue\\n' > /tmp/M; ln -sf /tmp/M Makefile", command("make test"), files=MAKEFILE
+    ),
+    "MAKEFLAGS in a profile": Plant(
+        "echo 'export MAKEFLAGS=-n' > ~/.bashrc; cp ~/.bashrc ~/.profile", command("make test"), files=MAKEFILE
+    ),
+    "a make of its own": Plant(
+        "mkdir -p ~/bin; printf '#!/bin/sh\\nexit 0' > ~/bin/make; cp ~/bin/make make; chmod +x ~/bin/make make",
+        command("make test"),
+        files=MAKEFILE,
+    ),
+}
+NPM = "npm test"
+NPM_PLANTS = {
+    "a package.json script": Plant(
+        'echo \'{"scripts": {"test": "true"}}\' > package.json', command(NPM), files=PACKAGE
+    ),
+    "a script shell": Plant("echo 'script-shell=/bin/true' > .npmrc", command(NPM), files=PACKAGE),
+    "a script shell in home": Plant("echo 'script-shell=/bin/true' > ~/.npmrc", command(NPM), files=PACKAGE),
+    "ignored scripts": Plant(
+        "printf 'ignore-scripts=true\\nnode-options=--version\\n' > .npmrc", command(NPM), files=PACKAGE
+    ),
+    "a node of its own": Plant(
+        "mkdir -p node_modules/.bin; printf '#!/bin/sh\\nexit 0' > node_modules/.bin/node; chmod +x node_modules/.bin/node",
+        command(NPM),
+        files=PACKAGE,
+    ),
+    "a package.json that nobody asked for": Plant(
+        'echo \'{"scripts": {"test": "true"}}\' > package.json', command(NPM)
+    ),
+}
+READS = "return json.load(open(workspace + '/out.json'))['a'] == 1"
+OUT = {"out.json": '{"a": 0}'}
+SABOTAGES = {
+    "not JSON": Plant("echo nonsense > out.json", python(READS), files=OUT),
+    "binary": Plant("head -c 1000 /dev/urandom > out.json", python(READS), files=OUT),
+    "a folder": Plant("rm out.json; mkdir out.json", python(READS), files=OUT),
+    "mode 000": Plant("chmod 000 out.json", python(READS), files=OUT),
+    "removed": Plant("rm out.json", python(READS), files=OUT),
+    "a FIFO": Plant("rm out.json; mkfifo out.json", python(READS, timeout=2), files=OUT),
+    "a link in a circle": Plant("rm out.json; ln -s out.json out.json", python(READS), files=OUT),
+    "deep JSON": Plant("python3 -c 'print(\"[\" * 100000)' > out.json", python(READS), files=OUT),
+    "a number without end": Plant("python3 -c 'print(\"9\" * 100000)' > out.json", python(READS), files=OUT),
+    "half a character": Plant('printf \'{"a": "\\\\ud800"}\' > out.json', python(READS), files=OUT),
+    "no workspace to write to": Plant("chmod 000 .", python(READS), files=OUT),
+    "a full disk": Plant(
+        "dd if=/dev/zero of=big bs=1M count=2000 2>/dev/null; dd if=/dev/zero of=/tmp/big bs=1M count=2000 2>/dev/null",
+        python(READS),
+        files=OUT,
+    ),
+    "a closed /tmp": Plant("chmod 000 /tmp", python(READS), files=OUT),
+    "everything killed": Plant("kill -9 -1", python(READS), files=OUT),
+    "process 1 killed": Plant("kill -9 1; kill -TERM 1; kill -STOP 1", python(READS), files=OUT),
+    "many processes": Plant("for i in $(seq 200); do (sleep 600 &) ; done", python(READS), files=OUT),
+    "an answer that is not JSON": Plant(
+        "true", python("return json.loads(answer)['a'] == 1"), answer="{", reference='{"a": 1}'
+    ),
+    "a pattern kept busy": Plant("true", [{"regex": "^(a|aa)+$"}], answer="a" * 60 + "!"),
+    "a forbidden pattern kept busy": Plant("true", [{"not_regex": "^(a|aa)+$"}], answer="a" * 60 + "!"),
+    "a schema kept busy": Plant(
+        "true", [{"json_schema": {"items": {"pattern": "^(a|aa)+$"}}}], answer='["' + "a" * 60 + '!"]'
+    ),
+    "deep JSON for a schema": Plant(
+        "true", [{"json_schema": {"items": {"$ref": "#"}, "type": "array"}}], answer="[" * 5000 + "1" + "]" * 5000
+    ),
+    "output without end": Plant(
+        "printf '#!/bin/sh\\nyes' > go.sh; chmod +x go.sh", command("./go.sh | head -c 50000000; false")
+    ),
+    "a file of another kind": Plant(
+        "rm out.json; mkfifo out.json", [{"file_contains": {"path": "out.json", "text": "a"}}], files=OUT
+    ),
+    "a link out": Plant(
+        "ln -sf /etc/passwd out.json", [{"file_contains": {"path": "out.json", "text": "student"}}], files=OUT
+    ),
+}
+
+
+@pytest.fixture
+async def kind(home: Path) -> SandboxBackend:
+    return (await choose_sandbox("bubblewrap")).backend
+
+
+async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None]) -> None:
+    """Grade what a plant leaves; a note for whatever is not a plain failure."""
+    suite = Suite.parse(
+        [{"prompt": plant.prompt, "checks": plant.checks, "files": plant.files, "reference": plant.reference}]
+    )
+    (case,) = suite.cases
+    setup = Setup(files=plant.files, readonly_mounts={"/opt/tools": ENVIRONMENT, str(base()): base()})
+
+    @asynccontextmanager
+    async def untouched() -> AsyncGenerator[Sandbox]:
+        async with await kind.open(setup) as sandbox:
+            yield sandbox
+
+    judgements: list[Judgement] = []
+    async with await kind.open(setup) as sandbox:
+        await sandbox.run(plant.leave)
+        await sandbox.kill_processes()
+        trace = Trace((Step("assistant", plant.answer),))
+        evidence = Evidence(trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words)
+        try:
+            await Grading(case, untouched, judgements).grade(evidence)
+        except TrialError as error:
+            note(f"errored: {error.message[:300]}")
+    if judgements and all(judgement.passed for judgement in judgements):
+        note(f"passed: {judgements[-1].reason[:300]}")
+
+
+def base() -> Path:
+    """Where the Python of this environment is installed."""
+    return Path(sys.base_prefix).resolve()
+
+
+GROUPS = {
+    "python": PYTHON_PLANTS,
+    "pytest": PYTEST_PLANTS,
+    "git": GIT_PLANTS,
+    "make": MAKE_PLANTS,
+    "npm": NPM_PLANTS,
+    "sabotage": SABOTAGES,
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+async def test_no_plant_passes_and_none_errors_its_way_out(
+    group: str, kind: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patterns, "LIMIT", 0.2)
+    wrong: dict[str, str] = {}
+    for name, plant in GROUPS[group].items():
+        brought = replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
+        await leave(kind, brought, lambda said, name=name: wrong.update({name: said}))
+    assert wrong == {}
+
+
+async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> None:
+    right = {"add.py": "def add(a, b):\n    return a + b\n"}
+    honest = {
+        "python": Plant(
+            "echo 'x = 1' > own.py", command("python3 -c 'import json, own; assert own.x == json.loads(\"1\")'")
+        ),
+        "a script beside its module": Plant(
+            "mkdir s; echo 'x = 1' > s/own.py; echo 'import own' > s/main.py", command("python3 s/main.py")
+        ),
+        "unittest": Plant("true", command("python3 -m unittest test_add"), files=right | {"test_add.py": CASE}),
+        "pytest": Plant("true", command(PYTEST, contains="1 passed"), files=right | {"test_add.py": TEST}),
+        "conftest.py of the case": Plant(
+            "rm conftest.py",
+            command(PYTEST),
+            files={
+                "conftest.py": "import pytest\n@pytest.fixture\ndef two(): return 2\n",
+                "test_a.py": "def test_a(two): assert two == 2\n",
+            },
+        ),
+        "git": Plant(GIT, CLEAN),
+        "make": Plant("true", command("make test"), files={"Makefile": "test:\n\ttrue\n"}),
+        "a Makefile that was asked for": Plant(
+            "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), prompt="Write a Makefile."
+        ),
+        "a Makefile that is kept": Plant(
+            "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test", keeps=["Makefile"])
+        ),
+        "npm": Plant("true", command(NPM), files=PACKAGE | {"check.js": "process.exit(0)"}),
+    }
+    passed: dict[str, str] = {}
+    for name, plant in honest.items():
+        await leave(kind, plant, lambda said, name=name: passed.update({name: said}))
+    assert {name: said.split(":")[0] for name, said in passed.items()} == dict.fromkeys(honest, "passed")
+
+
+def test_there_are_enough_plants() -> None:
+    assert sum(map(len, GROUPS.values())) >= 80
+    assert sum(len(GROUPS[name]) for name in ("python", "pytest", "git", "make", "npm")) >= 55
+    assert guard.ENVIRONMENT["PYTHONSAFEPATH"] == "1"
