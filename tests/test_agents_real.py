@@ -43,7 +43,7 @@ from upskill.agents.opencode import OpenCode
 from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
 from upskill.agents.proxy import MAX_CONCURRENT, MAX_REFUSALS, Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
-from upskill.models import Address, ModelContext, Models
+from upskill.models import Address, ModelContext, Models, Unanswered
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.prices import Price
@@ -282,6 +282,54 @@ async def test_a_program_that_tells_of_an_error_is_quoted(home: Path, monkeypatc
     plant(home, "codex", f"console.log({json.dumps(told)}); process.exitCode = 1;", monkeypatch)
     with agent_server() as server, pytest.raises(AgentError, match=r"without an answer: bad settings$"):
         await attempt("codex", server, Task("Hello."))
+
+
+async def test_a_prompt_without_room_and_a_refusal_are_how_a_program_ended_and_no_error(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program ends in an error of its own, as they do when their model gives them nothing."""
+    script = """
+        const body = JSON.stringify({model: "x", max_tokens: 5, messages: [{role: "user", content: "Hello."}]});
+        const asked = fetch(process.env.ANTHROPIC_BASE_URL + "/v1/messages",
+                            {method: "POST", headers: {"content-type": "application/json"}, body});
+        asked.then((answer) => answer.text()).then(() => { console.error("API error"); process.exitCode = 1; });
+    """
+    plant(home, "claude", script, monkeypatch)
+    with agent_server(lambda _: Refuse(400, "prompt is too long: 9000 tokens"), KEY) as server:
+        trace, _ = await attempt("claude-code", server, Task("Hello."))
+        assert (trace.stop, trace.stop_details) == (
+            "context",
+            "the server answered 400: prompt is too long: 9000 tokens",
+        )
+        server.plays = lambda _: Refuse(400, "your request is odd")
+        with pytest.raises(ModelError, match="the server answered 400: your request is odd"):
+            await attempt("claude-code", server, Task("Hello."))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "message", "stop_reason": "refusal", "usage": {"input_tokens": 5}}',
+        'data: {"type": "message_delta", "delta": {"stop_reason": "refusal"}, "usage": {"output_tokens": 1}}\n\n',
+        'data: {"choices": [{"delta": {}, "finish_reason": "content_filter"}]}\n\ndata: [DONE]\n\n',
+        'data: {"type": "x", "response": {"incomplete_details": {"reason": "content_filter"}}}\n\n',
+    ],
+)
+async def test_a_refusal_is_seen_by_the_proxy_in_every_wire_format(text: str) -> None:
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(text=text)
+
+    runner, url = await _answering(say)
+    try:
+        async with (
+            proxied(upstream_at(url)) as (proxy, client),
+            client.post("chat/completions", json={"model": "x", "messages": []}) as answer,
+        ):
+            assert await answer.text() == text
+    finally:
+        await runner.cleanup()
+    assert isinstance(proxy.model_error, Unanswered)
+    assert (proxy.model_error.stop, proxy.turns) == ("refusal", 1)
 
 
 async def test_a_program_that_never_asks_is_not_scored_when_time_runs_out(

@@ -268,7 +268,8 @@ def test_the_judge_is_asked_live(bench: Bench) -> None:
     def both(call: Call) -> Spoken:
         if call.model == "gpt-4.1":
             sailor = "ahoy" in call.prompt
-            return json.dumps({"evidence": "", "reason": "It is as sailors talk.", "passed": sailor})
+            evidence = "ahoy" if sailor else ""
+            return json.dumps({"evidence": evidence, "reason": "It is as sailors talk.", "passed": sailor})
         return answer(call)
 
     with serving(both) as server:

@@ -275,7 +275,9 @@ class Proxy:
             meter.end()
             if meter.error:
                 message = safe_excerpt(meter.error, self.upstream.secrets)
-                self.model_error = ModelError(f"the model's server broke off its answer: {message}", status=200)
+                said, stop = f"the model's server broke off its answer: {message}", unanswered_stop(message, 200)
+                broken = ModelError(said, status=200)
+                self.model_error = Unanswered(said, stop=stop, status=200) if stop else broken
             else:
                 refused = Unanswered("the provider refused", stop="refusal", status=200)
                 self.model_error = refused if meter.refused else None
