@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -105,6 +106,13 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         minimum=0,
         maximum=100,
         show_default=True,
+    )
+    preregister: str | None = option(
+        "--preregister",
+        default=None,
+        help="Write the plan and the rule of decision to FILE before the first trial. Where FILE exists, run only what "
+        "it says, as a planned look.",
+        metavar="FILE",
     )
     controls: bool = option(
         "--controls", default=False, help="Also run a placebo of the same length, and the baseline a second time."
@@ -272,6 +280,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             resume=self.resume,
             until_decided=self.scope if self.until_decided else None,
             margin=self.margin / 100,
+            preregister=Path(self.preregister) if self.preregister else None,
             making_cost=cost,
             making_source="" if cost is None else source,
             strict_suite=self.strict_suite,

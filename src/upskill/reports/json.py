@@ -32,6 +32,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
         },
         "models": [
             verdict_to_json(verdict)
+            | {"looks": _looks(evaluation, verdict.model)}
             | {"diagnosis": _diagnosis(evaluation, verdict.model)}
             | {"splits": {"fit": _split(fit[verdict.model]), "held_out": _split(held_out[verdict.model])}}
             for verdict in evaluation.verdicts
@@ -44,6 +45,12 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
         "making": {"cost_usd": rounded(evaluation.making_cost, 8), "source": evaluation.making_source},
+        "preregistered": evaluation.registration
+        and {
+            "file": evaluation.registration.path,
+            "registered": evaluation.registration.registered,
+            "results_before": evaluation.registration.results_before,
+        },
         "snapshots": evaluation.snapshots,
         "halted": evaluation.halted,
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
@@ -52,6 +59,17 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
             for trial, reason in evaluation.invalid
         ],
+    }
+
+
+def _looks(evaluation: Evaluation, model: str) -> dict[str, int] | None:
+    found = evaluation.looks.get(model)
+    return found and {
+        "number": found.number,
+        "edited": found.edited,
+        "added": found.added,
+        "removed": found.removed,
+        "revisions": found.revisions,
     }
 
 

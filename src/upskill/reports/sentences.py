@@ -109,7 +109,10 @@ def uneven_errors(evaluation: Evaluation) -> Iterator[str]:
 
 
 def looks(evaluation: Evaluation) -> Iterator[str]:
-    """How often these cases were looked at before, and what was edited meanwhile."""
+    """Whether the run follows a registered plan, how often its cases were looked at before, and what was edited."""
+    if plan := evaluation.registration:
+        late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
+        yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
     for model, found in evaluation.looks.items():
         if not found.earlier:
             continue

@@ -10,6 +10,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `evaluation`: Evaluation, a run with everything that can be computed from its stored results
 - `snapshots`: what to warn of where a provider changed its model within a run
 - `looks`: Looks, how often a skill has been looked at on these cases
+- `preregistration`: Registration, a plan that was written down before anything was run
 - `estimate`: what trials will cost, before they do
 - `sample_size`: how many cases and runs it takes to see a lift
 - `events`: what a caller is told while a verb works

@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from upskill.agents import AGENTS, ExternalAgent
@@ -18,8 +19,9 @@ from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
-from upskill.runs.looks import looks_before, make_look
+from upskill.runs.looks import looks_at_registration, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.preregistration import read_registration, register
 from upskill.runs.snapshots import mixed_snapshots
 from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
@@ -56,6 +58,7 @@ class RunOptions:
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
+    preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
@@ -99,6 +102,9 @@ class _Run:
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         if options.resume and store.find_run(self.plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
+        registration = read_registration(options.preregister) if options.preregister else None
+        if registration:
+            registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
             await self._open_models()
@@ -108,6 +114,7 @@ class _Run:
                     run,
                     scope=options.until_decided,
                     margin=options.margin,
+                    registered=registration.registered if registration else None,
                     sandbox=sandbox.record() if sandbox else None,
                 )
                 self.errored = {result.trial: result for result in store.errored(run)}
@@ -115,6 +122,13 @@ class _Run:
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
+                    if options.preregister and registration is None:
+                        registration = register(
+                            options.preregister, self.plan, options.margin, options.until_decided, len(done)
+                        )
+                if registration:
+                    run = store.annotate(run, registered=registration.registered)
+                    self.known_looks = looks_at_registration(self.known_looks, registration.registered)
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
@@ -136,6 +150,7 @@ class _Run:
             scope=options.until_decided,
             halted=self.halted,
             looks={model: looks_before(self.known_looks, look) for model, look in looks.items()},
+            registration=registration,
             snapshots=snapshots,
             warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
             invalid=store.leaks(run),

@@ -10,6 +10,7 @@ from functools import cached_property
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.runs.looks import Looks
 from upskill.runs.plan import BOTH_ARMS, Plan, Trial
+from upskill.runs.preregistration import Registration
 from upskill.runs.stores import Run
 from upskill.suites import OWN_FACTS
 from upskill.verdicts.advice import as_look_up
@@ -36,6 +37,7 @@ class Evaluation:
     requirements: Sequence[Requirement] = ()  # of every verdict
     scope: Scope | None = None  # the test under which one may look after every round, and stop
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
+    registration: Registration | None = None  # the plan that was written down beforehand, and that the run follows
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     halted: str = ""  # the ceiling that ended the run before its end

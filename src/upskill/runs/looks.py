@@ -77,12 +77,19 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin:
     )
 
 
+def looks_at_registration(known: Iterable[Look], registered: str) -> list[Look]:
+    """The looks that count when a plan was registered then: later ones take nothing from a look that was planned."""
+    return [look for look in known if look.asked <= registered]
+
+
 def looks_of_run(store: LookStore, run: Run) -> dict[str, Looks]:
     """By model: the looks before the latest one at a stored run."""
     latest = {look.model: look for look in store.looks_at(run.id)}
     if not latest:
         return {}
     known = list(store.looks(run.skill))
+    if registered := run.plan.get("registered"):
+        known = looks_at_registration(known, registered)
     return {model: looks_before(known, look) for model, look in latest.items()}
 
 

@@ -1,0 +1,103 @@
+"""A plan that was written down beforehand: a run that follows it says so, and one that does not is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import Upskill, greetings, write_script, write_skill
+from upskill import Address, Plan, Skill, Suite, UsageError, open_store
+from upskill.runs.evaluate import RunOptions, evaluate
+
+SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
+
+
+def make_plan(home: Path, cases: int = 4) -> Plan:
+    model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
+    return Plan(SKILL, Suite.parse(greetings(cases)), (model,))
+
+
+async def test_a_plan_is_written_before_the_first_trial_and_followed_later(home: Path) -> None:
+    plan, file = make_plan(home), home / "plans" / "plan.json"
+    with open_store(home / "runs") as store:
+        first = await evaluate(plan, store=store, options=RunOptions(preregister=file))
+        written = json.loads(file.read_text())
+        assert written["results_before"] == 0
+        assert written["plan"]["cases"] == 4
+        assert written["plan"]["trials"] == 8
+        assert written["plan"]["margin"] == 0.05
+        assert "interval of the lift lies above 0" in written["plan"]["decision_rule"]
+        assert first.registration is not None
+        again = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
+        assert again.registration == first.registration
+        assert json.loads(file.read_text()) == written
+
+
+async def test_a_planned_look_has_the_whole_error_and_an_unplanned_one_has_not(home: Path) -> None:
+    plan, file = make_plan(home), home / "plan.json"
+    with open_store(home / "runs") as store:
+        planned = await evaluate(plan, store=store, options=RunOptions(preregister=file))
+        assert planned.verdicts[0].look == 1
+        unplanned = await evaluate(plan, store=store, options=RunOptions(margin=0.2))
+        assert unplanned.verdicts[0].look == 2
+        # What was looked at after the plan was written takes nothing from it.
+        later = json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}
+        file.write_text(json.dumps(later))
+        followed = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
+        assert followed.verdicts[0].look == 1
+
+
+async def test_a_plan_that_comes_after_results_says_so(home: Path) -> None:
+    plan, file = make_plan(home), home / "plan.json"
+    with open_store(home / "runs") as store:
+        await evaluate(plan, store=store)
+        late = await evaluate(plan, store=store, options=RunOptions(preregister=file))
+    assert late.registration is not None
+    assert late.registration.results_before == 8
+
+
+@pytest.mark.parametrize("change", ["runs", "margin", "cases"])
+async def test_a_run_that_does_not_follow_its_plan_is_refused(home: Path, change: str) -> None:
+    plan, file = make_plan(home), home / "plan.json"
+    other = {"runs": replace(plan, runs=2), "margin": plan, "cases": make_plan(home, cases=5)}[change]
+    with open_store(home / "runs") as store:
+        await evaluate(plan, store=store, options=RunOptions(preregister=file))
+        before = len(list(store.looks("greeter")))
+        margin = 0.1 if change == "margin" else 0.05
+        with pytest.raises(UsageError, match="not the run that was registered") as refused:
+            await evaluate(other, store=store, options=RunOptions(preregister=file, margin=margin))
+        assert change in str(refused.value)
+        assert len(list(store.looks("greeter"))) == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"registered": 1}', "not json", "folder"])
+async def test_a_file_that_is_no_registration_is_left_alone(home: Path, content: str) -> None:
+    file = home / "plan.json"
+    if content == "folder":
+        file.mkdir()
+    else:
+        file.write_text(content)
+    with open_store(home / "runs") as store, pytest.raises(UsageError, match="is no registration"):
+        await evaluate(make_plan(home), store=store, options=RunOptions(preregister=file))
+    assert file.is_dir() or file.read_text() == content
+
+
+def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill) -> None:
+    skill = write_skill(home / "greeter")
+    suite = home / "suite.json"
+    suite.write_text(json.dumps({"cases": greetings(4)}))
+    model = write_script(home / "student.yaml")
+    given = ("eval", str(skill), "-t", str(suite), "-m", model)
+    said = upskill(*given, "--preregister", str(home / "plan.json")).stdout
+    assert "Follows the plan in" in said
+    assert "look at these cases" not in said
+    said = upskill(*given, "--margin", "20").stdout
+    assert "Second look at these cases" in said
+    changed = greetings(4)
+    changed[0]["prompt"] += " Be brief."
+    suite.write_text(json.dumps({"cases": changed}))
+    said = " ".join(upskill(*given).stdout.split())
+    assert "Third look at these cases; 1 edited since the first" in said
