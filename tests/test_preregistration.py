@@ -88,16 +88,16 @@ async def test_a_file_that_is_no_registration_is_left_alone(home: Path, content:
 def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill) -> None:
     skill = write_skill(home / "greeter")
     suite = home / "suite.json"
-    suite.write_text(json.dumps({"cases": greetings(4)}))
+    suite.write_text(json.dumps(greetings(4)))
     model = write_script(home / "student.yaml")
     given = ("eval", str(skill), "-t", str(suite), "-m", model)
-    said = upskill(*given, "--preregister", str(home / "plan.json")).stdout
+    said = upskill(*given, "--preregister", str(home / "plan.json")).out
     assert "Follows the plan in" in said
     assert "look at these cases" not in said
-    said = upskill(*given, "--margin", "20").stdout
+    said = upskill(*given, "--margin", "20").out
     assert "Second look at these cases" in said
     changed = greetings(4)
-    changed[0]["prompt"] += " Be brief."
-    suite.write_text(json.dumps({"cases": changed}))
-    said = " ".join(upskill(*given).stdout.split())
+    changed["cases"][0]["prompt"] += " Be brief."
+    suite.write_text(json.dumps(changed))
+    said = " ".join(upskill(*given).out.split())
     assert "Third look at these cases; 1 edited since the first" in said

@@ -48,6 +48,7 @@ def test_questions_that_share_a_template_are_not_twins() -> None:
     )
     assert find_twins(asked) == {}
     assert find_twins(cases("Is 17 a prime?", "Is 19 a prime?")) == {}
+    assert find_twins(cases("Please greet guest 1.", "Please greet guest 2.")) == {}
 
 
 def test_twins_of_twins_are_one_group() -> None:

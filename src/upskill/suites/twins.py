@@ -18,9 +18,9 @@ _FILLERS = frozenset(
         " the then this variant version well",
     )
 )
-_COUNTER = r"(?:(?:q|question|case|task|variant|version|no|nr|number)\W*)?"
-_NUMBERED = re.compile(rf"^\W*{_COUNTER}\d+\s*[.:)\]}}#-]+\s*", re.IGNORECASE)
-_NUMBER_AT_END = re.compile(rf"[\s(\[{{#]+{_COUNTER}\d*\W*$", re.IGNORECASE)
+_COUNTER = r"(?:q|question|case|task|variant|version|no|nr|number)\W*"
+_NUMBERED = re.compile(rf"^\W*(?:{_COUNTER})?\d+\s*[.:)\]}}#-]+\s*", re.IGNORECASE)
+_NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\s+)\d+\W*$", re.IGNORECASE)
 
 
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
