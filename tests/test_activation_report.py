@@ -304,7 +304,6 @@ def test_against_an_older_skill_the_tables_speak_of_it(upskill: Upskill, skill: 
     said = unwrapped(done.out)
     assert "Older skill This skill Lift" in said
     assert "opened in 4 of 6 trials (67%, 30% to 90%); the older skill in 4 of 6" in said
-    assert "4 saturated (greet-1, greet-2, greet-3, …): passes with either skill" in said
     assert "Cheapest that reaches 50%: scripted:acting.json with the older skill" in said
     assert "| model | older skill | this skill |" in (home / "report.md").read_text(encoding="utf-8")
     assert "  older skill ████" in upskill("runs").out

@@ -650,7 +650,9 @@ async def test_cases_that_ask_nearly_the_same_are_told_of() -> None:
     cases = [{"id": name, "prompt": f"{asked}{end}", "checks": checks} for name, end in (("a", "."), ("b", " again."))]
     other = {"id": "c", "prompt": "What do we say at the door?", "checks": checks}
     evaluation = await evaluate(plan_of(suite=Suite.parse([*cases, other])), models=Told(helpful))
-    assert evaluation.warnings == ["'a' and 'b' ask nearly the same and count as two; keep one of them"]
+    assert evaluation.warnings == [
+        "'a' and 'b' ask nearly the same and count as one in every interval; keep one of them"
+    ]
 
 
 async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() -> None:

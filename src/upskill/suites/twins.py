@@ -69,7 +69,9 @@ def describe_twins(twins: Mapping[str, str], most: int = 3) -> list[str]:
     for case, one in twins.items():
         groups[one].append(case)
     named = [
-        ", ".join(repr(case) for case in group[:most]) + (", …" if len(group) > most else "")
+        f"{group[0]!r} and {group[1]!r}"
+        if len(group) == 2
+        else ", ".join(map(repr, group[:most])) + ", …" * (len(group) > most)
         for group in list(groups.values())[:most]
     ]
     if not named:
