@@ -123,8 +123,9 @@ class _Run:
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
                     if options.preregister and registration is None:
+                        scored = len(self.plan) - len(missing)
                         registration = register(
-                            options.preregister, self.plan, options.margin, options.until_decided, len(done)
+                            options.preregister, self.plan, options.margin, options.until_decided, scored
                         )
                 if registration:
                     run = store.annotate(run, registered=registration.registered)
