@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upskill.verdicts.missing import MAX_ERROR_RATE
-from upskill.verdicts.statistics import BETS, Floats, Sequential, lift_excludes, paired_lift, studentised_bounds
+from upskill.verdicts.sequential import BETS, Sequential
+from upskill.verdicts.statistics import Floats, lift_excludes, paired_lift, studentised_bounds
 from upskill.verdicts.verdict import EARLY_ALPHA_SHARE, level_of_look
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"

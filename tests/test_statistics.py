@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from upskill.verdicts import statistics
-from upskill.verdicts.statistics import EvidenceNeeded, Sequential, VarianceComponents
+from upskill.verdicts import planning, statistics
+from upskill.verdicts.planning import EvidenceNeeded, VarianceComponents
+from upskill.verdicts.sequential import BETS, Scope, Sequential
 from upskill.verdicts.unseen import unseen_bound
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
@@ -357,7 +358,7 @@ def test_a_pass_that_the_baseline_never_makes_is_cheaper_beyond_doubt() -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=5), min_size=1, max_size=5))
 @pytest.mark.parametrize("scope", ["cases", "suite"])
-def test_looking_again_never_widens_the_running_interval(scope: statistics.Scope, rounds: list[list[int]]) -> None:
+def test_looking_again_never_widens_the_running_interval(scope: Scope, rounds: list[list[int]]) -> None:
     running = Sequential(scope)
     assert running.interval() == (-1, 1)
     assert running.e_value == running.p_value == 1
@@ -386,7 +387,7 @@ def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
     running = Sequential("suite")
     running.update({"a": 1, "b": 0, "c": -1})
     running.update({"a": [1], "b": [1], "c": [0]})
-    bets = statistics.BETS
+    bets = BETS
     up = np.mean((1 + bets) ** 3 * (1 - bets))
     down = np.mean((1 - bets) ** 3 * (1 + bets))
     assert running.e_value == pytest.approx((up + down) / 2)
@@ -396,8 +397,8 @@ def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
     running = Sequential("cases")
     running.update({"a": 1, "b": 0})
     running.update({"a": 0, "b": 1})
-    up = np.mean((1 + 0.5 * statistics.BETS) ** 2)
-    down = np.mean((1 - 0.5 * statistics.BETS) ** 2)
+    up = np.mean((1 + 0.5 * BETS) ** 2)
+    down = np.mean((1 - 0.5 * BETS) ** 2)
     assert running.e_value == pytest.approx((up + down) / 2)
 
 
@@ -428,9 +429,7 @@ def test_rounds_without_a_difference_end_in_no_effect_for_the_suite_but_not_for_
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("cases", 0.0), ("suite", 1 / 3)])
-def test_a_case_that_comes_late_is_left_out_by_case_and_counted_in_the_suite(
-    scope: statistics.Scope, expected: float
-) -> None:
+def test_a_case_that_comes_late_is_left_out_by_case_and_counted_in_the_suite(scope: Scope, expected: float) -> None:
     running = Sequential(scope)
     running.update({"a": 0})
     running.update({"a": 0, "late": 1})
@@ -443,7 +442,7 @@ def test_a_difference_out_of_bounds_cannot_be_bet_on() -> None:
 
 
 @pytest.mark.parametrize("scope", ["cases", "suite"])
-def test_looking_after_every_round_seldom_calls_a_skill_that_does_nothing(scope: statistics.Scope) -> None:
+def test_looking_after_every_round_seldom_calls_a_skill_that_does_nothing(scope: Scope) -> None:
     rng = np.random.default_rng(11)
     called = 0
     for _ in range(120):
@@ -486,31 +485,31 @@ def test_a_spread_is_never_taken_to_be_nothing() -> None:
 @given(st.floats(0.05, 0.6), st.integers(2, 60), st.integers(1, 8))
 def test_power_grows_with_the_lift_the_cases_and_the_runs(size: float, cases: int, runs: int) -> None:
     spread = VarianceComponents.assumed(0.3, 0.2)
-    power = statistics.power(size, cases, runs, spread)
+    power = planning.power(size, cases, runs, spread)
     assert 0 <= power <= 1
-    assert power <= statistics.power(size + 0.1, cases, runs, spread)
-    assert power <= statistics.power(size, cases + 1, runs, spread) + 1e-3
-    assert power <= statistics.power(size, cases, runs + 1, spread) + 0.01  # a run more may hide a little more
-    assert power == pytest.approx(statistics.power(-size, cases, runs, spread))
+    assert power <= planning.power(size + 0.1, cases, runs, spread)
+    assert power <= planning.power(size, cases + 1, runs, spread) + 1e-3
+    assert power <= planning.power(size, cases, runs + 1, spread) + 0.01  # a run more may hide a little more
+    assert power == pytest.approx(planning.power(-size, cases, runs, spread))
 
 
 def test_the_cases_needed_have_the_power_and_one_fewer_has_not() -> None:
     spread = VarianceComponents.assumed(0.3, 0.2)
     for runs in (1, 3, 5):
-        cases = statistics.cases_needed(0.2, runs, spread)
+        cases = planning.cases_needed(0.2, runs, spread)
         assert cases is not None
-        assert statistics.power(0.2, cases, runs, spread) >= 0.8 > statistics.power(0.2, cases - 1, runs, spread)
-    assert statistics.cases_needed(0.0, 1, spread) is None
+        assert planning.power(0.2, cases, runs, spread) >= 0.8 > planning.power(0.2, cases - 1, runs, spread)
+    assert planning.cases_needed(0.0, 1, spread) is None
 
 
 def test_no_number_of_runs_makes_up_for_too_few_cases() -> None:
-    assert statistics.power(0.1, 10, 1000, VarianceComponents.assumed(0.3, 0.1)) < 0.8
-    assert statistics.power(0.5, 1, 1000, VarianceComponents.assumed(0.3, 0.5)) == 0
+    assert planning.power(0.1, 10, 1000, VarianceComponents.assumed(0.3, 0.1)) < 0.8
+    assert planning.power(0.5, 1, 1000, VarianceComponents.assumed(0.3, 0.5)) == 0
 
 
 def test_without_any_spread_every_lift_is_found() -> None:
-    assert statistics.power(0.1, 5, 1, VarianceComponents(0, 0)) == 1
-    assert statistics.power(0.0, 5, 1, VarianceComponents(0, 0)) == 0
+    assert planning.power(0.1, 5, 1, VarianceComponents(0, 0)) == 1
+    assert planning.power(0.0, 5, 1, VarianceComponents(0, 0)) == 0
 
 
 def test_the_planned_power_is_the_simulated_one() -> None:
@@ -521,28 +520,28 @@ def test_the_planned_power_is_the_simulated_one() -> None:
     found, _ = statistics.lift_excludes(means, 3, 0.0, resamples=1000)
     values = (rng.random((3, *before.shape)) < after).astype(int) - (rng.random((3, *before.shape)) < before)
     spread = VarianceComponents.measured(values.reshape(-1), np.tile(np.arange(before.size), 3))
-    assert statistics.power(float(means.mean()), 30, 3, spread) == pytest.approx(found.mean(), abs=0.05)
+    assert planning.power(float(means.mean()), 30, 3, spread) == pytest.approx(found.mean(), abs=0.05)
 
 
 def test_further_evidence_is_more_runs_or_more_cases() -> None:
     values, labels = flat([[1, 0], [0, 1], [-1, 1], [0, 0], [1, -1], [1, 0], [0, 1], [-1, 0], [1, 0], [0, 1]] * 2)
-    more = statistics.evidence_needed(values, labels)
+    more = planning.evidence_needed(values, labels)
     assert more.runs is not None
     assert more.pairs == min(more.runs * 20, more.cases * 2)
-    assert statistics.evidence_needed(values, labels, anytime="cases").cases > more.cases
+    assert planning.evidence_needed(values, labels, anytime="cases").cases > more.cases
 
 
 def test_where_cases_disagree_only_more_cases_help() -> None:
     values, labels = flat([[1, 1], [-1, -1], [1, 1], [0, 0], [-1, -1], [1, 1]])
-    more = statistics.evidence_needed(values, labels)
+    more = planning.evidence_needed(values, labels)
     assert more.runs is None
     assert more.pairs == 2 * more.cases > 12
-    assert statistics.evidence_needed(values, labels, anytime="suite").runs is not None
+    assert planning.evidence_needed(values, labels, anytime="suite").runs is not None
 
 
 def test_one_more_win_settles_five_of_five() -> None:
-    assert statistics.evidence_needed(*flat([[1]] * 5)) == EvidenceNeeded(pairs=1, runs=None, cases=1)
+    assert planning.evidence_needed(*flat([[1]] * 5)) == EvidenceNeeded(pairs=1, runs=None, cases=1)
 
 
 def test_after_nothing_everything_is_still_to_be_done() -> None:
-    assert isinstance(statistics.evidence_needed([], []), EvidenceNeeded)
+    assert isinstance(planning.evidence_needed([], []), EvidenceNeeded)

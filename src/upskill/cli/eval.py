@@ -36,7 +36,7 @@ from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
 from upskill.verdicts.requirements import Requirement, parse_requirement
-from upskill.verdicts.statistics import Scope
+from upskill.verdicts.sequential import Scope
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 CASES = 12  # that are written where a skill has none

@@ -32,7 +32,7 @@ from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwri
 from upskill.suites.twins import describe_twins, find_twins
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement
-from upskill.verdicts.statistics import Scope
+from upskill.verdicts.sequential import Scope
 from upskill.verdicts.to_json import verdict_to_json
 from upskill.version import __version__
 

@@ -16,7 +16,7 @@ from upskill.suites import OWN_FACTS
 from upskill.verdicts.advice import as_look_up
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
-from upskill.verdicts.statistics import Scope
+from upskill.verdicts.sequential import Scope
 from upskill.verdicts.verdict import StoppingPoint, Verdict, VerdictOptions, compute_verdict
 
 

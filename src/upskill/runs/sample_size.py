@@ -13,7 +13,7 @@ from upskill.runs.estimate import estimate
 from upskill.runs.plan import Plan
 from upskill.runs.stores import RunStore
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import VarianceComponents, cases_needed, power
+from upskill.verdicts.planning import VarianceComponents, cases_needed, power
 
 RUNS = (1, 3, 5, 10)
 # Seconds for a trial where no stored run tells: a guess, and shown as one. An agent that acts makes several calls.

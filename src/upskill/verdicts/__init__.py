@@ -2,7 +2,8 @@
 
 - `outcome`: Outcome, the part of a trial's result that arithmetic needs
 - `arms`: outcomes summed up by arm, and paired between two arms
-- `statistics`: intervals, tests and sample sizes; `unseen`: the bound that allows for cases nobody has seen
+- `statistics`: intervals and tests; `unseen`: the bound that allows for cases nobody has seen
+- `sequential`: a test that may be looked at while a run goes on; `planning`: sample sizes
 - `missing`: what errored trials may hide
 - `verdict`: Verdict and `compute_verdict`; `to_json`: the one JSON form of it; `advice`: what to do about it
 - `diagnosis`: what each case can still show; `choices`: which model is worth its price

@@ -1,4 +1,4 @@
-"""The arithmetic behind a verdict: intervals, tests and sample sizes for paired outcomes that come in cases.
+"""The arithmetic behind a verdict: intervals and tests for paired outcomes that come in cases.
 
 Numbers in, numbers out: nothing is read, written or remembered, and nothing depends on the order of the rows or on a
 random state. `docs/statistics.md` has the formulas, the references and the simulations that check them.
@@ -11,18 +11,15 @@ case and not the pair is what is resampled. A *level* is a confidence level such
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from upskill.verdicts.unseen import Floats, chance_of_less, unseen_bound, unseen_weight
-
-Scope = Literal["cases", "suite"]
 
 NORMAL = NormalDist()
 SEED = 20_261_115  # of every resampling: the same rows always give the same interval
@@ -129,7 +126,7 @@ def _resamples(cases: int, most: int = RESAMPLES) -> Floats:
     return both
 
 
-def _check_level(level: float) -> None:
+def check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
         raise ValueError(f"a level lies between 0 and 1, {level} does not")
 
@@ -144,7 +141,7 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
     are a random sample of the tasks one cares about and independent of one another; pairs of one case may depend on
     each other in any way. With one case nothing is known about others: the interval is [-1, 1].
     """
-    _check_level(level)
+    check_level(level)
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     if values.size and not (np.abs(values) <= 1.0 + 1e-9).all():
         raise ValueError("a difference of two outcomes lies between -1 and 1")
@@ -194,7 +191,7 @@ def studentised_bounds(
     """
     means = np.sort(means, axis=1)
     count = means.shape[1]
-    odd = count - _longest_run(means)  # cases that differ from the most common value
+    odd = count - longest_run(means)  # cases that differ from the most common value
     extra = np.maximum(runs**-1.5, 1.0 / (1.0 + odd))
     total = count + 2.0 * extra
     centre = means.sum(axis=1) / total
@@ -214,7 +211,7 @@ def studentised_bounds(
     return np.clip(centre - below * error, -1.0, 1.0), np.clip(centre + above * error, -1.0, 1.0)
 
 
-def _longest_run(ordered: Floats) -> Floats:
+def longest_run(ordered: Floats) -> Floats:
     """How often the most common value occurs in each row of sorted values."""
     run = np.ones(len(ordered))
     longest = run.copy()
@@ -285,7 +282,7 @@ def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tup
     Assumes independent trials. Runs of one case are not: give `effective_trials` instead of the plain count (and the
     pass rate times it as `passed`) where cases were run more than once.
     """
-    _check_level(level)
+    check_level(level)
     if trials <= 0:
         return 0.0, 1.0
     z2 = NORMAL.inv_cdf(0.5 + 0.5 * level) ** 2
@@ -363,7 +360,7 @@ def cost_per_pass_ratio(
 
 
 def _ratio_of_sums(top: Floats, bottom: Floats, level: float) -> Estimate:
-    _check_level(level)
+    check_level(level)
     count = len(top)
     if count == 0:
         return Estimate(math.nan, -math.inf, math.inf, level)
@@ -406,7 +403,7 @@ def _log_ratio(
 
     `with_passes`: the last factor above and below is a number of passes, which can be zero.
     """
-    _check_level(level)
+    check_level(level)
     count = len(top[0])
     above, below = math.prod(float(x.sum()) for x in top), math.prod(float(x.sum()) for x in bottom)
     if count == 0 or above == below == 0.0:
@@ -438,299 +435,3 @@ def _log_ratio(
         lower, upper = _pivots(np.log(means) @ signs, errors, error, tail, student)
     low, high = centre * math.exp(-upper * error), centre * math.exp(-lower * error)
     return Estimate(value, min(low, value), max(high, value), level)
-
-
-# ---------------------------------------------------------------------------------------------------- peeking
-
-
-class Sequential:
-    """A test of the mean of differences in [-1, 1] that stays valid however often one looks and whenever one stops.
-
-    It bets against each possible mean m: wealth is multiplied by 1 + bet * (x - m) for every x, averaged over 32 sizes
-    of bet in either direction. If m is the true mean the wealth hardly ever grows: by Ville's inequality it reaches
-    1/a with a chance of at most a, over all looks together. The interval holds every m whose wealth stayed below.
-
-    What x is, and so what is assumed and claimed, is the scope:
-
-    "cases"  x is the mean of a case over the rounds so far. Claims something about the tasks the cases are a random
-             sample of. Assumes independent cases and, within a case, rounds in exchangeable order; the cases are those
-             of the first update. More rounds sharpen the case means and can never replace more cases.
-    "suite"  x is a pair. Claims something about these very cases, were they run for ever, and nothing about others.
-             Assumes pairs independent given their case, and that every update is a whole round: each case once (or
-             equally often). A pair lost to an error leaves its case with less weight; nothing else changes.
-    """
-
-    def __init__(self, scope: Scope = "cases") -> None:
-        self.scope: Scope = scope
-        self.rounds = 0
-        self._seen: dict[str, tuple[float, int]] = {}
-        self._looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
-        self._pairs: dict[float, int] = {}
-
-    def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
-        """Add a round: of each case its difference, or several."""
-        for case in sorted(differences):
-            given = differences[case]
-            values = [float(given)] if isinstance(given, (int, float)) else [float(value) for value in given]
-            if any(not -1.0 <= value <= 1.0 for value in values):
-                raise ValueError(f"case {case}: a difference lies between -1 and 1")
-            if self.rounds and case not in self._seen and self.scope == "cases":
-                continue  # a latecomer would break the reversal in time that makes looking legal
-            total, count = self._seen.get(case, (0.0, 0))
-            if values:
-                self._seen[case] = total + math.fsum(values), count + len(values)
-            for value in values:
-                self._pairs[value] = self._pairs.get(value, 0) + 1
-        if self.scope == "suite":
-            support = sorted(self._pairs)
-            counts = np.array([self._pairs[value] for value in support], dtype=np.float64)
-            values = np.array(support, dtype=np.float64)
-        else:
-            means = [round(total / count, 12) for total, count in self._seen.values()]
-            values, tally = np.unique(np.array(means, dtype=np.float64), return_counts=True)
-            counts = tally.astype(np.float64)
-        if self._seen:
-            self.rounds += 1
-            self._looks.append((values, counts))
-
-    @property
-    def value(self) -> float | None:
-        """The mean so far; None before anything was seen."""
-        if not self._looks:
-            return None
-        values, counts = self._looks[-1]
-        return float((values * counts).sum() / counts.sum())
-
-    @property
-    def e_value(self) -> float:
-        """The wealth against "no lift" at the latest look: 1 says nothing, 20 would be a surprise of one in twenty."""
-        if not self._looks:
-            return 1.0
-        values, counts = self._looks[-1]
-        up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
-        return float(np.exp(min(700.0, float(np.logaddexp(up, down)) - math.log(2.0))))
-
-    @property
-    def p_value(self) -> float:
-        """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
-        best = 0.0
-        for values, counts in self._looks:
-            up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
-            best = max(best, float(np.logaddexp(up, down)) - math.log(2.0))
-        return math.exp(-best)
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
-        _check_level(level)
-        limit = math.log(2.0 / (1.0 - level))
-        low = max((_lower_bound(values, counts, limit) for values, counts in self._looks), default=-1.0)
-        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self._looks), default=1.0)
-        # The looks may contradict each other, though no more often than the interval may be wrong at all.
-        return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
-
-
-# Bets as fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large.
-BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
-
-
-def _wealth(values: Floats, counts: Floats, mean: float) -> float:
-    """The logarithm of the wealth of betting that the true mean is above this one."""
-    share = (1.0 + values) / (1.0 + mean) if mean > -1.0 else np.where(values > -1.0, np.inf, 1.0)
-    with np.errstate(divide="ignore"):
-        grown = np.log((1.0 - BETS)[:, np.newaxis] + BETS[:, np.newaxis] * share) @ counts
-    top = float(grown.max())
-    return top if math.isinf(top) else top + math.log(float(np.exp(grown - top).mean()))
-
-
-def _lower_bound(values: Floats, counts: Floats, limit: float) -> float:
-    """The smallest mean that the wealth does not rule out: the wealth falls as the mean rises, so halve and halve."""
-    low, high = -1.0, float((values * counts).sum() / counts.sum())
-    if high <= -1.0:
-        return -1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _wealth(values, counts, middle) >= limit else (low, middle)
-    return low
-
-
-# ---------------------------------------------------------------------------------------------------- planning
-
-
-@dataclass(frozen=True, slots=True)
-class VarianceComponents:
-    """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
-
-    between: float
-    within: float
-
-    @classmethod
-    def assumed(
-        cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3
-    ) -> VarianceComponents:
-        """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair.
-
-        Assumes yes-or-no outcomes: a pair's difference then varies by p(1-p) of both arms less what they share.
-        """
-        skill = min(1.0, max(0.0, baseline + lift))
-        one, two = baseline * (1.0 - baseline), skill * (1.0 - skill)
-        whole = max(0.0, one + two - 2.0 * correlation * math.sqrt(one * two))
-        between = min(between_sd**2, whole)
-        return cls(between, whole - between)
-
-    @classmethod
-    def measured(cls, differences: ArrayLike, cases: ArrayLike) -> VarianceComponents:
-        """From pairs already seen, by analysis of variance; never less than one odd pair more would show.
-
-        Assumes one variance within all cases. With one pair a case the two cannot be told apart, and everything
-        counts as between cases: more runs are then never promised to help.
-        """
-        values = np.asarray(differences, dtype=np.float64).reshape(-1)
-        if not values.size:
-            return cls(0.0, 1.0)
-        between, within = _components(values, CaseGroups.of(cases))
-        short = max(0.0, 2.0 / (values.size + 2.0) - between - within)
-        return cls(between + short, within)
-
-    def error(self, cases: float, runs: float) -> float:
-        """Standard error of the lift over so many cases with so many pairs each. Assumes independent cases."""
-        return math.sqrt((self.between + self.within / runs) / cases)
-
-
-def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
-    """Variance between cases and within them, as seen: the former never below zero."""
-    means = groups.means(values)
-    spare = values.size - len(groups)
-    within = float(((values - means[groups.codes]) ** 2).sum()) / spare if spare else 0.0
-    of_means = float(np.var(means, ddof=1)) if len(groups) > 1 else 0.0
-    return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
-
-
-def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, level: float = 0.95) -> float:
-    """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this.
-
-    Assumes a nearly normal mean over cases; checked by simulation to be right to a few points from ten cases on.
-    """
-    if cases < 2:
-        return 0.0
-    error = variance.error(cases, runs)
-    if error == 0.0:
-        return 1.0 if lift else 0.0
-    needed = max(
-        error * t_quantile(0.5 + 0.5 * level, cases - 1),
-        _clear_of_the_unseen(cases, error * math.sqrt(cases), unseen_weight(runs), 0.5 * (1.0 - level)),
-    )
-    return NORMAL.cdf((abs(lift) - needed) / error)
-
-
-_TYPICAL = np.array([NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)])  # nine cases that stand for all, by their spread
-
-
-@lru_cache(maxsize=256)
-def _clear_of_the_unseen(cases: int, spread: float, weight: float, tail: float) -> float:
-    """The smallest mean of so many cases, spread like this, at which `unseen_bound` is above zero."""
-    counts = np.full((1, len(_TYPICAL)), cases / len(_TYPICAL))
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
-        low, high = (low, middle) if chance_of_less(values, counts, weight, 0.0)[0] < tail else (middle, high)
-    return high
-
-
-def cases_needed(
-    lift: float,
-    runs: int,
-    variance: VarianceComponents,
-    *,
-    chance: float = 0.8,
-    level: float = 0.95,
-    limit: int = 1_000_000,
-) -> int | None:
-    """The fewest cases, run so often, that find a lift like this with this chance. Assumes what `power` does."""
-    if lift == 0.0:
-        return None
-    return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceNeeded:
-    """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
-
-    pairs: int
-    runs: int | None  # further runs of every case; None where no number of them would do
-    cases: int  # or further cases, each run as often as those before
-
-
-def evidence_needed(
-    differences: ArrayLike,
-    cases: ArrayLike,
-    *,
-    margin: float = 0.05,
-    level: float = 0.95,
-    anytime: Scope | None = None,
-) -> EvidenceNeeded:
-    """How much more evidence would settle it, if what was seen so far is typical.
-
-    Assumes that the estimate and its spread stay as they are; then the interval has to shrink until it excludes zero
-    or fits within the margin, whichever is nearer. It is a forecast with an even chance, not a promise. `anytime` is
-    the scope of the running interval where one is used, which is wider by roughly a factor of 1.6.
-    """
-    values = np.asarray(differences, dtype=np.float64).reshape(-1)
-    groups = CaseGroups.of(cases)
-    count, runs = max(1, len(groups)), max(1.0, groups.runs)
-    means = groups.means(values)
-    between, within = _components(values, groups) if values.size else (0.0, 1.0)
-    odd = len(means) - float(_longest_run(np.sort(means)[np.newaxis, :])[0]) if len(means) else 0.0
-    mean = abs(float(means.mean())) if len(means) else 0.0
-
-    def missing(more_cases: int, more_runs: int) -> bool:
-        total, each = count + more_cases, runs + more_runs
-        units, varied = float(total), between + within / each
-        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in studentised_bounds
-        if anytime == "suite":  # where a pair is a unit, whatever its case
-            units, varied, extra = total * each, between + within, 1.0
-        if units < 2:
-            return True
-        whole = units + 2.0 * extra
-        centre = mean * units / whole
-        error = math.sqrt((((varied + mean**2) * units + 2.0 * extra) / whole - centre**2) / whole)
-        critical = t_quantile(0.5 + 0.5 * level, int(units) - 1)
-        if anytime is not None:  # the price of a mixture of bets: half a logarithm of what was bet on
-            critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
-        if centre <= critical * error and centre + critical * error > margin:
-            return True
-        return anytime is None and _hides_much(means, total, varied, each, margin, 0.5 * (1.0 - level))
-
-    by_cases = _smallest(lambda n: not missing(n, 0), 1_000_000)
-    by_runs = _smallest(lambda n: not missing(0, n), 10_000)
-    more_cases = by_cases if by_cases is not None else 1_000_000
-    pairs = more_cases * math.ceil(runs - 1e-9)
-    if by_runs is not None:
-        pairs = min(pairs, by_runs * count)
-    return EvidenceNeeded(pairs, by_runs, more_cases)
-
-
-def _hides_much(means: Floats, cases: int, variance: float, runs: float, margin: float, tail: float) -> bool:
-    """Whether so many cases, spread like these, may still hide either answer, as `unseen_bound` sees it."""
-    if not len(means):
-        return True
-    mean, spread = float(means.mean()), float(means.var())
-    values: Floats = mean + (means - mean) * math.sqrt(min(1.0, variance / spread) if spread else 1.0)
-    support, tally = np.unique(np.round(values if mean >= 0 else -values, 9), return_counts=True)
-    counts, weight = tally[np.newaxis, :] * cases / len(means), unseen_weight(runs)
-    if chance_of_less(support, counts, weight, 0.0)[0] < tail:
-        return False
-    return not chance_of_less(-support, counts, weight, -margin)[0] < tail
-
-
-def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
-    """The smallest n from 1 on for which something that stays true has become true."""
-    if not holds(most):
-        return None
-    low, high = 0, 1
-    while not holds(high):
-        low, high = high, min(most, high * 2)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

@@ -27,7 +27,9 @@ from upskill.verdicts.arms import (
 )
 from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, error_p_value, fill_in
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate, EvidenceNeeded, Scope, Sequential
+from upskill.verdicts.planning import EvidenceNeeded, evidence_needed
+from upskill.verdicts.sequential import Scope, Sequential
+from upskill.verdicts.statistics import Estimate
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 StoppingPoint = Literal["open", "early", "last"]
@@ -214,7 +216,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
             decision, reason = "undecided", ERRORS_COULD_EXPLAIN
     verdict = replace(verdict, decision=decision, reason=reason, missing=missing)
     if decision == "undecided" and pairs and reason not in ("errors", "isolation", ERRORS_COULD_EXPLAIN):
-        needed = statistics.evidence_needed(
+        needed = evidence_needed(
             pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
         )
         verdict = replace(verdict, evidence_needed=needed)
