@@ -19,6 +19,7 @@ def commands(skill: Path, given: Path) -> Iterator[tuple[object, ...]]:
     yield ("eval", skill, "-m", "scripted:answers.yaml", "--tests", given)
     yield ("benchmark", skill, "-m", "scripted:answers.yaml", "--tests", given)
     yield ("eval", skill, "-m", f"scripted:{given}")
+    yield ("eval", skill, "-m", f"local:{given}")
     yield ("eval", given, "-m", "scripted:answers.yaml")
     yield ("validate", given)
     yield ("plan", given)

@@ -396,7 +396,7 @@ async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content:
 
 
 async def test_a_folder_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="is a folder, not a file"):
         await opened(f"local:{tmp_path}")
 
 

@@ -573,7 +573,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
 def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none.yaml", "No such file or directory"),
-        (tmp_path, "Is a directory"),
+        (tmp_path, "is a folder, not a file"),
         (tmp_path / ("x" * 5000), "File name too long"),
         ("a\0b", "embedded null byte"),
     ):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
-from upskill.models.embedded.weight_files import known_sha256
+from upskill.models.embedded.weight_files import check_gguf, known_sha256
 
 # Part of the identity: raise it when the same weights would answer differently than before.
 GENERATION = 2  # one thread, prompts read in fixed steps
@@ -17,7 +18,9 @@ def weights_identity(address: Address) -> list[object]:
     name = address.model or DEFAULT_LOCAL_MODEL
     if row := LOCAL_MODELS.get(name):
         return [GENERATION, row.sha256 or row.file]
+    path = Path(name).expanduser()
     try:
-        return [GENERATION, known_sha256(Path(name).expanduser())]
-    except OSError:  # the model cannot be opened either, and whoever opens it says why
+        check_gguf(path)
+        return [GENERATION, known_sha256(path)]
+    except (OSError, UsageError):  # the model cannot be opened either, and whoever opens it says why
         return [GENERATION, name]

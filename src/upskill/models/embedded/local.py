@@ -23,7 +23,8 @@ from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.speed import record_speed
 from upskill.models.embedded.states import SavedStates, state_name, steps_to
-from upskill.models.embedded.weights import is_gguf, pull_weights
+from upskill.models.embedded.weight_files import check_gguf
+from upskill.models.embedded.weights import pull_weights
 from upskill.plain import counted
 
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
@@ -195,12 +196,5 @@ class EmbeddedModel:
 
 def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
-    try:
-        if is_gguf(path):
-            return path.resolve()
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror or error}",
-            "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name.",
-        ) from error
-    raise UsageError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
+    check_gguf(path)
+    return path.resolve()

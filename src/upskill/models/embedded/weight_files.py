@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from upskill.errors import UsageError
+from upskill.inputs import open_input
 from upskill.models.embedded.local_models import LocalModel
 
 WeightsState = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
+MAX_WEIGHTS_BYTES = 10**12
 
 
 def _expanded(folder: str) -> Path:
@@ -52,6 +54,14 @@ def sibling(path: Path, ending: str) -> Path:
 def is_gguf(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
+
+
+def check_gguf(path: Path) -> None:
+    """UsageError unless a person's own weights are a GGUF file of a plausible size."""
+    hint = "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name."
+    with open_input(path, most=MAX_WEIGHTS_BYTES, hint=hint) as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise UsageError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
 
 
 def weights_state(model: LocalModel) -> WeightsState:
