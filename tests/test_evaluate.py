@@ -161,12 +161,12 @@ async def test_a_broken_model_is_an_error_not_a_failure() -> None:
 
 
 class Picky(Check):
-    """Cannot look at an answer that says ahoy to a friend."""
+    """Cannot look at an answer that says ahoy to a friend, nor at none."""
 
     text: str
 
     async def run(self, evidence: Evidence) -> Finding:
-        if "ahoy, friend" in evidence.trace.answer:
+        if evidence.trace.answer in ("ahoy, friend", ""):
             raise ZeroDivisionError("division by zero")
         return Finding(self.text in evidence.trace.answer, "looked")
 
@@ -535,11 +535,12 @@ async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path)
     with open_store(home / "runs") as store:
         evaluation = await evaluate(plan, store=store)
         results = list(store.results(evaluation.run))
-    assert {result.judging.total_tokens for result in results} == {109}
+    # The baseline does not say ahoy, so the evidence of the judge is asked for once more.
+    assert {result.trial.arm: result.judging.total_tokens for result in results} == {"baseline": 218, "skill": 109}
     assert {result.usage.total_tokens for result in results} == {23, 63}
     (verdict,) = evaluation.verdicts
     assert (verdict.baseline.total_tokens, verdict.skill.total_tokens) == (23, 63)
-    assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 218}
+    assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 327}
 
 
 async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> None:
@@ -562,7 +563,7 @@ async def test_what_a_judge_that_breaks_down_has_used_is_counted(home: Path) -> 
 
 async def test_the_judge_is_not_told_which_arm_an_answer_comes_from() -> None:
     def answer(name: str, request: Request) -> str:
-        said = {"evidence": "", "reason": "", "passed": True}
+        said = {"evidence": "ahoy", "reason": "", "passed": True}
         return json.dumps(said) if name == "judge" else "ahoy"
 
     models = Told(answer)
@@ -579,7 +580,7 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
     evaluation = await evaluate(plan, models=models)
     assert {outcome.passed for outcome in evaluation.outcomes} == {None}
     assert evaluation.errors[0][1].startswith("checking judge of a: the judge ")
-    assert evaluation.spent["judge"][0] == 30
+    assert evaluation.spent["judge"][0] == 60  # asked again about no answer at all: it is the judge's fault
 
 
 # Plans from what a person says.
