@@ -81,8 +81,11 @@ def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path)
         ["--controls", "--require", "lift>=0.1", "--target", "80", "--making-cost", "2"],
         ["--until-decided"],
     ):
-        done = upskill("eval", skill, "-m", "scripted:model.yaml", "--json", *extra)
-        assert done.code == (3 if "scripted:broken.yaml" in extra else 0), extra
+        # Each has a store of its own: in one they would be seven looks at the same cases.
+        done = upskill(
+            "eval", skill, "-m", "scripted:model.yaml", "--json", "-d", "-".join(["runs", *extra[:1]]), *extra
+        )
+        assert done.code == (3 if {"scripted:broken.yaml", "scripted:worse.yaml"} & set(extra) else 0), extra
         assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(done.json)] == [], extra
         assert done.err == ""
 
@@ -204,7 +207,8 @@ def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -
     assert "undecided (errors)" in done.out
 
 
-def test_few_errors_do_not_spoil_a_run(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_few_errors_do_not_spoil_a_run(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", suite=greetings(12))
     write_script(home / "model.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, *HELPFUL])
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert done.code == 0
@@ -224,7 +228,7 @@ def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: 
     done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml")
     assert done.code == 2
     assert "--judge-model" in done.err
-    verdict = {"evidence": "", "reason": "it does", "passed": True}
+    verdict = {"evidence": "ahoy", "reason": "it does", "passed": True}
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict)}])
     done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge-model", judge, "--json")
     assert done.json["models"][0]["skill"]["passed"] == 1
@@ -300,7 +304,9 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path) -
         assert server.calls.total() == 32
     assert "16 of 16 calls were answered from stored replies" in done.err
     again = upskill(*command, "--runs", 2, "--temperature", 0, "--fresh", "--replay", "--json")
-    assert again.json["models"] == first["models"]
+    for part in ("baseline", "skill", "lift", "tokens", "diagnosis"):
+        assert again.json["models"][0][part] == first["models"][0][part]
+    assert [found["models"][0]["look"] for found in (first, again.json)] == [1, 3]
     done = upskill(*command, "--seed", 99, "--replay")
     assert (done.code, "has no stored reply, and --replay asks no model" in done.out) == (3, True)
 
@@ -324,7 +330,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
         *("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml", "--require", "lift>=0.9"),
         *("--junit", "report.xml", "--markdown", "report.md"),
     )
-    assert done.code == 1
+    assert done.code == 3  # an eighth of the trials with the skill errored
     root = ET.parse(home / "report.xml").getroot()
     counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
     assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
@@ -639,7 +645,9 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
     folder = write_skill(home / "greeter")
     reported = upskill("eval", folder, "-m", write_script(home / "model.yaml"), "--json").json["models"][0]
     table, (row,) = upskill("runs").out, upskill("runs", "--json").json
-    assert row["verdict"] == {name: value for name, value in reported.items() if name not in ("diagnosis", "splits")}
+    assert row["verdict"] == {
+        name: value for name, value in reported.items() if name not in ("diagnosis", "looks", "splits")
+    }
     with open_store(home / "runs") as store:
         for look in store.looks("greeter"):
             assert look.verdict == row["verdict"]
@@ -676,7 +684,8 @@ def test_show_in_json(upskill: Upskill, stored: list[str]) -> None:
     first, second = said["trials"]
     assert (first["arm"], first["outcome"], first["answer"]) == ("baseline", "failed", "hello")
     assert (second["arm"], second["case"], second["seed"]) == ("skill", "greet-1", 0)
-    assert second["judgements"][0] == {"check": "contains", "passed": False, "reason": "the answer lacks 'ahoy'"}
+    lacks = {"check": "contains", "passed": False, "reason": "the answer lacks 'ahoy'", "decides": True}
+    assert second["judgements"][0] == lacks
     assert second["usage"]["input_tokens"] == 10
 
 
