@@ -13,7 +13,7 @@ import pytest
 from conftest import Done, spawn, write_script, write_skill
 from plugin import install_plugin
 
-# A check of another package with a bug: this answer makes it look up what is not there.
+# A check of another package with a bug: this answer, or none, makes it look up what is not there.
 BROKEN = """
 from upskill.checks import Check, Finding
 
@@ -21,7 +21,7 @@ class Broken(Check):
     answer: str
 
     async def run(self, evidence):
-        if evidence.answer == self.answer:
+        if evidence.answer in (self.answer, ""):
             {}["sk-ant-api03-" + 40 * "Ab3"]
         return Finding(False, "as it should be")
 """
