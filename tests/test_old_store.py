@@ -42,6 +42,11 @@ def normal(value: Any) -> Any:
         said = {NEWER.get(name, name): normal(item) for name, item in cast("dict[str, Any]", value).items()}
         assert said.pop("bugs", NO_BUGS) == NO_BUGS
         assert not any(said.pop(name, None) for name in ("causes", "cause", "stop_details"))  # none had any
+        assert said.pop("decides", True)  # every check did
+        assert not any((said.pop("earlier", None) or {}).values())  # no try before cost anything
+        if "decision" in said:  # what is computed anew, by the arithmetic of today
+            for name in ("missing", "look", "interval", "further_pairs", "recommendation"):
+                said.pop(name, None)
         if isinstance(said.get("trials"), list):
             said["trials"].sort(key=_place)
         if isinstance(said.get("warnings"), list):

@@ -68,6 +68,10 @@ class CheckError(TrialError):
     """A check could not be carried out, so the answer was neither right nor wrong."""
 
 
+class MissingTool(CheckError):
+    """A program that a check needs is not installed: whatever a student left, it has no part in that."""
+
+
 @contextmanager
 def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.

@@ -13,7 +13,7 @@ from upskill.checks.guard import disarm, risks
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts, enumerate_texts, lacking
 from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
-from upskill.errors import CheckError, UsageError
+from upskill.errors import MissingTool, UsageError
 from upskill.plain import as_list
 from upskill.sandboxes import CommandResult
 
@@ -73,7 +73,7 @@ class Command(SandboxCheck):
     async def _carry_out(self, place: CheckDir) -> CommandResult:
         for name in self.needs:
             if not await place.find([name]):
-                raise CheckError(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
+                raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
         for name, content in self.files.items():
             await place.put(name, content)
         return await place.run(

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from upskill.checks import Evidence, Finding
 from upskill.checks.check_dir import Full, open_check_dir, told
 from upskill.checks.workspace import Path, SandboxCheck, read_left, sandbox_of
-from upskill.errors import CheckError, did_you_mean
+from upskill.errors import MissingTool, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Compiles(SandboxCheck):
             async with open_check_dir(sandbox_of(evidence)) as place:
                 program = await place.find(language.programs, beside=language.beside)
                 if not program:
-                    raise CheckError(
+                    raise MissingTool(
                         f"no compiler for {name} in the sandbox ({' or '.join(language.programs)});"
                         f" install {language.install}"
                     )

@@ -13,7 +13,7 @@ from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.check_dir import Full, open_check_dir, told
 from upskill.checks.guard import disarm
 from upskill.checks.workspace import SandboxCheck, sandbox_of
-from upskill.errors import CheckError
+from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping
 from upskill.sandboxes import CommandResult
 
@@ -75,7 +75,7 @@ class PythonCheck(SandboxCheck):
                     return wrong
                 python = await place.find(["python3"])
                 if not python:
-                    raise CheckError("there is no python3 in the sandbox; install it for all users")
+                    raise MissingTool("there is no python3 in the sandbox; install it for all users")
                 where = await place.put("call.json", json.dumps(told_it))
                 harness = HARNESS.read_text(encoding="utf-8")
                 done = await place.run([python, "-I", "-c", harness, where], self.timeout)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from upskill.checks import Evidence, Finding
-from upskill.errors import CheckError, ModelError, TrialError, wrap_trial_errors
+from upskill.errors import CheckError, MissingTool, ModelError, TrialError, wrap_trial_errors
 from upskill.runs.plan import Judgement
 from upskill.suites import Case
 from upskill.traces import Step, Trace
@@ -53,7 +53,7 @@ class Grading:
                 return await named.check.run(evidence)
         except TrialError as error:
             outside = isinstance(error, ModelError) and error.status not in REFUSED_CONTENT
-            if outside or not await self._runs_without_student(number, evidence):
+            if outside or isinstance(error, MissingTool) or not await self._runs_without_student(number, evidence):
                 raise
             logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
             self.broken = True
