@@ -262,7 +262,7 @@ def test_a_ceiling_holds_for_the_work_too(upskill: Upskill, harbour: Path) -> No
 
 
 def test_an_interrupted_lesson_keeps_what_was_done_and_goes_on(harbour: Path) -> None:
-    """Ctrl-C in the middle of the work: the part is a file, and no finished turn is asked for again."""
+    """Ctrl-C in the middle of the work: the part is a file. What was finished is not asked for again."""
     thinking = {"system": "You do a task so that others can learn", "turn": 3, "seconds": 120, "answer": "Hm."}
     write_rules(harbour / "teacher.json", [thinking, *rules()])
     command = ["teach", TASK, "-m", "scripted:teacher.json", "--files", "project", "--no-eval"]
@@ -279,8 +279,11 @@ def test_an_interrupted_lesson_keeps_what_was_done_and_goes_on(harbour: Path) ->
     done = spawn(*command, "--json")
     assert done.code == 0, done.err
     assert done.json["lesson"]["calls"] == 23
-    assert done.json["calls"] == 2 + 2  # the turns that were left, the skill and its tests
+    assert done.json["calls"] == 7  # another script is another teacher, which begins again
     assert not part.exists()
+    again = spawn(*command, "--json", "--force")
+    assert again.code == 0, again.err
+    assert again.json["calls"] == 0
 
 
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:

@@ -845,7 +845,7 @@ async def test_a_canary_of_another_trial_makes_the_trial_a_leak(kind: SandboxBac
 
     def plan_of(*cases: dict[str, Any]) -> Any:
         suite = Suite.parse([{"checks": [{"contains": "ahoy"}], **case} for case in cases])
-        return make_plan(GREETER, suite, [model], options=PlanOptions(agent="tools"))
+        return make_plan(GREETER, suite, [model], options=PlanOptions(agent="tools", sandbox=kind.name))
 
     one = {"id": "one", "prompt": "Greet one.", "files": {"note.txt": "nothing"}}
     first = plan_of(one)
