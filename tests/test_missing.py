@@ -72,6 +72,18 @@ def test_error_rates_that_differ_beyond_chance_are_told() -> None:
     assert found.missing.arms_differ
 
 
+def test_trials_that_were_never_run_are_missing_too() -> None:
+    cases = alike(20, "F", "P") | {f"slow{number}": ("P", ".") for number in range(20)}
+    found = compute_verdict(both(cases))
+    assert (found.decision, found.reason) == ("undecided", "unfinished")
+    assert found.recommendation.startswith("Finish the run first")
+    few = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
+    found = compute_verdict(both(few | {f"slow{number}": ("P", ".") for number in range(4)}))
+    assert found.reason == "errors could explain it"
+    seeds = compute_verdict(both(alike(20, "PPPPF", "P....")))
+    assert seeds.reason == "unfinished"
+
+
 @pytest.mark.parametrize("scope", ["cases", "suite"])
 def test_errors_do_not_slip_past_the_test_that_allows_looking(scope: str) -> None:
     won = alike(12, "FFF", "PPP") | {f"same{number}": ("PPP", "PPP") for number in range(28)}

@@ -114,14 +114,16 @@ def looks(evaluation: Evaluation) -> Iterator[str]:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
         yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
     for model, found in evaluation.looks.items():
+        name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
+        if found.revisions:
+            yield f"{name}{counted(found.revisions, 'look')} at other versions of this skill on these cases not counted"
         if not found.earlier:
             continue
-        name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
         changes = [f"{number} {word}" for number, word in ((found.edited, "edited"), (found.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
         yield (
-            f"{name}{_ordinal(found.number)} look at these cases{since}."
-            " Nobody had planned it, so the interval is wider to allow for the looks before"
+            f"{name}{_ordinal(found.number)} look at these cases{since};"
+            " the interval is wider, to allow for the looks before"
         )
 
 

@@ -93,7 +93,7 @@ class _Run:
         self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
         self.outcomes: dict[Trial, Outcome] = {}  # of what has run, and with rounds also of what was stored before
-        self.known_looks = list(store.looks(plan.skill.name, plan.suite))
+        self.known_looks = list(store.looks(plan.skill.name))
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -134,6 +134,11 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
+        # Another process may have looked meanwhile. What was looked at after a plan was registered does not count for a
+        # run that has carried the plan out.
+        self.known_looks = list(store.looks(self.plan.skill.name))
+        if registration and not self.halted:
+            self.known_looks = looks_at_registration(self.known_looks, registration.registered)
         snapshots, outcomes = store.snapshots(run), list(store.outcomes(run))
         looks = {model: self._look(run, model, outcomes) for model in self.plan.addresses}
         evaluation = Evaluation(
@@ -151,7 +156,7 @@ class _Run:
             scope=options.until_decided,
             halted=self.halted,
             looks={model: looks_before(self.known_looks, look) for model, look in looks.items()},
-            registration=registration,
+            registration=None if self.halted else registration,
             snapshots=snapshots,
             warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
             invalid=store.leaks(run),

@@ -43,7 +43,7 @@ def looks_before(known: Sequence[Look], look: Look) -> Looks:
         for each in known
         if (stored is None or each.number < stored)
         and (each.skill, each.model) == (look.skill, look.model)
-        and each.cases.keys() & look.cases.keys()
+        and _share_a_case(each, look)
     ]
     earlier = tuple(each for each in before if each.skill_hash == look.skill_hash)
     first = earlier[0].cases if earlier else look.cases
@@ -54,6 +54,11 @@ def looks_before(known: Sequence[Look], look: Look) -> Looks:
         removed=len(first.keys() - look.cases.keys()),
         revisions=len(before) - len(earlier),
     )
+
+
+def _share_a_case(one: Look, two: Look) -> bool:
+    """By its id or, under another id, by all that it says."""
+    return bool(one.cases.keys() & two.cases.keys() or set(one.cases.values()) & set(two.cases.values()))
 
 
 def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin: float, scope: str | None) -> Look:

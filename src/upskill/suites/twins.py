@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+
+import regex
 
 from upskill.plain import digest
 from upskill.suites.suite import Case
 
 SHARE = 0.9  # of their words that two prompts have in common
+MOST_ADDED = 3  # words that one of two prompts may have on top
+_NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_TOKEN = regex.compile(rf"[{_NO_SPACES}]|[\w\p{{M}}--[{_NO_SPACES}]]+|[^\w\s\p{{M}}.,;:!?'\"…]", regex.V1)
 _FILLERS = frozenset(
     re.findall(
         r"\w+",
-        "a again also an hello hey hi just kindly no now number ok okay once please pls q question thank thanks that"
-        " the then this variant version well",
+        "a again also an hello hey hi just kindly now ok okay once please pls thank thanks that the then this well",
     )
 )
 _COUNTER = r"(?:q|question|case|task|variant|version|no|nr|number)\W*"
@@ -24,22 +29,21 @@ _NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\
 
 
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
-    """Pairs of cases whose prompts have the same words, or nearly the same and the same checks, on the same files.
+    """Pairs of cases that ask the same on the same files: the same text, or nearly the same words and the same checks.
 
-    Words that say nothing (please, the, a number that counts the questions) are left aside. Where files, or a word and
-    with it the checks, differ, the cases ask different things, however long the text around it is.
+    Words that say nothing (please, the, a number that counts the questions) are left aside. Where the text differs and
+    the checks or the reference differ too, the cases ask different things, however alike they look.
     """
     listed = list(cases)
-    alike: dict[object, list[int]] = defaultdict(list)
     words = [_words(case.prompt) for case in listed]
+    same_text: dict[object, list[int]] = defaultdict(list)
+    same_checks: dict[str, list[int]] = defaultdict(list)
     for index, case in enumerate(listed):
-        if words[index]:
-            alike[digest(dict(case.files)), words[index]].append(index)
-    pairs = {(group[0], other) for group in alike.values() for other in group[1:]}
-    by_checks: dict[str, list[int]] = defaultdict(list)
-    for group in alike.values():
-        by_checks[_asked(listed[group[0]])].append(group[0])
-    for group in by_checks.values():
+        same_text[digest(dict(case.files)), " ".join(case.prompt.split())].append(index)
+    for group in same_text.values():
+        same_checks[_asked(listed[group[0]])].append(group[0])
+    pairs = {(group[0], other) for group in same_text.values() for other in group[1:]}
+    for group in same_checks.values():
         pairs.update(_similar(group, words))
     return [(listed[one].id, listed[two].id) for one, two in sorted(pairs)]
 
@@ -81,9 +85,11 @@ def describe_twins(twins: Mapping[str, str], most: int = 3) -> list[str]:
 
 
 def _words(prompt: str) -> frozenset[str]:
-    text = _NUMBER_AT_END.sub("", _NUMBERED.sub("", prompt.strip()))
-    found = frozenset(re.findall(r"\w+", text.lower())) or frozenset(re.findall(r"\w+", prompt.lower()))
-    return (found - _FILLERS) or found
+    """The words of a prompt, and its signs other than punctuation; of scripts without spaces, each character."""
+    plain = "".join(char for char in unicodedata.normalize("NFKC", prompt) if unicodedata.category(char) != "Cf")
+    text = _NUMBER_AT_END.sub("", _NUMBERED.sub("", plain.strip()))
+    found = frozenset(_TOKEN.findall(text.casefold().replace("_", " ")))
+    return (found - _FILLERS) or found or frozenset((text,))
 
 
 def _asked(case: Case) -> str:
@@ -92,15 +98,18 @@ def _asked(case: Case) -> str:
 
 
 def _similar(group: list[int], words: list[frozenset[str]]) -> Iterator[tuple[int, int]]:
-    """Pairs that share nearly all words. Each word set is looked up by its rarest few words: two that are alike must
-    have one of those in common, so not every pair has to be compared."""
+    """Pairs that share nearly all words, or of which one only adds a few. Each is looked up by its rarest words: two
+    that are alike must have one of those in common, so not every pair has to be compared."""
     counts = Counter(word for index in group for word in words[index])
     by_word: dict[str, list[int]] = defaultdict(list)
     for index in sorted(group):
         mine = words[index]
-        rarest = sorted(mine, key=lambda word: (counts[word], word))[: len(mine) - math.ceil(SHARE * len(mine)) + 1]
+        several = max(MOST_ADDED, len(mine) - math.ceil(SHARE * len(mine)))
+        rarest = sorted(mine, key=lambda word: (counts[word], word))[: several + 1]
         for other in sorted({other for word in rarest for other in by_word[word]}):
-            if len(mine & words[other]) >= SHARE * len(mine | words[other]):
+            both, either = len(mine & words[other]), len(mine | words[other])
+            only_added = both == min(len(mine), len(words[other])) and either - both <= MOST_ADDED <= both
+            if only_added or both >= SHARE * either:
                 yield other, index
         for word in rarest:
             by_word[word].append(index)

@@ -95,6 +95,8 @@ def _recommend_evidence(verdict: Verdict) -> str:
         trials = counted(arm.scored + arm.errored, "trial")
         errored = f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
         return f"Repair the errors and run again: {errored}, too many to say anything."
+    if verdict.reason == "unfinished":
+        return "Finish the run first: over a tenth of the pairs have a trial that was not run in one of the arms."
     if verdict.missing is not None and verdict.missing.changes_decision:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
         return (

@@ -1,4 +1,7 @@
-"""What errored trials may hide: the same comparison with each of them gone against the skill, and for it.
+"""What missing trials may hide: the same comparison with each of them gone against the skill, and for it.
+
+A trial is missing when it errored, and also when its case and seed were run in the other arm alone, as in a run that is
+not finished: slow failures would vanish in the same way.
 
 What is missing is not always missing at random. A skill that turns failures into errors would look better than it is,
 so a decision has to hold whatever the errored trials would have shown.
@@ -35,7 +38,7 @@ class Missing:
 def fill_in(
     before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None, *, against_skill: bool
 ) -> Pairs:
-    """All pairs that were tried in both arms, with an extreme result in place of every error.
+    """All pairs of which either trial was run, with an extreme result in place of every one that is missing.
 
     Against the skill, a missing trial with it failed and took as many tokens as the longest; one of the baseline
     passed with as few as the shortest.
@@ -45,10 +48,15 @@ def fill_in(
     shortest = min(scored, key=_tokens, default=None)
     stand_ins = (shortest, longest) if against_skill else (longest, shortest)
     return pair_arms(
-        _filled(before, stand_ins[0], passed=against_skill),
-        _filled(after, stand_ins[1], passed=not against_skill),
+        _filled(before, after, stand_ins[0], passed=against_skill),
+        _filled(after, before, stand_ins[1], passed=not against_skill),
         twins,
     )
+
+
+def count_unpaired(before: ArmOutcomes, after: ArmOutcomes) -> tuple[int, int]:
+    """How many of the pairs have one trial that was never run, and how many pairs there are."""
+    return len(before.trials.keys() ^ after.trials.keys()), len(before.trials.keys() | after.trials.keys())
 
 
 def error_p_value(before: ArmOutcomes, after: ArmOutcomes) -> float:
@@ -58,19 +66,16 @@ def error_p_value(before: ArmOutcomes, after: ArmOutcomes) -> float:
     return statistics.sign_flip_p_value(more, [case for case, _ in keys]) if keys else 1.0
 
 
-def _filled(arm: ArmOutcomes, like: Outcome | None, *, passed: bool) -> ArmOutcomes:
-    def known(trial: Outcome) -> Outcome:
-        if trial.passed is not None or like is None:
+def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool) -> ArmOutcomes:
+    def stand_in(trial: Outcome) -> Outcome:
+        if like is None:
             return trial
-        return replace(
-            trial,
-            passed=passed,
-            input_tokens=like.input_tokens,
-            output_tokens=like.output_tokens,
-            cost_usd=like.cost_usd,
-        )
+        tokens = {"input_tokens": like.input_tokens, "output_tokens": like.output_tokens}
+        return replace(trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, **tokens)
 
-    return ArmOutcomes(arm.name, {key: known(trial) for key, trial in arm.trials.items()})
+    known = {key: trial if trial.passed is not None else stand_in(trial) for key, trial in arm.trials.items()}
+    never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
+    return ArmOutcomes(arm.name, known | never_run)
 
 
 def _errored(arm: ArmOutcomes, key: Key) -> int:

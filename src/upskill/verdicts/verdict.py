@@ -25,7 +25,7 @@ from upskill.verdicts.arms import (
     share_interval,
     summarise_arm,
 )
-from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, error_p_value, fill_in
+from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, count_unpaired, error_p_value, fill_in
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import EvidenceNeeded, evidence_needed
 from upskill.verdicts.sequential import Scope, Sequential
@@ -35,6 +35,7 @@ Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 StoppingPoint = Literal["open", "early", "last"]
 
 ERRORS_COULD_EXPLAIN = "errors could explain it"
+UNFINISHED = "unfinished"
 EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
 
 
@@ -203,7 +204,10 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         decision, reason = "undecided", "isolation"
     else:
         decision, reason = _decide(verdict, _Findings(interval, _proven_saving(pairs, options, level), options.margin))
-    if pairs and baseline_summary.errored + skill_summary.errored:
+    unpaired, of_all = count_unpaired(baseline, skill)
+    if pairs and reason not in ("errors", "isolation") and unpaired > MAX_ERROR_RATE * of_all:
+        decision, reason = "undecided", UNFINISHED
+    if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
         extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
         worst, best = (_Findings.of(filled, options, level) for filled in extremes)
         changes = not (worst.support(decision) and best.support(decision))
@@ -215,7 +219,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         if changes:
             decision, reason = "undecided", ERRORS_COULD_EXPLAIN
     verdict = replace(verdict, decision=decision, reason=reason, missing=missing)
-    if decision == "undecided" and pairs and reason not in ("errors", "isolation", ERRORS_COULD_EXPLAIN):
+    if decision == "undecided" and pairs and reason not in ("errors", "isolation", UNFINISHED, ERRORS_COULD_EXPLAIN):
         needed = evidence_needed(
             pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
         )
