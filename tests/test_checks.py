@@ -441,6 +441,54 @@ async def test_a_quote_may_leave_out_markdown_and_middles() -> None:
         assert (await judged({"statement": "It is kind."}, Judges(kind(quote)), answer)).passed, quote
 
 
+async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> None:
+    for quote, answer in (
+        ("海鸥", "zork 用海鸥表示服务。"),
+        ("海鸥。", "用海鸥表示服务"),
+        ("tern", "使用tern部署"),
+        ("設定ファイル", "これは設定ファイルです。"),
+        ("서울", "수도는 서울입니다."),
+        ("ไฟล์", "นี่คือไฟล์ตั้งค่า"),
+        ("ឯកសារ", "នេះជាឯកសារកំណត់"),
+    ):
+        assert (await judged({"statement": "It is kind."}, Judges(kind(quote)), answer)).passed, quote
+    for part, answer in (("чай", "чайка летит"), ("ern", "使用tern部署"), ("1", "共12个"), ("დილა", "დილაობით")):
+        assert not (await judged({"statement": "It is kind."}, Judges(kind(part), kind(part)), answer)).passed, part
+
+
+DENIALS = (
+    *("It names no one.", "No file is changed.", "There are no guesses.", "It doesn't shout.", "It cannot be misread."),
+    *(
+        "It is short—not long.",
+        "It does not mention `--no-cache`.",
+        "Die Antwort rät nicht.",
+        "Sie nennt keinen Namen.",
+    ),
+    *("Elle ne devine pas.", "Elle n’invente rien.", "La respuesta no adivina.", "Responde sin inventar."),
+    *("La risposta non inventa.", "A resposta não adivinha.", "Het antwoord noemt geen namen.", "Она не гадает."),
+    *("答案没有猜测。", "答案不提tern.yaml。", "推測していない。", "名前を挙げません。", "추측하지 않는다."),
+)
+CLAIMS = (
+    *("It names the flag --no-cache.", "It names `no`.", 'It says "not found".', "It names not only a but also b."),
+    *("The answer is no.", "It says no to the user.", "It answers yes or no.", "It names the font Comic Sans."),
+    *(
+        "It sets no_proxy.",
+        "Sie nennt den Monat Mai.",
+        "Elle nomme le pas.",
+        "答案说出了「没有」。",
+        "答案不仅短而且清楚。",
+    ),
+    *("名前を挙げなければならない。", "使用--no-cache。", "It knows another note."),
+)
+
+
+async def test_only_what_denies_something_needs_no_quote() -> None:
+    for statement in DENIALS:
+        assert (await judged({"statement": statement}, Judges(kind("")))).passed, statement
+    for statement in CLAIMS:
+        assert not (await judged({"statement": statement}, Judges(kind(""), kind("")))).passed, statement
+
+
 async def test_what_is_not_in_an_answer_needs_no_quote() -> None:
     for statement in ("It does not shout.", "It never blames anyone.", "It isn’t rude.", "It is free of jargon."):
         assert await judged({"statement": statement}, Judges(kind(""))) == Finding(True, "judge: it is kind")

@@ -907,6 +907,24 @@ def test_an_unknown_option_is_a_usage_error(upskill: Upskill) -> None:
     assert "See `upskill eval --help`." in done.err
 
 
+def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(upskill: Upskill, skill: Path) -> None:
+    numbers = ("--max-cost", "--margin", "--target", "--temperature", "--timeout", "--trial-timeout", "--making-cost")
+    wrong = [(flag, value) for flag in numbers for value in ("nan", "inf")]
+    wrong += [("--runs", "100000000000"), ("--preregister", ""), ("-t", ""), ("-d", " ")]
+    for flag, value in wrong:
+        done = upskill("eval", skill, "-m", "scripted:model.yaml", flag, value)
+        assert (done.code, done.out) == (2, ""), (flag, value)
+        assert flag in done.err
+    assert upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", "nan").code == 2
+
+
+def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(upskill: Upskill, skill: Path, home: Path) -> None:
+    (home / "file").touch()
+    for command in (["eval", skill, "-m", "scripted:model.yaml"], ["runs"]):
+        done = upskill(*command, "-d", "file")
+        assert (done.code, "file: is not a folder" in done.err) == (2, True), done.err
+
+
 def test_quiet_leaves_only_the_result(upskill: Upskill, skill: Path) -> None:
     upskill("eval", skill, "-m", "scripted:model.yaml")
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--quiet")

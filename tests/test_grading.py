@@ -82,6 +82,22 @@ async def test_a_judge_that_an_answer_confuses_has_not_passed_it(home: Path) -> 
         assert (result.passed, "in the form asked for" in result.error) == (None, True)
 
 
+async def test_a_judge_that_an_answer_makes_refuse_or_overflow_has_not_passed_it(home: Path) -> None:
+    fine = {"evidence": "", "reason": "it is not", "passed": False}
+    suite = case_with({"judge": "It is polite."})
+    for broken in ({"stop": "refusal"}, {"stop": "context"}):
+        rules = [{"when": "BOMB", **broken}, {"system": "statement", "answer": json.dumps(fine)}]
+        with open_store(None) as store:
+            (result,) = await run(home, suite, [*rules, {"answer": "BOMB"}], store, judge="scripted:model.yaml")
+            assert (result.passed, result.cause) == (False, "unreadable"), broken
+    always = [{"when": "polite", "stop": "refusal"}, {"answer": "BOMB"}]
+    outside = [{"when": "BOMB", "error": "the network is gone"}, *rules[1:], {"answer": "BOMB"}]
+    for errored in (always, outside):  # the judge never works, or nothing was to be heard of it
+        with open_store(None) as store:
+            (result,) = await run(home, suite, errored, store, judge="scripted:model.yaml")
+            assert result.passed is None, errored
+
+
 class Waiting(Check):
     """Breaks until something is there, as one does that needs a compiler."""
 

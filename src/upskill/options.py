@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 KEY = "option"  # of a field's metadata
+MOST_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
 @dataclass(frozen=True, slots=True)

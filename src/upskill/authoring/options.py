@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from upskill.authoring.lesson import TEACHER_BOUNDS
-from upskill.options import option
+from upskill.options import MOST_REPEATS, option
 from upskill.runs.options import AgentOptions, CommonOptions
 from upskill.skills.agent_specs import REAL_AGENTS
 
@@ -85,7 +85,13 @@ class GenerateOptions(CommonOptions):
         "--judge-model", default=None, help="The model that grades cases with `judge` checks.", metavar="MODEL"
     )
     runs: int = option(
-        "--runs", default=1, help="How often each case is run.", metavar="N", minimum=1, show_default=True
+        "--runs",
+        default=1,
+        help="How often each case is run.",
+        metavar="N",
+        minimum=1,
+        maximum=MOST_REPEATS,
+        show_default=True,
     )
     attempts: int | None = option(
         "--attempts",

@@ -19,7 +19,7 @@ from upskill.models import Address, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
-from upskill.options import option
+from upskill.options import MOST_REPEATS, option
 from upskill.runs.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
@@ -66,7 +66,13 @@ class TriggerOptions(AgentOptions, CacheOptions, CommonOptions):
         show_default=True,
     )
     runs: int = option(
-        "--runs", default=3, help="How often each query is run.", metavar="N", minimum=1, show_default=True
+        "--runs",
+        default=3,
+        help="How often each query is run.",
+        metavar="N",
+        minimum=1,
+        maximum=MOST_REPEATS,
+        show_default=True,
     )
     with_skills: tuple[str, ...] = option(
         "--with-skills",

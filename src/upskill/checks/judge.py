@@ -26,11 +26,38 @@ from upskill.plain import as_list, as_mapping, object_schema
 REFERENCE = "reference"  # stands for the reference of the case
 LONGEST_FILE = 20_000  # characters of a file that the judge is shown
 _SAID: dict[str, Any] = {"type": "string", "maxLength": 400}
-NEGATION = re.compile(
-    r"\b(not|no|never|none|nothing|nobody|nowhere|neither|nor|without|avoids?|lacks?|free (of|from))\b|n['’]t\b", re.I
+# Letters of scripts that put no space between words (Chinese, Thai), or glue particles to them (Korean).
+_UNSPACED = (
+    "\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u3005-\u3007\u3040-\u31ff"
+    "\u3400-\u9fff\ua960-\ua97f\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_LETTER = rf"[^\W{_UNSPACED}]"  # one that makes another word of what it stands beside
+# What denies, in languages with spaces between words (as whole words) and in those without.
+_DENIES = {
+    "English": r"(?<!or )not(?! only| just| merely)|cannot|\w+n't|never|neither|nor|without|none (of|is|are)|nothing"
+    r"|nobody|nowhere|no one|avoids?|lacks?|free (of|from)",
+    "English, Spanish": r"(?<!or )(?<!say )(?<!says )(?<!said )(?<!answers )no (?!to |or |and |solo |sólo )[^\W\d]+",
+    "German, Dutch": r"nichts?|kein(e[mnrs]?)?|nie(mals|mand)?|ohne|weder|niet|niets|geen|nooit|zonder",
+    "French": r"(ne |n')[^.;]*?\b(pas|jamais|rien|aucune?|personne|ni)|aucune?|sans (\w+(er|ir|re)|aucune?|que)",
+    "Spanish, Portuguese, Italian": r"nunca|jam[aá]s|ning[uú]n[ao]?|nadie|tampoco|sin (\w+[aei]r|ning\w+|que)"
+    r"|não|nenhuma?|ninguém|nem|sem|non [^\W\d]+|nessun[ao]?|niente|nulla|senza",
+    "Russian": r"не|нет|ни|никогда|никто|ничего|без",
+}
+_DENIES_UNSPACED = {
+    "Chinese": r"[没沒]|不(?![仅僅但只同断斷错錯过過])|未(?!来|來)|[无無](?!论|論)|并非|並非",
+    "Japanese": r"(?<!少)(?<!危)(?<!だけで)(?<!だけじゃ)(ない|なく|なかった)|ません|ずに",
+    "Korean": r"없|않|지 못",
+}
+NEGATION = re.compile(rf"\b({'|'.join(_DENIES.values())})\b|{'|'.join(_DENIES_UNSPACED.values())}", re.IGNORECASE)
+# Code, quotations, options and identifiers, whose words are not the statement's own; and "must" in Japanese.
+_NAMED = re.compile(
+    r"`[^`]*`|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^']*'(?!\w)|(?<![!-~])--?[a-z][!-~]*"
+    r"|[!-~]*[a-z0-9][-_/.=:]+[a-z0-9][!-~]*|な(ければ|くては)な(らない|りません)|かもしれ(ない|ません)",
+    re.IGNORECASE,
 )
 _MARKDOWN = re.compile(r"^[ \t]*(?:[-+>#]+|\d+[.)])[ \t]+|[*`_~]+", re.MULTILINE)
-_FORMS = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"})
+_QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
+_FORMS = _QUOTES | str.maketrans({"–": "-", "—": "-"})
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
@@ -188,17 +215,21 @@ async def _prove(
 def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Grade:
     """The grade, failed where its evidence is missing. What is found not to hold needs none.
 
-    There is nothing to quote for what an answer does not say, so a statement with a word of negation may hold without.
+    There is nothing to quote for what an answer does not say, so a statement that denies something may hold without.
     """
     if _occurs(grade.quote, texts):
         return replace(grade, proven=True)
     quoted = bool(grade.quote.strip())
-    if not grade.passed or (not quoted and NEGATION.search(statement)):
+    if not grade.passed or (not quoted and _denies(statement)):
         return grade
     why = (
         f"the evidence {grade.quote!r} is not in the answer" if quoted else "no words of the answer were quoted for it"
     )
     return replace(grade, passed=False, reason=f"{why} ({grade.reason})")
+
+
+def _denies(statement: str) -> bool:
+    return NEGATION.search(_NAMED.sub(" ", statement.translate(_QUOTES))) is not None
 
 
 # Two answers.
@@ -272,12 +303,13 @@ def _occurs(quote: str, texts: Iterable[str]) -> bool:
 
 
 def _has_words(part: str, text: str) -> bool:
-    """Whole words: a single letter is in every answer."""
-    start, end = (r"\b" if letter.isalnum() else "" for letter in (part[0], part[-1]))
-    return re.search(start + re.escape(part) + end, text) is not None
+    """Whole words, in scripts that have spaces between them: a single letter is in every answer."""
+    starts, ends = (re.match(_LETTER, letter) for letter in (part[0], part[-1]))
+    before, after = f"(?<!{_LETTER})" if starts else "", f"(?!{_LETTER})" if ends else ""
+    return re.search(before + re.escape(part) + after, text) is not None
 
 
 def _plain(text: str) -> str:
     """The words of a text: spaces, case, Markdown and the forms of quotation marks and dashes apart."""
     text = _MARKDOWN.sub("", unicodedata.normalize("NFKC", text.translate(_FORMS)))
-    return " ".join(text.casefold().split()).strip("\"'.,:; ")
+    return " ".join(text.casefold().split()).strip("\"'.,:;。、 ")

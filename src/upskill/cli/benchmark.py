@@ -10,13 +10,19 @@ import click
 from upskill.cli.eval import EvalOptions, run_eval
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
-from upskill.options import option
+from upskill.options import MOST_REPEATS, option
 
 
 @dataclass(kw_only=True)
 class BenchmarkOptions(EvalOptions):
     runs: int | None = option(
-        "--runs", default=3, help="How many times each case is run.", metavar="N", minimum=1, show_default=True
+        "--runs",
+        default=3,
+        help="How many times each case is run.",
+        metavar="N",
+        minimum=1,
+        maximum=MOST_REPEATS,
+        show_default=True,
     )
     output: str | None = option(
         "-o", "--output", default=None, help="Where runs are kept; the same as --runs-dir.", metavar="DIR"

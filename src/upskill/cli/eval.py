@@ -20,7 +20,7 @@ from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
-from upskill.options import option
+from upskill.options import MOST_REPEATS, option
 from upskill.plain import counted
 from upskill.reports import REPORTS, Report, ReportContext
 from upskill.runs.estimate import estimate, estimate_writing
@@ -49,7 +49,12 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
 
     skill: str
     runs: int | None = option(
-        "--runs", default=None, help="How many times each case is run (default 1).", metavar="N", minimum=1
+        "--runs",
+        default=None,
+        help="How many times each case is run (default 1).",
+        metavar="N",
+        minimum=1,
+        maximum=MOST_REPEATS,
     )
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Callable
@@ -73,6 +74,25 @@ def confirm_cost(options: CommandOptions, expected: CostEstimate, said: str = ""
         click.confirm("Go ahead?", abort=True, err=True)
 
 
+class FiniteRange(click.FloatRange):
+    """A number in a range. NaN is in none, though it is neither below nor above one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class GivenText(click.types.StringParamType):
+    """A text that is given or left out, and never empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not (text := super().convert(value, param, ctx)).strip():
+            self.fail("is empty; give a value or leave the option out.", param, ctx)
+        return text
+
+
 def click_options(cls: type[Any], *names: str) -> Decorator:
     """A command with the flags of this options class, or of those of its fields that are named."""
     found = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
@@ -99,9 +119,9 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
     elif kind is int:
         given |= {"default": default, "type": click.IntRange(**limits) if any(map(_is_set, limits.values())) else int}
     elif kind is float:
-        given |= {"default": default, "type": click.FloatRange(**limits, min_open=option.above_minimum)}
+        given |= {"default": default, "type": FiniteRange(**limits, min_open=option.above_minimum)}
     else:
-        given |= {"default": default}
+        given |= {"default": default} | ({"type": GivenText()} if default is None else {})
     return click.option(*option.flags, name, **given)
 
 
@@ -113,6 +133,8 @@ def open_existing_store(place: str) -> Store:
     """The store at this place; UsageError where there is none. Looking at runs never creates a store."""
     if store := find_store(place):
         return store
+    if Path(place).exists() and not Path(place).is_dir():
+        raise UsageError(f"{place}: is not a folder", "Name the folder of your runs with --runs-dir.")
     if not Path(place).is_dir():
         raise UsageError(f"{place}: no such folder", "Name the folder of your runs with --runs-dir.")
     if older := sum(1 for _ in Path(place).glob("*/run_*/run_metadata.json")):

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from upskill.cli.console import show, show_json
 from upskill.cli.eval import EvalOptions
-from upskill.cli.options import OutputOptions, click_options
+from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.runs.options import choose_students
 from upskill.runs.plan import make_plan
@@ -25,11 +25,11 @@ from upskill.suites import Suite
 
 @click.command("plan")
 @click.argument("skill", type=click.Path())
-@click.option("--detect", type=click.FloatRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
+@click.option("--detect", type=FiniteRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
               help="The lift that should be seen if it is there.")  # fmt: skip
-@click.option("--chance", type=click.FloatRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
+@click.option("--chance", type=FiniteRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
               help="How likely it should then be seen.")  # fmt: skip
-@click.option("--baseline", type=click.FloatRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
+@click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
               help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
 @click_options(EvalOptions, "models", "tests", "concurrency", "runs_dir", "as_json")
 def command(

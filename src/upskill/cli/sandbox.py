@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from upskill.cli.console import note, show_json
-from upskill.cli.options import json_option
+from upskill.cli.options import FiniteRange, json_option
 from upskill.errors import UsageError
 from upskill.inputs import MAX_INPUT_BYTES, read_input
 from upskill.sandboxes import (
@@ -30,7 +30,7 @@ from upskill.sandboxes import (
 )
 from upskill.sandboxes.files import copy_in
 
-SECONDS = click.FloatRange(min=0, min_open=True)
+SECONDS = FiniteRange(min=0, min_open=True)
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULTS = Limits()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from upskill.checks import Evidence, Finding
 from upskill.errors import CheckError, MissingTool, ModelError, TrialError, wrap_trial_errors
+from upskill.models import Unanswered
 from upskill.runs.plan import Judgement
 from upskill.suites import Case
 from upskill.traces import Step, Trace
@@ -52,8 +53,7 @@ class Grading:
             with wrap_trial_errors(CheckError, f"checking {named.name} of {self.case.id}"):
                 return await named.check.run(evidence)
         except TrialError as error:
-            outside = isinstance(error, ModelError) and error.status not in REFUSED_CONTENT
-            if outside or isinstance(error, MissingTool) or not await self._runs_without_student(number, evidence):
+            if _came_from_outside(error) or not await self._runs_without_student(number, evidence):
                 raise
             logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
             self.broken = True
@@ -73,3 +73,13 @@ class Grading:
                     await last.check.run(untouched)
                     return True
         return False
+
+
+def _came_from_outside(error: TrialError) -> bool:
+    """Whether no answer can have caused it: a missing program, the network, a key, a quota, a server in trouble.
+
+    A judge that was reached but refused, or had no room, may have been brought to that by what it was shown.
+    """
+    if isinstance(error, ModelError):
+        return not isinstance(error, Unanswered) and error.status not in REFUSED_CONTENT
+    return isinstance(error, MissingTool)

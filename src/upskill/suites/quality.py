@@ -129,7 +129,7 @@ async def probe_case(
         return []
     trying = _Trying(case, ground or _Ground())
     weak: dict[Probe, WeakCase] = {}
-    held = ", ".join(named.name for named in case.checks) + " hold"
+    held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
     for probe, answer in guesses(case, skill, others):
         try:
             if probe not in weak and await trying.failure(answer) is None:
