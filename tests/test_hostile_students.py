@@ -21,7 +21,9 @@ from upskill.errors import TrialError
 from upskill.runs.grading import Grading
 from upskill.runs.plan import Judgement
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
+from upskill.skills import Skill
 from upskill.suites import Suite
+from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace
 
 ENVIRONMENT = Path(sys.executable).parent.parent  # with pytest in it
@@ -209,6 +211,81 @@ NPM_PLANTS = {
         'echo \'{"scripts": {"test": "true"}}\' > package.json', command(NPM)
     ),
 }
+NAMED = "Fix the function add in the file add.py so that it adds."
+MAIN = CASE + "if __name__ == '__main__':\n    unittest.main()\n"
+EMPTY = "printf 'import unittest\\nclass T(unittest.TestCase):\\n    def test_add(self): pass\\nif __name__ == \"__main__\": unittest.main()\\n' >"
+VERIFY = {"verify.sh": 'python3 -c "import add, sys; sys.exit(add.add(2, 3) != 5)" && echo fine\n'}
+NODE = {"calc.js": "exports.add = (a, b) => a - b;\n"}
+NODE_TEST = "require('assert').equal(require('%s').add(2, 3), 5); console.log('all good')\n"
+
+
+def brought(leave: str, checks: list[dict[str, Any]], files: dict[str, str], prompt: str = NAMED) -> Plant:
+    return Plant(leave, checks, files=WRONG | files, prompt=prompt)
+
+
+BROUGHT_PLANTS = {
+    "a test that is run as a script": brought(
+        f"{EMPTY} test_add.py", command("python3 test_add.py", contains="OK"), {"test_add.py": MAIN}
+    ),
+    "-munittest": brought(f"{EMPTY} test_add.py", command("python3 -munittest", contains="OK"), {"test_add.py": MAIN}),
+    "a test that the Makefile runs": brought(
+        f"{EMPTY} test_add.py",
+        command("make test", contains="OK"),
+        {"test_add.py": MAIN, "Makefile": "test:\n\tpython3 -m unittest -v test_add\n"},
+    ),
+    "a test that a script runs": brought(
+        f"{EMPTY} test_add.py",
+        command("sh tests/run_test.sh", contains="OK"),
+        {"test_add.py": MAIN, "tests/run_test.sh": "python3 -m unittest test_add\n"},
+    ),
+    "a module of tests": brought(
+        f"{EMPTY} tests/check_add.py",
+        command("python3 -m unittest tests.check_add", contains="OK"),
+        {"tests/__init__.py": "", "tests/check_add.py": MAIN},
+    ),
+    "a module of tests elsewhere": brought(
+        f"{EMPTY} own/adds.py", command("python3 -m unittest own.adds", contains="OK"), {"own/adds.py": MAIN}
+    ),
+    "a script": brought("echo 'echo fine' > verify.sh", command("bash verify.sh", contains="fine"), VERIFY),
+    "a script where no file is named": brought(
+        "echo 'echo fine' > verify.sh", command("bash verify.sh", contains="fine"), VERIFY, "Fix the bug."
+    ),
+    "a script that the Makefile runs": brought(
+        "echo 'echo fine' > verify.sh",
+        command("make test", contains="fine"),
+        VERIFY | {"Makefile": "test:\n\t@sh ./verify.sh\n"},
+    ),
+    "a script that a function runs": brought(
+        "echo 'echo fine' > verify.sh",
+        python(
+            "return b'fine' in subprocess.run(['bash', os.path.join(workspace, 'verify.sh')], cwd=workspace, stdout=-1).stdout"
+        ),
+        VERIFY,
+    ),
+    "a test that a function opens": brought(
+        f"{EMPTY} test_add.py",
+        python("os.chdir(workspace); return 'OK' in os.popen('python3 -m unittest test_add 2>&1').read()"),
+        {"test_add.py": MAIN},
+    ),
+    "a test in perl": brought(
+        "echo 'print \"ok 1\\n\";' > t/add.t",
+        command("perl t/add.t", regex="^ok 1"),
+        {"t/add.t": 'print "not ok 1\\n"; exit 1;\n'},
+    ),
+    "a test in node": brought(
+        "echo 'console.log(\"all good\")' > calc.test.mjs",
+        command("node calc.test.mjs", contains="all good"),
+        {
+            "calc.mjs": "export const add = (a, b) => a - b;\n",
+            "calc.test.mjs": "import {add} from './calc.mjs'; import assert from 'node:assert'; assert.equal(add(2, 3), 5); console.log('all good');\n",
+        },
+    ),
+    "a test that npm runs": brought(
+        "echo 'console.log(\"all good\")' > test/run.js",
+        command("npm test", contains="all good"),
+        NODE | {"package.json": '{"scripts": {"test": "node test/run.js"}}', "test/run.js": NODE_TEST % "../calc.js"},
+    ),
+}
 READS = "return json.load(open(workspace + '/out.json'))['a'] == 1"
 OUT = {"out.json": '{"a": 0}'}
 SABOTAGES = {
@@ -278,7 +355,9 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
         await sandbox.run(plant.leave)
         await sandbox.kill_processes()
         trace = Trace((Step("assistant", plant.answer),))
-        evidence = Evidence(trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words)
+        evidence = Evidence(
+            trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words, asked_for=case.asked_for
+        )
         try:
             await Grading(case, untouched, judgements).grade(evidence)
         except TrialError as error:
@@ -298,6 +377,7 @@ GROUPS = {
     "git": GIT_PLANTS,
     "make": MAKE_PLANTS,
     "npm": NPM_PLANTS,
+    "brought": BROUGHT_PLANTS,
     "sabotage": SABOTAGES,
 }
 
@@ -312,6 +392,9 @@ async def test_no_plant_passes_and_none_errors_its_way_out(
         brought = replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
         await leave(kind, brought, lambda said, name=name: wrong.update({name: said}))
     assert wrong == {}
+
+
+MENDS = "printf 'def add(a, b):\\n    return a + b\\n' > add.py"
 
 
 async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> None:
@@ -342,11 +425,102 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
             "printf 'test:\\n\\ttrue\\n' > Makefile", command("make test", keeps=["Makefile"])
         ),
         "npm": Plant("true", command(NPM), files=PACKAGE | {"check.js": "process.exit(0)"}),
+        "a source that no one names": brought(
+            MENDS,
+            command("make test", contains="OK"),
+            {"test_add.py": MAIN, "Makefile": "test:\n\tpython3 test_add.py\n"},
+            "Fix the bug.",
+        ),
+        "a source that a script runs": brought(
+            MENDS, command("bash verify.sh", contains="fine"), VERIFY, "Fix the bug."
+        ),
+        "a program that the command runs": brought(
+            "echo 'print(5)' > main.py",
+            command("python3 main.py", contains="5"),
+            {"main.py": "print(4)"},
+            "Fix the bug.",
+        ),
+        "a script to mend": Plant(
+            "echo 'echo 5' > sum.sh",
+            command("bash sum.sh", contains="5"),
+            files={"sum.sh": "echo 4"},
+            prompt="Fix the bug.",
+        ),
+        "a script that is named": brought(
+            "echo 'echo fine' > verify.sh",
+            command("bash verify.sh", contains="fine"),
+            VERIFY,
+            "Make verify.sh say fine.",
+        ),
+        "a file that a command looks at": brought(
+            "echo 1 > a.ini",
+            command('grep -q 1 a.ini && python3 -c \'assert open("a.ini").read() == "1\\n"\''),
+            {"a.ini": "0"},
+        ),
+        "a test that a command looks at": brought(
+            "echo 1 > test_a.py", command("grep -q 1 test_a.py"), {"test_a.py": "0"}, "Write test_a.py."
+        ),
+        "a file that a function looks at": Plant(
+            "echo '{\"a\": 1}' > out.json", python(READS + " and not subprocess.run('true').returncode"), files=OUT
+        ),
+        "a test that the answer is put into": Plant(
+            "true",
+            [{"extract": {"to": "test_a.py"}}, *command("python3 test_a.py", contains="yes")],
+            answer="```python\nprint('yes')\n```",
+            files={"test_a.py": "print('no')"},
+        ),
     }
     passed: dict[str, str] = {}
     for name, plant in honest.items():
         await leave(kind, plant, lambda said, name=name: passed.update({name: said}))
     assert {name: said.split(":")[0] for name, said in passed.items()} == dict.fromkeys(honest, "passed")
+
+
+def test_what_is_run_is_told_from_what_is_looked_at() -> None:
+    run = ["bash -e ./verify.sh", "bash -euo pipefail verify.sh", "sh < verify.sh", "cd x && . ./verify.sh"]
+    run += ["timeout 5 bash -x $PWD/verify.sh", "subprocess.run(['bash', f'{workspace}/verify.sh'])"]
+    looked = [
+        "bash -n verify.sh",
+        "grep x verify.sh",
+        "bash other.sh verify.sh",
+        "open('verify.sh')",
+        "sh verify.sh.old",
+    ]
+    assert [text for text in [*run, *looked] if guard.runs(text, "verify.sh")] == run
+    assert guard.runs("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
+    assert guard.runs("python3 -m own.adds", "own/adds.py")
+    assert not guard.runs("python3 -m json.tool out.json", "out.json")
+
+
+async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path) -> None:
+    answer = "```python\ndef add(a, b):\n    return a + b\n```"
+    extract = {"extract": {"to": "add.py"}}
+    makefile = {"Makefile": "test:\n\tpython3 -m unittest test_add\n"}
+    runs = {"python3 -m unittest test_add": {}, "make test": makefile | WRONG}
+    cases = [
+        {
+            "prompt": f"Write the function add into add.py, for `{run}`. Answer with one code block.",
+            "files": {"test_add.py": CASE} | files,
+            "checks": [extract, *command(run, contains="OK")],
+            "reference": answer,
+        }
+        for run, files in runs.items()
+    ]
+    opened = [
+        {
+            "prompt": "Write a function that adds, in one code block.",
+            "files": {"test_add.py": CASE},
+            "checks": [
+                extract,
+                *python("os.chdir(workspace); return 'OK' in os.popen('python3 -m unittest test_add 2>&1').read()"),
+            ],
+            "reference": answer,
+        }
+    ]
+    skill = Skill.new("zork", "How zork is done. Use for zork.", "# Zork\n\nIt depends.\n")
+    assert await probe_suite(Suite.parse([*cases, *opened]), skill) == []
+    wrong = [case | {"reference": answer.replace("+", "-")} for case in cases]
+    assert len(await probe_suite(Suite.parse(wrong), skill)) == len(wrong)
 
 
 def test_there_are_enough_plants() -> None:

@@ -82,6 +82,7 @@ class Evidence:
     output: str | None = None  # what an agent left in the file that the case names for it
     files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
     case: str = ""  # its prompt and its checks, for looking up whether they name a file
+    asked_for: tuple[str, ...] = ()  # the files that are the student's to write
 
     @property
     def answer(self) -> str:

@@ -23,8 +23,8 @@ class Command(SandboxCheck):
     is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
     `needs` that is missing makes the trial an error and not a failure. Files that would steer its programs, such as a
-    conftest.py or a Makefile, are removed or put back as the case brought them, unless the case names them or `keeps`
-    does."""
+    conftest.py or a Makefile, are removed or put back as the case brought them, and so are its tests and the scripts
+    that are run, unless the case asks for them or `keeps` names them."""
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0

@@ -3,8 +3,8 @@
 Many programs do what files in the current folder say: `pytest` imports conftest.py, `make` follows the Makefile,
 `npm test` runs a script of package.json, Python imports a json.py before its own. So programs are started with an
 environment that turns off what can be turned off (`ENVIRONMENT`), and files that would steer them are removed first
-(`TOOLS`), or put back as the case brought them. A file that the case itself names is left alone: it is what the student
-was asked for.
+(`TOOLS`), or put back as the case brought them. So are the tests and scripts of the case that the check runs
+(`put_back`). A file that the case asks for is left alone.
 """
 
 from __future__ import annotations
@@ -137,8 +137,22 @@ TOOLS = (
     Tool(r"rake|rspec|bundle|ruby", ("Rakefile", "Gemfile", ".rspec", ".bundle")),
     Tool(r"gradlew?|mvn", ("build.gradle", "settings.gradle", "pom.xml", "gradle.properties", ".mvn")),
 )
-# Tests that the case brings decide, so they are put back even where it names them.
-_TESTS = (*_PYTHON_TESTS, "*_test.go", "*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts")
+# Tests that the case brings decide, so they are put back even where the prompt names them.
+_TESTS = ("test_*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*")
+_TEST_FOLDERS = {"test", "tests", "t", "spec", "__tests__"}
+# Where the name of a file that is run says no more, it may as well be the program that the student has to mend.
+_CHECKS = re.compile(r"check|verif|test|spec|valid|grade|assert", re.IGNORECASE)
+_SHELL = (".sh", ".bash", ".zsh", ".ksh")
+_CODE = (
+    *(".py", ".js", ".mjs", ".cjs", ".ts", ".pl", ".rb", ".php", ".lua", ".r", ".jl"),
+    *(".c", ".cc", ".cpp", ".cu", ".rs", ".go", ".java", ".kt", ".cs", ".swift"),
+)
+_DATA = (".txt", ".md", ".json", ".jsonl", ".csv", ".tsv", ".yaml", ".yml", ".toml", ".ini", ".xml", ".html", ".sql")
+_INTERPRETERS = (
+    r"(?:ba|da|z|k)?sh|source|\.|python3?(?:\.\d+)?|node|deno run|bun|tsx|perl|prove|ruby|php|lua|Rscript|julia|go run"
+    r"|g?make|coverage run|pytest|py\.test|mocha|jest|vitest|rspec"
+)
+_LOOKS = r"-(?:-check|-syntax-only|[cnm])(?![\w-])"  # such an option has a file looked at, or something else run
 _RUNNERS = r"pytest|py\.test|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo test"
 
 # Folders are opened on the way down, so that nothing hides in a closed one.
@@ -189,7 +203,62 @@ def names(text: str, file: str) -> bool:
 
 def calls(text: str, words: str) -> bool:
     """Whether a command, or the source of a script, starts such a program."""
-    return bool(re.search(rf"(?<![\w.$-])(?:{words})(?![\w-])", text))
+    return bool(re.search(rf"(?:(?<![\w.$-])|(?<=\s-m))(?:{words})(?![\w-])", text))
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test, by its name or the folder it is in."""
+    *folders, name = PurePosixPath(path).parts
+    return any(fnmatchcase(name, pattern) for pattern in _TESTS) or not _TEST_FOLDERS.isdisjoint(folders)
+
+
+def runs(text: str, path: str, content: str = "") -> bool:
+    """Whether a command, or the source of a script, runs this file of the workspace, rather than look at it."""
+    name = rf"{re.escape(PurePosixPath(path).name)}(?![\w-]|\.\w)"
+    start = rf"(?<![\w.$-])(?:{_INTERPRETERS})"
+    ways = [
+        rf"{start}(?:\s+(?!{_LOOKS})-[\w=:-]+(?:\s+pipefail)?)*\s+(?:<\s*)?[\"']?(?:[^\s\"';|&]*/)?{name}",
+        rf"[\"']{start}[\"']\s*,[^\"'\n]*[\"'](?!-)(?:[^\"'\s]*/)?{name}",  # words of a list
+    ]
+    if content.startswith("#!"):
+        ways.append(rf"(?:^|[;&|(@\"'`]|\bthen|\bdo)\s*(?:\./|[^\s\"';|&=]+/){name}")
+    if path.endswith(".py"):
+        module = re.escape(".".join(PurePosixPath(path).with_suffix("").parts).removesuffix(".__main__"))
+        ways.append(rf"-m[\s\"',]*(?:(?:unittest|pytest)\b[^;&|\n]*[\s\"',])?{module}(?!\w)")
+    return any(re.search(way, text, re.MULTILINE) for way in ways)
+
+
+def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[dict[str, str], str]:
+    """The files of the case that have to be as it brought them before a command runs, and all that is run, as text.
+
+    Tests are, and what steers the programs, and what the command runs, itself or through a Makefile or shell script of
+    the case. Where the case names no file for the student, only what looks like a check by its name, or a shell script
+    beside other code, is taken for such: `python3 main.py` may run just what has to be mended.
+    """
+    theirs = {PurePosixPath(path) for path in (*evidence.asked_for, *keeps)}
+    left = {path: content for path, content in evidence.files.items() if PurePosixPath(path) not in theirs}
+    words = re.findall(r"(?![A-Z]\w*\.js\b)\b[\w/-]+\.\w+", evidence.prompt)  # Node.js is none
+    told = bool(evidence.asked_for) or any(word.endswith((*_SHELL, *_CODE, *_DATA)) for word in words)
+    beside = any(path.endswith(_CODE) and not is_test(path) for path in evidence.files)
+    own: dict[str, str] = {}
+    direct = True
+    while True:
+        starts = calls(text, f"{_INTERPRETERS}|{'|'.join(tool.words for tool in TOOLS)}")
+        steering = steered_by(text)
+        found: dict[str, str] = {}
+        for path, content in left.items():
+            name = PurePosixPath(path).name
+            steers = _fits(path, steering) and not names(evidence.case, name)
+            checks = bool(_CHECKS.search(name)) or (path.endswith(_SHELL) and beside)
+            if (is_test(path) and starts) or steers or ((checks or (told and direct)) and runs(text, path, content)):
+                found[path] = content
+                if steers or path.endswith(_SHELL):
+                    text += f"\n{content}"
+        left = {path: content for path, content in left.items() if path not in found}
+        own |= found
+        direct = False
+        if not found:
+            return own, text
 
 
 def steered_by(text: str) -> list[str]:
@@ -212,35 +281,25 @@ async def disarm(place: CheckDir, evidence: Evidence, text: str, keeps: Sequence
     The finding says that there is no way to do that, which is the student's doing.
     """
     await place.put("../python/sitecustomize.py", SITE % place.sandbox.workspace)
+    own, text = put_back(text, evidence, keeps)
     steering = [pattern for pattern in steered_by(text) if pattern not in keeps and not names(evidence.case, pattern)]
-    if steering and (wrong := await _put_back(place, evidence, steering, keeps)):
-        return wrong
-    if calls(text, "git"):
-        await place.run(["/bin/sh", "-c", _GIT], SECONDS)
-    return None
-
-
-async def _put_back(place: CheckDir, evidence: Evidence, steering: list[str], keeps: Sequence[str]) -> Finding | None:
-    def brought(path: str) -> bool:
-        """Whether the case brought it, and it has to be as it was."""
-        name = PurePosixPath(path).name
-        decides = any(fnmatchcase(name, pattern) for pattern in _TESTS)
-        return path not in keeps and _fits(path, steering) and (decides or not names(evidence.case, name))
-
-    own = {path: content for path, content in evidence.files.items() if brought(path)}
-    spared = {word for word in re.findall(r"[\w.-]+", evidence.case) if _fits(word, steering)} | set(keeps)
-    spared -= {PurePosixPath(path).name for path in own}
-    wanted = [word for pattern in steering for word in ("-o", "-name", pattern)][1:]
-    but = [word for name in sorted(spared) for word in ("!", "-name", PurePosixPath(name).name)]
-    done = await place.run(["/bin/sh", "-c", _REMOVE, "sh", "(", *wanted, ")", *but], SECONDS)
-    if done.killed_why:
-        return Finding(False, f"what was left cannot be looked through: it {done.killed_why}")
+    if steering:
+        spared = {word for word in re.findall(r"[\w.-]+", evidence.case) if _fits(word, steering)}
+        spared |= {PurePosixPath(path).name for path in (*evidence.asked_for, *keeps)}
+        spared -= {PurePosixPath(path).name for path in own}
+        wanted = [word for pattern in steering for word in ("-o", "-name", pattern)][1:]
+        but = [word for name in sorted(spared) for word in ("!", "-name", name)]
+        done = await place.run(["/bin/sh", "-c", _REMOVE, "sh", "(", *wanted, ")", *but], SECONDS)
+        if done.killed_why:
+            return Finding(False, f"what was left cannot be looked through: it {done.killed_why}")
     for path, content in own.items():
         await place.run(["/bin/sh", "-c", _CLEAR, "sh", path], SECONDS)
         try:
             await place.sandbox.write(path, content)
         except OSError as error:
             return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
+    if calls(text, "git"):
+        await place.run(["/bin/sh", "-c", _GIT], SECONDS)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,8 @@ from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping
 from upskill.sandboxes import CommandResult
 
+# What a function starts other programs with.
+STARTS = re.compile(r"subprocess|runpy|\b(?:system|popen|pty|exec[lv]\w*|spawn\w*|posix_spawnp?)\b")
 HARNESS = Path(__file__).with_name("harness.py")
 
 
@@ -70,7 +73,7 @@ class PythonCheck(SandboxCheck):
         }
         try:
             async with open_check_dir(sandbox) as place:
-                starts = self.source if "subprocess" in self.source or "os.system" in self.source else ""
+                starts = self.source if STARTS.search(self.source) else ""
                 if wrong := await disarm(place, evidence, starts):
                     return wrong
                 python = await place.find(["python3"])

@@ -173,7 +173,16 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(
-            trace, case.prompt, ask, sandbox, offered, own, case.reference, files=case.files, case=case.words
+            trace,
+            case.prompt,
+            ask,
+            sandbox,
+            offered,
+            own,
+            case.reference,
+            files=case.files,
+            case=case.words,
+            asked_for=case.asked_for,
         )
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):

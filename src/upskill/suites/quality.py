@@ -278,12 +278,23 @@ class _Trying:
         async with await self.ground.open(self.case.files) as sandbox:
             with suppress(CheckError):
                 await self._first(before, answer, sandbox)  # it may leave files for the last one
-            evidence = Evidence(Trace((Step("assistant", answer),)), self.case.prompt, sandbox=sandbox)
             try:
-                await last.check.run(evidence)
+                await last.check.run(self._evidence(answer, sandbox))
             except CheckError as error:
                 return error.message
         return ""
+
+    def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
+        case = self.case
+        return Evidence(
+            Trace((Step("assistant", answer),)),
+            case.prompt,
+            sandbox=sandbox,
+            reference=case.reference,
+            files=case.files,
+            case=case.words,
+            asked_for=case.asked_for,
+        )
 
     async def _on_site(self, checks: list[Named], answer: str) -> str | None:
         try:
@@ -296,8 +307,7 @@ class _Trying:
             return await self._first(checks, answer, sandbox)
 
     async def _first(self, checks: list[Named], answer: str, sandbox: Sandbox | None) -> str | None:
-        trace = Trace((Step("assistant", answer),))
-        evidence = Evidence(trace, self.case.prompt, sandbox=sandbox, reference=self.case.reference)
+        evidence = self._evidence(answer, sandbox)
         for named in checks:
             try:
                 with wrap_trial_errors(CheckError, f"checking {named.name}"):

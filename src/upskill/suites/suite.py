@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upskill.checks import Named, ReadText, read_check
+from upskill.checks.extract import Extract
+from upskill.checks.guard import is_test, names
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
@@ -75,6 +77,15 @@ class Case:
     def words(self) -> str:
         """What it asks for and looks at, without what it brings."""
         return "\n".join([self.prompt, self.output_file, *(_said(named.written) for named in self.checks)])
+
+    @property
+    def asked_for(self) -> tuple[str, ...]:
+        """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
+        filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
+        looks = [_said(named.written) for named in self.checks if named.name not in ("command", "python")]
+        said = "\n".join([self.prompt, *looks])
+        asked = [path for path in self.files if not is_test(path) and names(said, PurePosixPath(path).name)]
+        return tuple(path for path in dict.fromkeys([*filled, *asked]) if path)
 
     @property
     def fingerprint(self) -> str:
