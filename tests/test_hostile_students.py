@@ -7,6 +7,7 @@ Each plant is left in a real sandbox by shell, as a student with tools would, an
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -470,6 +471,11 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
             files={"test_a.py": "print('no')"},
         ),
     }
+    needs = {"npm": ["npm"], "git": ["git"], "make": [name for name in honest if "make" in name.lower()]}
+    for program, names in needs.items():
+        if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+            for name in {*names, *(["a source that no one names"] if program == "make" else [])}:
+                del honest[name]
     passed: dict[str, str] = {}
     for name, plant in honest.items():
         await leave(kind, plant, lambda said, name=name: passed.update({name: said}))
