@@ -43,7 +43,8 @@ def normal(value: Any) -> Any:
         assert said.pop("bugs", NO_BUGS) == NO_BUGS
         assert not any(said.pop(name, None) for name in ("causes", "cause", "stop_details"))  # none had any
         assert said.pop("decides", True)  # every check did
-        assert not any((said.pop("earlier", None) or {}).values())  # no try before cost anything
+        earlier = cast("dict[str, float]", said.pop("earlier", None) or {})
+        assert not any(earlier.values())  # no try before cost anything
         if "decision" in said:  # what is computed anew, by the arithmetic of today
             for name in ("missing", "look", "interval", "further_pairs", "recommendation"):
                 said.pop(name, None)
