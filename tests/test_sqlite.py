@@ -275,7 +275,7 @@ async def test_a_page_is_so_many_results_in_their_order(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
-    with pytest.raises(UsageError, match="cannot be used as a store"):
+    with pytest.raises(UsageError, match="runs: is not a folder"):
         open_store(tmp_path / "runs")
 
 
