@@ -116,7 +116,7 @@ def looks(evaluation: Evaluation) -> Iterator[str]:
     for model, found in evaluation.looks.items():
         name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
         if found.revisions:
-            yield f"{name}{counted(found.revisions, 'look')} at other versions of this skill on these cases not counted"
+            yield f"{name}not counted: {counted(found.revisions, 'look')} at other versions of the skill on these cases"
         if not found.earlier:
             continue
         changes = [f"{number} {word}" for number, word in ((found.edited, "edited"), (found.added, "added")) if number]

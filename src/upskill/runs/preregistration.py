@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
+from upskill.inputs import read_input_text
 from upskill.plain import as_mapping
 from upskill.runs.plan import Plan
 from upskill.runs.stores.rows import timestamp
 from upskill.version import __version__
 
-LARGEST = 1_000_000  # characters of a registration's file
+LARGEST = 1_000_000  # bytes of a registration's file
 RULE = (
     "helps: the 95 % interval of the lift lies above 0. hurts: below 0. saves: the lift is not below minus the margin,"
     " and tokens or cost per pass are lower beyond doubt. no effect: the interval lies within the margin. undecided:"
@@ -72,14 +73,12 @@ def read_registration(path: Path) -> Registration | None:
     try:
         if not path.exists():
             return None
-        if not path.is_file() or path.stat().st_size > LARGEST:
-            raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.")
-        said = as_mapping(json.loads(path.read_text(encoding="utf-8"))) or {}
+        said = as_mapping(json.loads(read_input_text(path, most=LARGEST))) or {}
         plan = as_mapping(said["plan"]) or {}
         return Registration(str(path), str(said["registered"]), plan, int(said["results_before"]))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (UsageError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.") from error
 
 

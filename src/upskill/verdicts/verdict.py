@@ -167,10 +167,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     pairs = pair_arms(baseline, skill, options.twins)
     baseline_summary, skill_summary = (summarise_arm(arm, options.level, options.twins) for arm in (baseline, skill))
     level = level_of_look(options.level, 1 + options.earlier_looks)
-    lift = interval = p_value = None
-    if pairs:
-        lift = statistics.paired_lift(pairs.differences, pairs.units, level=level).value
-        interval, p_value = _bounds(pairs, options, level)
+    lift, p_value = _weigh_lift(pairs, options, level) if pairs else (None, None)
     tokens = _change(pairs, arms.total_tokens, level)
     verdict = Verdict(
         model=models[0] if models else "",
@@ -178,8 +175,8 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         cases=len(set(pairs.units)),
         baseline=baseline_summary,
         skill=skill_summary,
-        lift=lift,
-        interval=interval,
+        lift=lift.value if lift else None,
+        interval=lift.interval if lift else None,
         level=options.level,
         margin=options.margin,
         p_value=p_value,
@@ -203,20 +200,13 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     if options.isolation_broken or any(row.leaked for row in rows):
         decision, reason = "undecided", "isolation"
     else:
-        decision, reason = _decide(verdict, _Findings(interval, _proven_saving(pairs, options, level), options.margin))
+        decision, reason = _decide(verdict, _Findings(lift, _proven_saving(pairs, options, level), options.margin))
     unpaired, of_all = count_unpaired(baseline, skill)
     if pairs and reason not in ("errors", "isolation") and unpaired > MAX_ERROR_RATE * of_all:
         decision, reason = "undecided", UNFINISHED
     if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
-        extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
-        worst, best = (_Findings.of(filled, options, level) for filled in extremes)
-        changes = not (worst.support(decision) and best.support(decision))
-        missing = Missing(
-            *(_estimate(filled, found, options.level) for filled, found in zip(extremes, (worst, best), strict=True)),
-            p_value=error_p_value(baseline, skill),
-            changes_decision=changes,
-        )
-        if changes:
+        missing = _weigh_missing(baseline, skill, decision, options, level)
+        if missing.changes_decision:
             decision, reason = "undecided", ERRORS_COULD_EXPLAIN
     verdict = replace(verdict, decision=decision, reason=reason, missing=missing)
     if decision == "undecided" and pairs and reason not in ("errors", "isolation", UNFINISHED, ERRORS_COULD_EXPLAIN):
@@ -239,19 +229,15 @@ def level_of_look(level: float, look: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What a decision rests on: the interval of the lift, and what is saved beyond doubt."""
+    """What a decision rests on: the lift with its interval, and what is saved beyond doubt."""
 
-    interval: Interval | None
+    lift: Estimate | None
     saving: str
     margin: float
 
-    @classmethod
-    def of(cls, pairs: Pairs, options: VerdictOptions, level: float) -> _Findings:
-        return cls(_bounds(pairs, options, level)[0], _proven_saving(pairs, options, level), options.margin)
-
     def support(self, decision: Decision) -> bool:
         """Whether they bear the decision out. What is undecided needs nothing."""
-        low, high = self.interval or (-1.0, 1.0)
+        low, high = self.lift.interval if self.lift else (-1.0, 1.0)
         return {
             "helps": low > 0,
             "hurts": high < 0,
@@ -261,17 +247,26 @@ class _Findings:
         }[decision]
 
 
-def _estimate(pairs: Pairs, found: _Findings, level: float) -> Estimate:
-    low, high = found.interval or (-1.0, 1.0)
-    return Estimate(statistics.paired_lift(pairs.differences, pairs.units).value, low, high, level)
+def _weigh_missing(
+    baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float
+) -> Missing:
+    """The lift at both extremes of what the missing trials may have been, and whether the decision holds there."""
+    extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
+    worst, best = (_weigh_lift(pairs, options, level)[0] for pairs in extremes)
+    holds = all(
+        _Findings(lift, _proven_saving(pairs, options, level), options.margin).support(decision)
+        for lift, pairs in zip((worst, best), extremes, strict=True)
+    )
+    return Missing(worst, best, error_p_value(baseline, skill), changes_decision=not holds)
 
 
-def _bounds(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Interval, float]:
-    """Interval and p-value of the lift."""
-    if options.anytime is not None:
-        return _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
-    estimate = statistics.paired_lift(pairs.differences, pairs.units, level=level)
-    return estimate.interval, statistics.sign_flip_p_value(pairs.differences, pairs.units)
+def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, float]:
+    """The lift with its interval, and its p-value."""
+    lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
+    if options.anytime is None:
+        return lift, statistics.sign_flip_p_value(pairs.differences, pairs.units)
+    (low, high), p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
+    return Estimate(lift.value, low, high, level), p_value
 
 
 def _sequential_bounds(
@@ -387,7 +382,7 @@ def _decide(verdict: Verdict, found: _Findings) -> tuple[Decision, str]:
             return "undecided", "errors"
     if not verdict.baseline.scored + verdict.baseline.errored:
         return "undecided", "no baseline"
-    if found.interval is None:
+    if found.lift is None:
         return "undecided", "no pairs"
     if found.support("helps"):
         return "helps", "the interval of the lift is above 0"
