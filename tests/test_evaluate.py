@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -437,8 +437,8 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
         await asyncio.sleep(0.01)
         assert len(models.asked) == asked < 100
     with open_store(tmp_path) as store:
-        kept = store.scored_keys(store.run("last"))
-        assert {result.key for result in seen} <= kept
+        kept = store.scored(store.run("last"))
+        assert {astuple(result.trial) for result in seen} <= kept
         models = Told(helpful)
         evaluation = await evaluate(plan, store=store, models=models)
         assert len(models.asked) == 100 - len(kept)

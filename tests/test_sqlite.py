@@ -242,7 +242,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.bugs(run))
         list(store.errored(run))
         store.run(run.id)
-        for read in (store.tally, store.snapshots, store.leaks, store.errors, store.spent, store.scored_keys):
+        for read in (store.tally, store.snapshots, store.leaks, store.errors, store.spent, store.scored):
             read(run)
         for query, steps in store.plans().items():
             for step in steps:
@@ -319,7 +319,7 @@ def test_a_full_disk_is_an_error_that_keeps_what_was_acknowledged(tmp_path: Path
     assert said.endswith("| Free some disk space, then run the same command again: it resumes from what was saved.")
     assert len(kept) > 10
     with open_store(tmp_path) as store:
-        assert store.scored_keys(store.run("last")) >= set(kept)
+        assert {result.key for result in store.results(store.run("last"))} >= set(kept)
 
 
 @contextmanager

@@ -204,10 +204,11 @@ class _Run:
             await self.models.get(self.plan.judge, "judge")
 
     def _missing(self, run: Run) -> list[Trial]:
-        if run.finished:  # seen without making the keys of all its trials, which may be very many
+        if run.finished:
             return []
-        done = self.store.scored_keys(run)
-        return [trial for trial in self.plan.trials() if self.plan.key(trial) not in done]
+        # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
+        done = self.store.scored(run)
+        return [trial for trial in self.plan.trials() if (trial.model, trial.case, trial.arm, trial.seed) not in done]
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:

@@ -128,8 +128,8 @@ class RunStore(LookStore, Protocol):
         """The numbers of every result, without its trace; far faster than `results`."""
         ...
 
-    def scored_keys(self, run: Run) -> set[str]:
-        """The keys of the trials that passed or failed, and so need not be run again."""
+    def scored(self, run: Run) -> set[tuple[str, str, str, int]]:
+        """Model, case, arm and seed of the trials that passed or failed, and so need not be run again."""
         ...
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:

@@ -192,9 +192,9 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         )
         return [Tally(*row) for row in rows]
 
-    def scored_keys(self, run: Run) -> set[str]:
-        query = "SELECT key FROM results WHERE run = ? AND passed IS NOT NULL"
-        return {row[0] for row in self._stream(query, run.number)}
+    def scored(self, run: Run) -> set[tuple[str, str, str, int]]:
+        query = "SELECT model, case_id, arm, seed FROM results WHERE run = ? AND passed IS NOT NULL"
+        return set(map(tuple, self._stream(query, run.number)))
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
