@@ -11,6 +11,8 @@ import pytest
 from conftest import Upskill, greetings, write_script, write_skill
 from upskill import Address, Plan, Skill, Suite, UsageError, open_store
 from upskill.runs.evaluate import RunOptions, evaluate
+from upskill.runs.looks import looks_of_run
+from upskill.runs.preregistration import register
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 
@@ -48,6 +50,34 @@ async def test_a_planned_look_has_the_whole_error_and_an_unplanned_one_has_not(h
         file.write_text(json.dumps(later))
         followed = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
         assert followed.verdicts[0].look == 1
+
+
+async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_look(home: Path) -> None:
+    """Whoever registers often, or draws a registered run again, has looked as often."""
+    plan = make_plan(home)
+    first, second = home / "first.json", home / "second.json"
+    with open_store(home / "runs") as store:
+        await evaluate(plan, store=store, options=RunOptions(preregister=first))
+        again = await evaluate(plan, store=store, options=RunOptions(preregister=first, fresh=True))
+        assert again.verdicts[0].look == 2
+        other = replace(plan, seed=5)
+        # Both were written down before either was run.
+        registered = json.loads(first.read_text())["registered"]
+        register(second, other, 0.05, None, 0)
+        second.write_text(json.dumps(json.loads(second.read_text()) | {"registered": registered}))
+        late = await evaluate(other, store=store, options=RunOptions(preregister=second))
+        assert late.verdicts[0].look == 3
+
+
+async def test_a_part_of_a_planned_run_is_no_planned_look(home: Path) -> None:
+    plan = make_plan(home)
+    with open_store(home / "runs") as store:
+        await evaluate(replace(plan, seed=9), store=store)
+        found = await evaluate(plan, store=store, options=RunOptions(preregister=home / "plan.json"))
+        registered = "2000-01-01T00:00:00+00:00"
+        run = store.annotate(found.run, registered=registered)
+        assert looks_of_run(store, run)["student"].number == 1
+        assert looks_of_run(store, replace(run, passed=run.passed - 1))["student"].number == 2
 
 
 async def test_a_plan_that_comes_after_results_says_so(home: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -163,6 +163,20 @@ def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
     rows = both(alike(8, "F", "P"))
     errored = [replace(row, passed=None) for row in rows]
     assert compute_verdict(errored + rows) == compute_verdict(rows + errored) == compute_verdict(rows)
+
+
+def test_what_cannot_be_weighed_is_refused() -> None:
+    nan = math.nan
+    wrong: list[dict[str, Any]] = [{"margin": nan}, {"margin": -0.1}, {"level": 1.0}, {"level": nan}]
+    wrong.append({"earlier_looks": -1})
+    for options in wrong:
+        with pytest.raises(ValueError, match=r"between 0 and 1|cannot"):
+            VerdictOptions(**options)
+    row = Outcome("m", "a", "skill", 0, True, 1, 1, 0.0)
+    with pytest.raises(ValueError, match="case 'a' both passed and failed with seed 0"):
+        compute_verdict([row, replace(row, passed=False)])
+    with pytest.raises(ValueError, match="not 'false'"):
+        compute_verdict([replace(row, passed=cast("Any", "false"))])
 
 
 def test_one_verdict_is_about_one_model() -> None:

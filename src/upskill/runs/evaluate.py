@@ -19,7 +19,7 @@ from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
-from upskill.runs.looks import Looks, looks_at_registration, looks_before, make_look
+from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.preregistration import read_registration, register
 from upskill.runs.snapshots import mixed_snapshots
@@ -93,7 +93,6 @@ class _Run:
         self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
         self.outcomes: dict[Trial, Outcome] = {}  # of what has run, and with rounds also of what was stored before
-        self.registered = ""  # when the plan was written down, if it was
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -128,8 +127,7 @@ class _Run:
                             options.preregister, self.plan, options.margin, options.until_decided, scored
                         )
                 if registration:
-                    self.registered = registration.registered
-                    run = store.annotate(run, registered=self.registered)
+                    run = store.annotate(run, registered=registration.registered)
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
@@ -150,7 +148,7 @@ class _Run:
             requirements=options.requirements,
             scope=options.until_decided,
             halted=self.halted,
-            looks={model: self._looks_before(look) for model, look in looks.items()},
+            looks={model: self._looks_before(run, look) for model, look in looks.items()},
             registration=None if self.halted else registration,
             snapshots=snapshots,
             warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
@@ -169,14 +167,9 @@ class _Run:
         rows = (outcome for outcome in outcomes if outcome.model == model)
         return make_look(self.plan, run, rows, model, self.options.margin, self.options.until_decided)
 
-    def _looks_before(self, look: Look) -> Looks:
-        """As the store has them now: another process may have looked meanwhile.
-
-        What was looked at after a plan was registered does not count for a run that has carried the plan out.
-        """
-        known = list(self.store.looks(self.plan.skill.name))
-        planned = self.registered and not self.halted
-        return looks_before(looks_at_registration(known, self.registered) if planned else known, look)
+    def _looks_before(self, run: Run, look: Look) -> Looks:
+        """As the store has them now: another process may have looked meanwhile."""
+        return looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
         plan = self.plan
@@ -249,7 +242,7 @@ class _Run:
     def _is_settled(self, run: Run, model: str) -> bool:
         rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
-        looks = self._looks_before(self._look(run, model, rows))
+        looks = self._looks_before(run, self._look(run, model, rows))
         options = self.options
         verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
         hopeless = verdict.reason in ("isolation", "errors", "no baseline")  # no further round would change that

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upskill.runs.plan import Plan
-from upskill.runs.stores import Look, LookStore, Run, RunStore
+from upskill.runs.stores import Look, Run, RunStore
 from upskill.runs.stores.rows import timestamp
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
@@ -82,20 +82,33 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin:
     )
 
 
-def looks_at_registration(known: Iterable[Look], registered: str) -> list[Look]:
-    """The looks that count when a plan was registered then: later ones take nothing from a look that was planned."""
-    return [look for look in known if look.asked <= registered]
+def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
+    """The looks at a run's skill; for a run that has carried out its registered plan, those that count beside it.
+
+    What was looked at after the plan was registered takes nothing from it, unless that was planned by then: of several
+    plans that were registered before any was run, or several runs of one plan, only the first is a first look.
+    """
+    known = list(store.looks(run.skill))
+    registered = str(run.plan.get("registered") or "") if carried_out else ""
+    if not registered:
+        return known
+    plans = {one.id: str(one.plan.get("registered") or "") for one in store.runs() if one.skill == run.skill}
+
+    def was_planned(look: Look) -> bool:
+        return look.run != run.id and "" < plans.get(look.run, "") <= registered
+
+    return [look for look in known if look.asked <= registered or was_planned(look)]
 
 
-def looks_of_run(store: LookStore, run: Run) -> dict[str, Looks]:
+def looks_of_run(store: RunStore, run: Run) -> dict[str, Looks]:
     """By model: the looks before the latest one at a stored run."""
     latest = {look.model: look for look in store.looks_at(run.id)}
-    if not latest:
-        return {}
-    known = list(store.looks(run.skill))
-    if registered := run.plan.get("registered"):
-        known = looks_at_registration(known, registered)
-    return {model: looks_before(known, look) for model, look in latest.items()}
+    found: dict[str, Looks] = {}
+    for model, look in latest.items():
+        # A plan is carried out when all of it has run, or when the rounds have come to a decision.
+        done = run.finished or bool(look.scope and look.decision != "undecided")
+        found[model] = looks_before(known_looks(store, run, carried_out=done), look)
+    return found
 
 
 def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:

@@ -93,12 +93,18 @@ class Pairs:
 
 
 def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
+    """The outcomes by arm. ValueError where one trial both passed and failed, or did something else."""
     arms: dict[str, ArmOutcomes] = {}
     for outcome in outcomes:
+        if outcome.passed not in (True, False, None):
+            raise ValueError(f"passed is True, False or None, not {outcome.passed!r}")
         trials = arms.setdefault(outcome.arm, ArmOutcomes(outcome.arm, {})).trials
         key = (outcome.case, outcome.seed)
         # A retried trial has two rows; the scored one counts.
         if outcome.passed is not None or key not in trials:
+            known = trials.get(key)
+            if known is not None and known.passed is not None and known.passed != outcome.passed:
+                raise ValueError(f"case {outcome.case!r} both passed and failed with seed {outcome.seed}")
             trials[key] = outcome
     return arms
 

@@ -238,6 +238,8 @@ def _text(place: str | Path | None) -> str | None:
 
 
 def _opener(place: str | Path | None) -> StoreOpener:
+    if place == "":
+        raise UsageError("the place of the runs is empty", "Name a folder; it is upskill's own where none is named.")
     url = _URL.match(place) if isinstance(place, str) else None
     kind = url[1].lower() if url else "sqlite"
     if kind not in STORES:
