@@ -123,7 +123,13 @@ TOOLS = (
     Tool(r"pytest|py\.test|nose2|tox|nox|coverage", _PYTHON_TESTS),
     Tool(r"unittest", ("test*.py",)),
     Tool(r"g?make", ("Makefile", "makefile", "GNUmakefile")),
-    Tool(r"cmake|ctest", ("CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json")),
+    Tool(
+        r"cmake|ctest",
+        (
+            *("CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt", "CMakeFiles"),
+            *("CTestCustom.cmake", "CTestCustom.ctest", "CTestTestfile.cmake"),
+        ),
+    ),
     Tool(
         r"npm|npx|yarn|pnpm|node|jest|vitest|mocha|tsc|deno|bun",
         (
@@ -133,9 +139,15 @@ TOOLS = (
         ),
     ),
     Tool(r"go", ("go.mod", "go.sum", "go.work", "vendor", "*_test.go")),
-    Tool(r"cargo|rustc", ("Cargo.toml", "Cargo.lock", "build.rs", ".cargo", "rust-toolchain", "rust-toolchain.toml")),
+    Tool(
+        r"cargo|rustc",
+        ("Cargo.toml", "Cargo.lock", "build.rs", ".cargo", "rust-toolchain", "rust-toolchain.toml", "target"),
+    ),
     Tool(r"rake|rspec|bundle|ruby", ("Rakefile", "Gemfile", ".rspec", ".bundle")),
-    Tool(r"gradlew?|mvn", ("build.gradle", "settings.gradle", "pom.xml", "gradle.properties", ".mvn")),
+    Tool(
+        r"gradlew?|mvn",
+        ("build.gradle*", "settings.gradle*", "pom.xml", "gradle.properties", ".gradle", ".mvn", "target"),
+    ),
 )
 # Tests that the case brings decide, so they are put back even where the prompt names them.
 _TESTS = ("test_*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*")
