@@ -45,11 +45,14 @@ from upskill import (
     Suite,
     UpskillError,
     generate_now,
+    generate_skill,
     open_store,
 )
 from upskill.authoring import suite_writer
 from upskill.authoring.provenance import Provenance, making_cost
+from upskill.authoring.teachers import NoTeacher
 from upskill.models.embedded.weights import cache_folder
+from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
 from upskill.runs.estimate import CostEstimate
 from upskill.suites.quality import probe_suite
@@ -66,7 +69,8 @@ NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
 
 
 def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
-    return upskill("generate", TASK, "-m", teacher, "--eval-model", "scripted:student.json", *LONG, *more)
+    student = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    return upskill("generate", TASK, "-m", teacher, *student, *LONG, *more)
 
 
 @pytest.fixture
@@ -137,28 +141,40 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert any(line.startswith("  0% -> 100% (+100%) OK") for line in notes)
     for words in ("house-words", "SKILL.md", "baseline", "with skill", "(+100%)", "tokens", "held-out", "fit:"):
         assert words in done.out
-    assert done.out.splitlines()[-1] == "Saved to skills/house-words"
+    saved, *following = done.out.splitlines()[-5:]
+    assert saved == "Saved to skills/house-words"
+    typed = [line.split("  ")[1] for line in following[1:]]
+    assert typed[:2] == ["upskill show last:held-out", "upskill show last:fit"]
+    assert typed[-1] == "upskill install skills/house-words --to claude-code"
+    for command in typed[:2]:
+        assert upskill(*command.split()[1:]).code == 0
 
 
-def test_generated_tests_are_kept_in_both_places_and_read_the_same(upskill: Upskill, house: Path) -> None:
+def test_show_last_reaches_the_fit_and_the_held_out_run_of_the_skill_that_was_kept(
+    upskill: Upskill, house: Path
+) -> None:
+    # The best is the first draft: the run of a candidate that was rejected comes between.
+    write_rules(house / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL]))
+    assert generate(upskill, "--attempts", 1).code == 0
+    held_out, fit = (upskill("show", f"last:{split}", "--json").json for split in ("held-out", "fit"))
+    assert {one["case"] for one in held_out["trials"]} == {f"word-{number}" for number in HELD_OUT}
+    assert {one["case"] for one in fit["trials"]} == {f"word-{number}" for number in TRAIN}
+    assert "Never answer" not in fit["plan"]["skill"]["body"]
+    assert upskill("show", "last:fits").code == 2
+
+
+def test_generated_tests_are_kept_once_and_read_as_they_were_written(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
     folder = house / "skills" / "house-words"
     meta = json.loads((folder / "skill_meta.json").read_text())
-    assert set(meta) == {"metadata", "tests", "sources", "evidence", "making"}
+    assert set(meta) == {"metadata", "sources", "evidence", "making"}
+    assert "state" not in meta["metadata"]
     assert meta["metadata"]["generated_by"] == "scripted:teacher.json"
     assert meta["metadata"]["source_task"] == TASK
     assert meta["metadata"]["test_pass_rate"] == 1.0
     assert meta["metadata"]["evaluated_cases"] == "held-out"
     from_evals = Suite.load(folder / "evals" / "evals.json")
-    from_meta = Suite.parse({"tests": meta["tests"]})
     assert len(from_evals.cases) == 20
-    for one, two in zip(from_evals.cases, from_meta.cases, strict=True):
-        assert (one.id, one.fingerprint, one.held_out, one.reference) == (
-            two.id,
-            two.fingerprint,
-            two.held_out,
-            two.reference,
-        )
     evaluated = upskill("eval", folder, "-m", "scripted:student.json", "--json")
     assert evaluated.json["models"][0]["lift"] == 1.0
 
@@ -183,21 +199,40 @@ def test_nothing_is_left_when_the_teacher_fails(upskill: Upskill, house: Path) -
     assert not (house / "skills").exists()
 
 
-def test_nothing_is_left_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
+def test_the_skill_is_kept_as_a_draft_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
     rules: list[dict[str, Any]] = teacher_rules(draft(FIRST))[:1]
     write_rules(house / "teacher.json", [*rules, {"answer": '{"cases": []}'}])
     done = generate(upskill)
     assert done.code == 3
     assert "the skill was written, its test cases were not" in done.err
-    assert not (house / "skills").exists()
+    assert "The skill is in skills/house-words, a draft without a proof." in done.err
+    assert is_kept_as_draft(house / "skills" / "house-words")
     with open_store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
         assert [role for role, _, _ in store.requests()] == ["teacher"]
+
+
+def is_kept_as_draft(folder: Path) -> bool:
+    kept = Skill.load(folder)
+    return fact(FIRST[0]) in kept.body and Provenance.of(kept).metadata["state"] == "draft, unproven"
+
+
+def test_a_draft_is_never_saved_over_a_finished_skill(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill).code == 0
+    finished = (house / "skills" / "house-words" / "SKILL.md").read_bytes()
+    write_rules(house / "student.json", [{"error": "out of order"}])
+    assert generate(upskill).code == 3
+    assert (house / "skills" / "house-words" / "SKILL.md").read_bytes() == finished
+    assert is_kept_as_draft(house / "skills" / "house-words-2")
+    # Finished at last, it takes the place of the older one, and the draft is gone.
+    write_rules(house / "student.json", student_rules())
+    assert generate(upskill, "--json").json["saved_to"] == "skills/house-words"
+    assert [path.name for path in (house / "skills").iterdir()] == ["house-words"]
 
 
 def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house: Path) -> None:
     done = generate(upskill, "--max-calls", 1)
     assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
-    assert not (house / "skills").exists()
+    assert is_kept_as_draft(house / "skills" / "house-words")
     with open_store(house / "runs") as store:
         assert [role for role, _, _ in store.requests()] == ["teacher"]
     again = generate(upskill, "--json").json
@@ -270,7 +305,7 @@ def test_what_the_making_cost_is_kept_with_the_skill_and_each_reply_is_in_it_onc
     assert said["making"]["tokens"] == sum(one["tokens"] for one in said["spent"].values())
     folder = house / "skills" / "house-words"
     told = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))
-    assert (set(told) >= {"metadata", "tests"}, told["making"]) == (True, [said["making"]])
+    assert told["making"] == [said["making"]]
     # Nobody is taught what it cost.
     skill = Skill.load(folder)
     assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
@@ -347,6 +382,69 @@ def test_a_making_that_someone_else_wrote_costs_nobody_knows_what(said: object) 
 # Options.
 
 
+def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in KEY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    (home / "bin").mkdir()
+    (home / "session.md").write_text("User: greet\n\n$ greet\nhello\n\nAssistant: Done.\n")
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    bare = upskill("generate", TASK, "--from", "session.md")
+    assert (bare.code, bare.out) == (2, "")
+    assert "no teacher was named, so nothing was run" in bare.err
+    assert "-m extract " in bare.err
+    assert "--handoff DIR " in bare.err
+    assert "an agent on the PATH (claude, codex, opencode)" in bare.err
+    assert "embedded" not in bare.err
+    assert sorted(path.name for path in home.iterdir()) == ["bin", "session.md"]  # no store, no skill
+    (home / "bin" / "claude").write_text("#!/bin/sh\n")
+    (home / "bin" / "claude").chmod(0o755)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
+    with serving("hello") as server:
+        monkeypatch.setenv("OLLAMA_BASE_URL", server.url)
+        told = [upskill("generate", TASK), upskill("teach", TASK)]
+        assert not server.requests
+    for done in told:
+        assert done.code == 2
+        for typed, why in (
+            ("-m claude-code", "`claude` is installed"),
+            ("-m gpt", "OPENAI_API_KEY is set"),
+            ("-m ollama:loopback", f"answers at {server.url}"),
+        ):
+            line = next(line for line in done.err.splitlines() if typed in line)
+            assert line.endswith(why)
+        assert "-m extract" not in done.err  # no trace was given
+        assert "sk-4711" not in done.err
+    with pytest.raises(NoTeacher):
+        asyncio.run(generate_skill(TASK))
+
+
+def test_a_student_for_a_run_without_an_evaluation_is_a_contradiction(upskill: Upskill, house: Path) -> None:
+    done = upskill(
+        "generate", TASK, "-m", "scripted:teacher.json", "--no-eval", "--eval-model", "scripted:student.json"
+    )
+    assert (done.code, "--no-eval and --eval-model contradict each other" in done.err) == (2, True)
+    assert not (house / "runs").exists()
+
+
+def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_little(
+    upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
+    cases = [
+        {"id": f"word-{number}", "prompt": f"{number}", "checks": [{"contains": "no model says this"}]}
+        for number in NUMBERS[:6]
+    ]
+    (house / "mine.json").write_text(json.dumps(cases))
+    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--eval-model", SMALL, "--tests", "mine.json")
+    assert done.code == 0, done.err
+    assert "the skill is not refined against it; --attempts N does" in done.err
+    assert "0% -> 0% on the embedded model is no evidence against the skill" in done.out
+    assert "The next larger model that this machine can run: --eval-model local:" in done.out
+    assert "1 candidate was tried" in done.out
+
+
 def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) -> None:
     cases = [
         {"id": f"word-{number}", "prompt": prompt(number), "checks": [{"regex": WORDS[number - 1]}, {"max_length": 60}]}
@@ -396,6 +494,7 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
         ("--test-gen-model", "sonet"),
         ("--handoff", "folder"),
         ("--test-gen-model", "sonnet"),  # no key
+        ("--from", "https://example.org/page"),
     ):
         done = generate(upskill, *given)
         assert (done.code, done.out) == (2, ""), given
@@ -429,12 +528,15 @@ def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, h
         assert len(list(store.requests())) == 5
 
 
-def test_a_student_that_cannot_be_asked_leaves_nothing_behind(upskill: Upskill, house: Path) -> None:
+def test_a_student_that_cannot_be_asked_leaves_a_draft_with_its_tests(upskill: Upskill, house: Path) -> None:
     write_rules(house / "student.json", [{"error": "out of order"}])
     done = generate(upskill)
     assert done.code == 3
     assert "the skill cannot be evaluated" in done.err
-    assert not (house / "skills").exists()
+    assert is_kept_as_draft(house / "skills" / "house-words")
+    suite = Suite.of(Skill.load(house / "skills" / "house-words"))
+    assert suite is not None
+    assert len(suite.cases) == 20
 
 
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
@@ -472,7 +574,6 @@ def test_a_handoff_is_answered_by_files(upskill: Upskill, house: Path) -> None:
         asked.with_name(asked.name.replace(".prompt.md", ".answer.json")).write_text(
             f"```json\n{json.dumps(answer)}\n```\n" if number == 1 else json.dumps(answer)
         )
-        assert not (house / "skills").exists()
     done = go()
     assert done.code == 0, done.err
     assert "held-out: 0% -> 100%" in done.out
@@ -678,7 +779,8 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
                 time.sleep(0.002)
             process.kill()
             process.communicate()
-            assert not (home / "two").exists()
+            # What was written before the kill is a draft.
+            assert not (home / "two").exists() or is_kept_as_draft(home / "two" / "house-words")
         limit = math.inf
         last = spawn(*broken, env=environment)
         assert last.code == 0, last.err
@@ -729,7 +831,8 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
     write_rules(home / "teacher.json", rules)
     done = upskill(
-        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", SMALL, *LONG, "--json")
+        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", SMALL, *LONG),
+        *("--attempts", 3, "--json"),
     )
     assert done.code == 0, done.err
     attempts = done.json["attempts"]
@@ -749,7 +852,7 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
 def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of that size mostly writes no tests that hold up; then nothing is left but the message."""
+    """A model of that size mostly writes no tests that hold up; then a draft is left."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
     monkeypatch.setattr(suite_writer, "MAX_ROUNDS", 1)  # each takes this model half a minute
     task = "know that the captain of the ship is Krane and that its port is Lisbon"
@@ -764,7 +867,7 @@ def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
     else:
         assert done.code == 3
         assert ("upskill: writing the skill: " in done.err) is not ("its test cases were not: " in done.err)
-        assert not (home / "out").exists()
+        assert (home / "out").exists() is ("its test cases were not: " in done.err)
 
 
 def _delete(line: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -17,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
-from upskill import Skill, Trace, UsageError
+from upskill import GenerateOptions, Skill, Trace, UsageError
 from upskill.authoring import mcp
+from upskill.authoring.generate import check_start
 from upskill.authoring.material import Material, Piece, chunks, gather, quote, read_source, read_tools
 from upskill.traces import Step
 
@@ -35,7 +37,7 @@ def test_every_piece_has_an_id_of_its_kind(home: Path) -> None:
     material = gather(
         "send words",
         examples=["a -> b", "c -> d -> e"],
-        tools=["tools.json#send_word"],
+        tools=read_tools("tools.json#send_word"),
         sources=["guide.md", Trace((Step("user", "go"), Step("assistant", "done")))],
     )
     assert ids(material) == ["e1", "e2", "t1", "d1", "d2", "s1", "s2"]
@@ -198,7 +200,7 @@ def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) 
     assert second["name"] == "second"
     assert [tool["name"] for tool, _ in read_tools(f"{command} chatty#second")] == ["second"]
     assert not (home / "called").exists()
-    material = gather("send words", tools=[f"{command}#send_word"])
+    material = gather("send words", tools=read_tools(f"{command}#send_word"))
     assert json.loads(material.by_id["t1"].text) == first
 
 
@@ -225,9 +227,17 @@ def test_what_is_no_server_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) 
         read_tools(f"mcp:{sys.executable} -c 'import time; time.sleep(60)'")
 
 
-async def test_servers_are_asked_from_within_an_event_loop_too(home: Path) -> None:
-    (home / "server.py").write_text(SERVER)
-    assert len(read_tools(f"mcp:{sys.executable} server.py")) == 2
+async def test_a_server_is_asked_while_the_event_loop_goes_on(home: Path) -> None:
+    """It answers only after another task of the loop has run."""
+    wait = "import pathlib, time\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\n"
+    (home / "server.py").write_text(wait + SERVER)
+    options = GenerateOptions(task="send", model="scripted:none.json", tools=(f"mcp:{sys.executable} server.py",))
+
+    async def go() -> None:
+        (home / "go").touch()
+
+    tools, _ = await asyncio.gather(check_start(options, None), go())
+    assert [tool["name"] for tool, _ in tools] == ["send_word", "second"]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from agent_server import agent_server, working
 from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
+from test_material import SERVER
 from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
 from upskill.authoring.evidence import VERIFY, evidence_of
 from upskill.authoring.lesson import Lesson, read_files, record_lesson
@@ -83,10 +85,8 @@ def harbour(home: Path) -> Path:
 
 
 def give(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
-    return upskill(
-        *("teach", TASK, "-m", teacher, "--files", "project", "--eval-model", "scripted:student.json"),
-        *("--tokens", 1000, *more),
-    )
+    student = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    return upskill("teach", TASK, "-m", teacher, "--files", "project", *student, "--tokens", 1000, *more)
 
 
 def test_a_teacher_acts_and_a_proven_skill_comes_of_it(upskill: Upskill, harbour: Path) -> None:
@@ -127,6 +127,13 @@ def test_the_work_is_shown_call_by_call_and_the_recording_named(upskill: Upskill
     found = evidence_of(trace)
     assert [worked.command for worked in found.confirmed] == ["test -s found.txt"]
     assert found.fixes[0].error == "ship: error: say --show NUMBER"
+
+
+def test_a_tool_server_is_asked_once_for_a_whole_lesson(upskill: Upskill, harbour: Path) -> None:
+    (harbour / "server.py").write_text("open('started', 'a').write('once ')\n" + SERVER)
+    done = give(upskill, "--tool", f"mcp:{sys.executable} server.py#send_word", "--attempts", 0)
+    assert done.code == 0, done.err
+    assert (harbour / "started").read_text() == "once "
 
 
 def test_a_check_that_fails_is_told_and_the_recording_is_kept(upskill: Upskill, harbour: Path) -> None:

@@ -22,7 +22,7 @@ _WHERE = {
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
     "GenerateOptions": "upskill.authoring.options",
-    "Generated": "upskill.authoring.generate",
+    "Generated": "upskill.authoring.generated",
     "LessonFailed": "upskill.authoring.teach",
     "Material": "upskill.authoring.material",
     "ModelContext": "upskill.models",
@@ -134,7 +134,8 @@ if TYPE_CHECKING:
 
     from upskill.authoring.description import improve_description
     from upskill.authoring.events import AuthoringEvents
-    from upskill.authoring.generate import Generated, generate, generate_now
+    from upskill.authoring.generate import generate, generate_now
+    from upskill.authoring.generated import Generated
     from upskill.authoring.material import Material, gather
     from upskill.authoring.options import GenerateOptions, TeachOptions
     from upskill.authoring.refine import Refinement, RefineOptions, refine, refine_skill

@@ -1,7 +1,8 @@
 """Authoring turns material (tasks, examples, documents, traces, older skills) into a proven skill.
 
 The verbs, each with an options class (`options`) and events (`events`):
-- `generate`: writes a skill and its tests, improves it on train cases, and proves it on held-out ones
+- `generate`: writes a skill and its tests, improves it on train cases, and proves it on held-out ones; its result is
+  `generated`
 - `teach`: lets a teacher do a task in a sandbox (`lesson`), and generates a skill from the recording
 - `trigger`: measures on which queries a skill fires (`trigger_plan`, `trigger_queries`); `description` looks for a
   description that fires better
@@ -14,5 +15,6 @@ What they use:
 - `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`)
 - `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
   the texts it gets
-- `output`: where a finished skill is saved; `provenance`: its skill_meta.json
+- `teachers`: who can write a skill on this machine
+- `output`: where drafts and finished skills are saved; `provenance`: its skill_meta.json
 """

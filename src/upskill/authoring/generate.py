@@ -1,30 +1,33 @@
 """Generate: from a task, examples, tools, documents, traces or an older skill to a skill that is tested and proven.
 
-Everything that can be wrong is found before the first paid call. The folder is written at the very end, all of it or
-nothing. Replies and results are stored as they arrive, so the same call continues after any interruption.
+Everything that can be wrong is found before the first paid call. What a teacher has written is saved at once, as a
+draft that is marked unproven; the finished skill takes its place. Replies and results are stored as they arrive, so the
+same call continues after any interruption.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
-from upskill.authoring.material import Material, gather
+from upskill.authoring.generated import Generated, add_result
+from upskill.authoring.material import Material, ToolSchema, gather, read_source, read_tools
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.output import check_output, named_after
-from upskill.authoring.provenance import Provenance, SearchCost, add_suite
-from upskill.authoring.refine import Refinement, RefineOptions, refine
+from upskill.authoring.output import check_output, draft_folder, named_after, remove_draft
+from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
+from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Refiner, RefinerFactory
 from upskill.authoring.skill_writer import write_skill
 from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
+from upskill.authoring.teachers import NoTeacher
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
@@ -34,54 +37,16 @@ from upskill.models.ledger import Ledger
 from upskill.plain import digest
 from upskill.runs.estimate import SearchSize, estimate_search
 from upskill.runs.evaluate import check_suite_quality
-from upskill.runs.evaluation import Evaluation
 from upskill.runs.options import choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import OWN_FACTS, Suite
+from upskill.suites import Suite
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import describe_counts
 
 EXTRACT = "extract"  # the teacher that compiles traces by rules, without a model
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")  # to see whether a plan can be made
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A skill that was made and saved, with its tests and what is known about it."""
-
-    skill: Skill
-    folder: Path
-    suite: Suite
-    material: Material
-    teacher: Address
-    student: Address | None  # None: nothing was evaluated
-    refinement: Refinement | None
-    cost: SearchCost  # of making it, including earlier calls that were interrupted
-    spent: Mapping[str, Usage]  # by this call, by role
-    calls: int  # of models, by this call
-
-    @property
-    def fit(self) -> Evaluation | None:
-        """On the train cases that also chose the skill."""
-        return self.refinement.fit if self.refinement else None
-
-    @property
-    def held_out(self) -> Evaluation | None:
-        """On cases that nothing before has seen: the number to believe."""
-        return self.refinement.held_out if self.refinement else None
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        return self.refinement.evaluations if self.refinement else []
-
-    @property
-    def has_failed(self) -> bool:
-        """The numbers cannot be relied on: too many errors on held-out cases, a leak, or a bug in upskill."""
-        if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
-            return True
-        return self.held_out is not None and self.held_out.too_many_errors
 
 
 async def generate(
@@ -92,7 +57,8 @@ async def generate(
     events: AuthoringEvents | None = None,
 ) -> Generated:
     """Write a skill and its tests, improve it on train cases, measure it once on held-out cases, and save it."""
-    return await Generation(options, models, events or AuthoringEvents()).run(store)
+    tools = await check_start(options, models)
+    return await Generation(options, models, events or AuthoringEvents(), tools).run(store)
 
 
 def generate_now(
@@ -106,13 +72,35 @@ def generate_now(
     return asyncio.run(generate(options, store=store, models=models, events=events))
 
 
+async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:
+    """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
+    if options.no_eval and (options.eval_model or options.eval_base_url):
+        raise UsageError(
+            "--no-eval and --eval-model contradict each other: without an evaluation there is no student",
+            "Leave one of them out.",
+        )
+    if not (options.model or options.handoff or options.settings.skill_generation_model):
+        keys = models.context.keys if models else find_keys()
+        found = [read_source(source) for source in options.sources]
+        extract = options.can_extract and any(isinstance(source, Trace) for source in found)
+        raise await asyncio.to_thread(NoTeacher, keys, extract=extract)
+    return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
+
+
 class Generation:
     """One call of `generate`. Options are checked when it is made, before anything is opened or paid for."""
 
-    def __init__(self, options: GenerateOptions, models: Models | None, events: AuthoringEvents) -> None:
+    def __init__(
+        self,
+        options: GenerateOptions,
+        models: Models | None,
+        events: AuthoringEvents,
+        tools: Sequence[ToolSchema] = (),
+    ) -> None:
         self.options = options
         self.models = models
         self.events = events
+        self.tools = tools
         self.keys = models.context.keys if models else find_keys()
         self.material = self.gather()
         older = self.material.skill
@@ -122,11 +110,12 @@ class Generation:
         writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
         self.student = None if options.no_eval else self._choose_student()
-        self.attempts = 0 if self.extracts else options.max_attempts
+        self.attempts = self._choose_attempts()
         self.refiner: RefinerFactory = REFINERS.load(options.refiner)
         self.executor = options.open_executor()
         self.name = self._choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
+        self.draft: Path | None = None  # the folder of what is written so far
         if self.suite is not None and self.student is not None:
             self._plan(_PLACEHOLDER, self.suite)
 
@@ -141,6 +130,7 @@ class Generation:
         skill = named_after(folder, skill)
         skill = add_suite(self._provenance(skill, refinement).with_cost(cost).add_to(skill), suite)
         skill.save(folder, overwrite=True)
+        remove_draft(self.draft, folder)
         ledger = models.ledger or Ledger()
         return Generated(
             skill,
@@ -176,9 +166,7 @@ class Generation:
     def gather(self, *more: Trace) -> Material:
         """All that the skill is made from, with its secrets redacted."""
         options, tell = self.options, self.events.message
-        material = gather(
-            options.task, examples=options.examples, tools=options.tools, sources=[*options.sources, *more]
-        )
+        material = gather(options.task, examples=options.examples, tools=self.tools, sources=[*options.sources, *more])
         if not material.task:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
             goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
@@ -203,20 +191,25 @@ class Generation:
             if not self.material.traces:
                 raise UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
             return Address(EXTRACT, EXTRACT, "")
-        name = options.model or options.settings.skill_generation_model
-        if not name:
-            name = "local"
-            self.events.message(
-                "No teacher was named, so it is `local`, the small embedded model: good enough to try the mechanics,"
-                " not to write anything of use. Choose another with -m."
-            )
-        return resolve(name, keys=self.keys)
+        return resolve(options.model or options.settings.skill_generation_model or "", keys=self.keys)
 
     def _choose_student(self) -> Address:
         options = self.options
         named = (options.eval_model,) if options.eval_model else ()
         (name,) = choose_students(named, options.settings, self.events.message, "--eval-model")
         return resolve(name, options.eval_base_url, self.keys)
+
+    def _choose_attempts(self) -> int:
+        """How often to try for a better skill. A new one is fitted to the embedded model only if that is asked for."""
+        options, student = self.options, self.student
+        if self.extracts:
+            return 0
+        if student and student.provider == "local" and not options.attempts_are_chosen and not self.material.skill:
+            self.events.message(
+                f"{student.name} is a small embedded model, so the skill is not refined against it; --attempts N does."
+            )
+            return 0
+        return options.max_attempts
 
     def _choose_name(self) -> str:
         """The skill's name where --output or the skill to be improved decides it; else empty."""
@@ -248,6 +241,15 @@ class Generation:
             return False
         return (found.get("generated_by"), found.get("source_task")) == (self.teacher.name, self.material.task)
 
+    def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
+        """Save what is written so far, marked as unproven: whatever happens next, it is not lost."""
+        if self.draft is None:
+            self.draft = draft_folder(self._folder(skill), self._is_ours)
+            self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
+        skill = named_after(self.draft, skill)
+        skill = self._provenance(skill, None).with_state(DRAFT).add_to(skill)
+        (add_suite(skill, suite) if suite else skill).save(self.draft, overwrite=True)
+
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None
         return make_plan(
@@ -274,6 +276,8 @@ class Generation:
 
     async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite, Refinement | None]:
         drafts, suite, material = await self._write(models)
+        if self.material.skill is None:
+            self._keep_draft(drafts[0], suite)
         for warning in await check_suite_quality(suite, drafts[0]):
             self.events.message(f"Note: {warning}")
         if self.student is None:
@@ -331,6 +335,8 @@ class Generation:
                         tell=tell,
                     )
                 drafts.append(draft)
+                if number == 0:
+                    self._keep_draft(draft)
         return drafts, self.suite or await self._write_suite(drafts[0], models), material
 
     async def _write_suite(self, skill: Skill, models: Models) -> Suite:
@@ -350,7 +356,8 @@ class Generation:
             if type(error) is not UpskillError:
                 raise
             raise UpskillError(
-                f"the skill was written, its test cases were not: {error.message}", f"{error.hint} Nothing was saved."
+                f"the skill was written, its test cases were not: {error.message}",
+                f"{error.hint} The skill is in {self.draft}, a draft without a proof." if self.draft else error.hint,
             ) from error
 
     async def _extract(self) -> tuple[list[Skill], Suite, Material]:
@@ -387,6 +394,12 @@ class Generation:
         # Stored searches are found by this digest; a refiner is part of it where it is not the usual one.
         search = [material.task, self.teacher.name, student, suite.fingerprint, options.tokens, options.runs]
         search += [] if options.refiner == "rewrite" else [options.refiner]
+
+        def attempt_ended(attempt: Attempt) -> None:
+            self.events.attempt_ended(attempt)
+            if attempt.accepted and attempt.skill is not self.material.skill:
+                self._keep_draft(attempt.skill, suite)
+
         return await refine(
             drafts,
             suite,
@@ -401,7 +414,7 @@ class Generation:
                 known_failures=stored_failures(store, drafts[0], student, suite) if self.material.skill else (),
                 executor=self.executor,
             ),
-            events=self.events,
+            events=replace(self.events, attempt_ended=attempt_ended),
         )
 
     # What is kept with it.
@@ -419,19 +432,5 @@ class Generation:
         return SearchCost(search, spent | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
-        """Who made the skill, and its pass rate: on held-out cases where there are some, else the fit."""
-        provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
-        evaluation = (refinement.held_out or refinement.fit) if refinement else None
-        if refinement is None or evaluation is None:
-            return provenance
-        verdict = evaluation.verdicts[0]
-        own_facts = any(OWN_FACTS in case.tags for case in evaluation.plan.suite.cases)
-        known = {
-            "test_pass_rate": verdict.skill.pass_rate,
-            "baseline_pass_rate": verdict.baseline.pass_rate,
-            "evaluated_on": verdict.model,
-            "evaluated_cases": OWN_FACTS if own_facts else "held-out" if refinement.held_out else "fit",
-            "pairs": verdict.pairs,
-            "decision": verdict.decision,
-        }
-        return replace(provenance, metadata=dict(provenance.metadata) | known)
+        """Who made the skill, and how it did."""
+        return add_result(Provenance.of(skill).with_author(self.teacher.name, self.material.task), refinement)

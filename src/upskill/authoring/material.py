@@ -30,6 +30,7 @@ TASK, OWN_KNOWLEDGE = "task", "own"  # may be cited like pieces: the task itself
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
+ToolSchema = tuple[dict[str, Any], str]  # and where it is from
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def gather(
     task: str,
     *,
     examples: Sequence[str] = (),
-    tools: Sequence[str] = (),
+    tools: Sequence[ToolSchema] = (),
     sources: Sequence[str | Path | Skill | Trace] = (),
 ) -> Material:
     """Read everything that a person gave; UsageError for what cannot be used, before anything is paid for."""
@@ -118,8 +119,7 @@ def gather(
     counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
         pieces.append(Piece(f"e{number}", "example", json.dumps(_example(example), ensure_ascii=False), "-e"))
-    found = [tool for name in tools for tool in read_tools(name)]
-    for number, (tool, source) in enumerate(found, start=1):
+    for number, (tool, source) in enumerate(tools, start=1):
         pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
     parts = 0
     for source in sources:
@@ -161,7 +161,13 @@ def read_source(name: str | Path) -> Skill | Trace | str:
     kind, _, rest = str(name).partition(":")
     if kind in SESSION_AGENTS and rest:
         return read_trace(find_trace(str(name)))
-    path = Path(rest) if kind in ("doc", "trace", "skill") and rest else Path(name)
+    place = rest if kind in ("doc", "trace", "skill") and rest else name
+    if str(place).startswith(("http://", "https://")):
+        raise UsageError(
+            f"{place}: upskill reads files, and fetches no page",
+            f"Save the page first, then give the file: curl -L -o page.html '{place}', and --from page.html.",
+        )
+    path = Path(place)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:
@@ -198,7 +204,7 @@ def _as_document(path: Path) -> str:
     return text
 
 
-def read_tools(name: str) -> list[tuple[dict[str, Any], str]]:
+def read_tools(name: str) -> list[ToolSchema]:
     """The tools in a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
     file, _, wanted = name.partition("#")
     try:

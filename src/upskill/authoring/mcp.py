@@ -10,7 +10,6 @@ import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +23,10 @@ MAX_PAGES = 50
 
 
 def list_tools(place: str) -> list[dict[str, Any]]:
-    """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers."""
+    """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers.
+
+    It may take a while: an event loop calls it in a thread.
+    """
     try:
         package: Any = import_module("mcp")
         _ = package.Client
@@ -35,9 +37,7 @@ def list_tools(place: str) -> list[dict[str, Any]]:
         ) from error
     # It logs a traceback for every line that is not protocol; what matters is in the error.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    # In a thread of its own, since the caller may run an event loop already.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, _ask(place, package)).result()
+    return asyncio.run(_ask(place, package))
 
 
 async def _ask(place: str, package: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from upskill.authoring.lesson import TEACHER_BOUNDS
 from upskill.options import MOST_REPEATS, option
@@ -96,7 +97,7 @@ class GenerateOptions(CommonOptions):
     attempts: int | None = option(
         "--attempts",
         default=None,
-        help="How often to try for a better skill (default: settings, or 3).",
+        help="How often to try for a better skill (default: settings, or 3; with the embedded student 0).",
         metavar="N",
         minimum=0,
     )
@@ -121,6 +122,13 @@ class GenerateOptions(CommonOptions):
         "--refiner", default="rewrite", help="How a better skill is proposed: rewrite.", metavar="KIND"
     )
 
+    can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher
+
+    @property
+    def attempts_are_chosen(self) -> bool:
+        """Somebody said how often, here or in the settings."""
+        return self.attempts is not None or "max_refine_attempts" in self.settings.model_fields_set
+
     @property
     def max_attempts(self) -> int:
         return self.settings.max_refine_attempts if self.attempts is None else self.attempts
@@ -131,6 +139,7 @@ class TeachOptions(AgentOptions, GenerateOptions):
     """What a teacher does and with what, and how a skill is made from it."""
 
     default_bounds = TEACHER_BOUNDS
+    can_extract = False
 
     model: str | None = option(
         "-m", "--model", default=None, help="The teacher: it does the task and writes the skill.", metavar="MODEL"

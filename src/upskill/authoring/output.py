@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import unicodedata
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
-from upskill.errors import UsageError
+from upskill.authoring.provenance import DRAFT, Provenance
+from upskill.errors import UpskillError, UsageError
 from upskill.skills import Skill
 from upskill.skills.files import replace_file
 
@@ -26,6 +30,29 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
         )
     if folder.exists() and not may_replace:
         raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+
+
+def draft_folder(folder: Path, is_ours: Callable[[Path], bool]) -> Path:
+    """Where a draft is saved: this folder, or one beside it where this one holds more than a draft of ours."""
+    for number in count(1):
+        place = folder.with_name(f"{folder.name}-{number}") if number > 1 else folder
+        if not place.exists() or (is_ours(place) and is_draft(place)):
+            return place
+    raise AssertionError("not reached")
+
+
+def is_draft(folder: Path) -> bool:
+    """Whether a folder holds a skill that was saved on the way, and never finished."""
+    try:
+        return Provenance.of(Skill.load(folder)).metadata.get("state") == DRAFT
+    except UpskillError:
+        return False
+
+
+def remove_draft(draft: Path | None, finished: Path) -> None:
+    """Remove the draft of a skill that is finished and lies elsewhere."""
+    if draft is not None and draft.resolve() != finished.resolve() and is_draft(draft):
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def named_after(folder: Path, skill: Skill) -> Skill:

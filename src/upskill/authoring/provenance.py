@@ -1,8 +1,8 @@
-"""Provenance is the content of `skill_meta.json`: who made a skill, from what, with which tests, at what cost.
+"""Provenance is the content of `skill_meta.json`: who made a skill, from what, at what cost.
 
-The file has upstream's two fields, `metadata` and `tests`, and three of our own: `sources` (the evidence behind each
-line of the body), `evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost).
-Students never see it.
+The file has upstream's field `metadata` and three of our own: `sources` (the evidence behind each line of the body),
+`evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost). Upstream's
+`tests` are read and kept until the skill gets a suite of its own. Students never see the file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ FILE = "skill_meta.json"
 EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
 VERSION = "1.0.0"  # of a skill that is new
+DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
 Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
 
@@ -93,7 +94,9 @@ class Provenance:
         lines = {line.strip() for line in skill.body.splitlines()}
         sources = {line: ids for line, ids in self.sources.items() if line in lines}
         cited = {name for ids in sources.values() for name in ids}
-        fields: dict[str, Any] = {"metadata": dict(self.metadata), "tests": list(self.tests)}
+        fields: dict[str, Any] = {"metadata": dict(self.metadata)}
+        if self.tests:
+            fields["tests"] = list(self.tests)
         if sources:
             fields["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
             fields["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
@@ -119,6 +122,11 @@ class Provenance:
         }
         return replace(self, metadata=metadata | dict(self.metadata))
 
+    def with_state(self, state: str) -> Provenance:
+        """The same, marked as a draft or as unproven; empty for a skill that was evaluated."""
+        metadata = {name: value for name, value in self.metadata.items() if name != "state"}
+        return replace(self, metadata=metadata | ({"state": state} if state else {}))
+
     def with_cost(self, cost: SearchCost) -> Provenance:
         """The same, with the cost of one more search; of a search that is done again, the last counts."""
         before = tuple(one for one in self.costs if one.search != cost.search)
@@ -136,9 +144,9 @@ def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
 
 
 def add_suite(skill: Skill, suite: Suite) -> Skill:
-    """The skill with this suite, as `evals/evals.json` and as the tests of `skill_meta.json`."""
-    provenance = replace(Provenance.of(skill), tests=tuple(_as_test(case) for case in suite.cases))
-    skill = provenance.add_to(skill)
+    """The skill with this suite as `evals/evals.json`. Tests that its `skill_meta.json` had are in there now."""
+    if skill.read(FILE) is not None:
+        skill = replace(Provenance.of(skill), tests=()).add_to(skill)
     if any(case.files for case in suite.cases):  # evals.json keeps paths there, so a student would see other names
         return skill.with_file(SUITE, _json(suite.plain()))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
@@ -166,22 +174,6 @@ def _as_eval(case: Case) -> dict[str, Any]:
 def _expectation(case: Case) -> dict[str, str]:
     expected = case.expected_output or case.reference
     return {"expected_output": expected} if expected else {}
-
-
-def _as_test(case: Case) -> dict[str, Any]:
-    """A case in upstream's form, `expected.contains`, and beside it what only we read."""
-    fields = case.plain()
-    checks: list[Any] = [{named.name: named.written} for named in case.checks]
-    plain = [named.written for named in case.checks if named.name == "contains" and as_mapping(named.written) is None]
-    if len(plain) == 1:  # the words themselves; where there are more, `checks` has them one by one
-        checks = [check for check in checks if check != {"contains": plain[0]}]
-    test: dict[str, Any] = {"id": fields["id"], "input": case.prompt}
-    if case.files:
-        test["context"] = {"files": dict(case.files)}
-    if len(plain) == 1:
-        test["expected"] = {"contains": plain[0]}
-    optional = {key: fields[key] for key in ("output_file", "tags", "reference", "evidence") if key in fields}
-    return test | ({"checks": checks} if checks else {}) | optional | {"held_out": case.held_out}
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:

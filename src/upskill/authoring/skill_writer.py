@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from upskill.authoring.material import TASK, Material, gather
+from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Provenance
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, material_budget, no_message, summarize
+from upskill.authoring.teachers import NoTeacher
 from upskill.errors import UsageError
 from upskill.models import Model, ModelContext, Models
 from upskill.models.addresses import resolve
@@ -160,12 +161,6 @@ def _is_fact(line: str) -> bool:
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```"))
 
 
-def as_name(text: str) -> str:
-    """The nearest valid name of a skill."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
-
-
 async def generate_skill(
     task: str,
     examples: Sequence[str] = (),
@@ -179,7 +174,10 @@ async def generate_skill(
     settings = config or Settings.load()
     material = gather(task, examples=examples)
     async with models or Models(ModelContext.load(settings)) as opened:
-        address = resolve(model or settings.skill_generation_model or "local", keys=opened.context.keys)
+        name = model or settings.skill_generation_model
+        if not name:
+            raise NoTeacher(opened.context.keys)
+        address = resolve(name, keys=opened.context.keys)
         teacher = await opened.get(address, "teacher")
         skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
     return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)

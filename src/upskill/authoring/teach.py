@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence import error_line, step_failed
-from upskill.authoring.generate import EXTRACT, Generated, Generation
+from upskill.authoring.generate import EXTRACT, Generation, check_start
+from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import (
     LESSONS_FOLDER,
     Lesson,
@@ -16,6 +18,7 @@ from upskill.authoring.lesson import (
     read_files,
     record_lesson,
 )
+from upskill.authoring.material import ToolSchema
 from upskill.authoring.options import TeachOptions
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Models
@@ -53,9 +56,10 @@ async def teach(
     is no check and the teacher did nothing or was stopped by a bound.
     """
     _check(options)
+    tools = await check_start(options, models)
     if options.only_record:  # no student is needed
         options = replace(options, no_eval=True)
-    teaching = _Teaching(options, models, events or AuthoringEvents())
+    teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
     generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
     assert teaching.recording is not None
     return Taught(teaching.recording, generated)
@@ -76,8 +80,10 @@ def _check(options: TeachOptions) -> None:
 class _Teaching(Generation):
     """One call of `teach`: a generation whose material is recorded first."""
 
-    def __init__(self, options: TeachOptions, models: Models | None, events: AuthoringEvents) -> None:
-        super().__init__(options, models, events)
+    def __init__(
+        self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[ToolSchema]
+    ) -> None:
+        super().__init__(options, models, events, tools)
         self.recording: Recording | None = None
         self.folder = options.runs_folder / LESSONS_FOLDER if options.log_runs else None
         self.sandbox, self.fresh = options.sandbox, options.fresh

@@ -56,7 +56,7 @@ def command(**given: Any) -> None:
 @contextmanager
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
     """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
-    interrupted = "Interrupted. No skill was written; the same command continues from what is stored."
+    interrupted = "Interrupted. What was written is saved; the same command continues from what is stored."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "")
     steps = count(1)
 

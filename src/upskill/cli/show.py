@@ -42,7 +42,8 @@ PAGE = 40  # trials that are shown at a time
 def command(**given: Any) -> None:
     """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
 
-    RUN is an id, the start of one, or `last`.
+    RUN is an id, the start of one, `last`, or `last:held-out` and `last:fit` for the two runs of the last `generate`
+    that its report is about.
 
     With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
     """
@@ -51,7 +52,7 @@ def command(**given: Any) -> None:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
     with open_existing_store(options.runs_dir or Settings.load().runs_dir) as store:
-        found = store.run(options.run)
+        found = _find_run(store, options.run)
         if options.bugs:
             _show_bugs(store, found, as_json=options.as_json)
         elif options.as_json:
@@ -79,6 +80,22 @@ class _Options:
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
         return store.results(run, self.case, self.model, failed=self.failed, page=page)
+
+
+def _find_run(store: RunStore, name: str) -> Run:
+    """`last:held-out` is the latest run on held-out cases alone, `last:fit` that of the same skill on train cases."""
+    if name not in ("last:held-out", "last:fit"):
+        return store.run(name)
+    skill = None
+    for run in store.runs(newest_first=True):
+        held_out = {bool(case.get("held_out")) for case in run.plan["suite"]["cases"]}
+        if name == "last:held-out" and held_out == {True}:
+            return run
+        if held_out == {True}:
+            skill = skill or run.plan["skill"]["visible_hash"]
+        elif held_out == {False} and skill in (None, run.plan["skill"]["visible_hash"]):
+            return run
+    raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")
 
 
 def _show_page(store: RunStore, run: Run, options: _Options) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from rich.console import RenderableType
@@ -9,7 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from upskill.authoring.generate import Generated
+from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import Recording
 from upskill.authoring.refine import Attempt, Refinement
 from upskill.authoring.trace_commands import error_line, shell_command, step_failed
@@ -41,10 +42,28 @@ def render(generated: Generated) -> list[RenderableType]:
         verdict = evaluation.verdicts[0]
         shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
         shown += [Text(f"  {line}") for line in _findings(refinement)]
+        shown += [Text(f"  {line}") for line in generated.student_notes]
         shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
     if spent := _spent(generated):
         shown.append(Text(f"  Spent: {spent}"))
-    return [*shown, Text(f"\nSaved to {generated.folder}")]
+    state = "" if evaluation else " (unproven: nothing was run)"
+    return [*shown, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
+
+
+def _next_commands(generated: Generated) -> str:
+    """What to type next, most useful first."""
+    folder = shlex.quote(str(generated.folder))
+    rows: list[tuple[str, str]] = []
+    for what, evaluation in (("held-out", generated.held_out), ("fit", generated.fit)):
+        if evaluation:
+            rows.append((f"upskill show last:{what}", f"what was asked and answered, {what}"))
+    if generated.material.pieces:
+        rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
+    if not rows:
+        rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
+    rows.append((f"upskill install {folder} --to claude-code", "use it"))
+    width = max(len(typed) for typed, _ in rows)
+    return "\n".join(["Next:", *(f"  {typed:<{width}}  {why}" for typed, why in rows)])
 
 
 def _findings(refinement: Refinement) -> list[str]:
@@ -149,6 +168,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
+        "notes": generated.student_notes,
         "bugs": json_report.bugs(generated.evaluations),
         "making": generated.cost.plain(),
         "redacted": dict(generated.material.redacted),

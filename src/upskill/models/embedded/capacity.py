@@ -7,7 +7,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from upskill.models.embedded.local_models import RUNTIME_MEMORY
+from upskill.models.embedded.local_models import (
+    DEFAULT_LOCAL_MODEL,
+    LOCAL_MODELS,
+    RUNTIME_MEMORY,
+    LocalModel,
+    find_local_model,
+)
 
 SHARE = 0.6  # of the memory that is free now
 MIN_CONTEXT = 4_096  # tokens
@@ -80,3 +86,13 @@ def _free_in_container() -> int:
         return max(0, limit - used + cached)
     except (OSError, ValueError, StopIteration):  # no container, or "max"
         return sys.maxsize
+
+
+def larger_model(name: str) -> LocalModel | None:
+    """The next larger embedded model that this machine has the memory for; None where there is none."""
+    if (name or DEFAULT_LOCAL_MODEL) not in LOCAL_MODELS:
+        return None
+    room, enough = SHARE * available_memory(), 1.5 * find_local_model(name).parameters
+    larger = [row for row in LOCAL_MODELS.values() if row.parameters >= enough and not row.only_compares]
+    fits = [row for row in larger if row.memory(MIN_CONTEXT) <= room]
+    return min(fits, key=lambda row: row.parameters, default=None)

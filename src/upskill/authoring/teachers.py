@@ -1,0 +1,98 @@
+"""Which teachers work on this machine. There is no default one: a small model writes nothing of use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
+
+from upskill.errors import UsageError
+from upskill.models.addresses import ALIASES
+from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.skills.agent_specs import AGENT_SPECS
+
+PROBE_SECONDS = 0.5  # for a server on this machine to say which models it has
+KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
+    name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required
+}
+
+Choice = tuple[str, str]  # what to type, and why it works
+
+
+class NoTeacher(UsageError):
+    """Nobody was named to write the skill. The hint lists what works here."""
+
+    def __init__(self, keys: Mapping[str, str], *, extract: bool = False) -> None:
+        choices = [*_own_ways(extract=extract), *_agents(), *_keys(keys), *_servers(keys)]
+        width = max(len(typed) for typed, _ in choices)
+        lines = "".join(f"\n    {typed:<{width}}  {why}" for typed, why in choices)
+        super().__init__("no teacher was named, so nothing was run", f"What works here:{lines}{_missing(choices)}")
+        self.choices = choices
+
+
+def _own_ways(*, extract: bool) -> Iterator[Choice]:
+    if extract:
+        yield "-m extract", "compiles the trace by rules, without a model"
+    yield "--handoff DIR", "writes the prompts to files that you or any agent answer"
+
+
+def _agents() -> Iterator[Choice]:
+    for spec in AGENT_SPECS.values():
+        if spec.model and shutil.which(spec.program):
+            yield f"-m {spec.name}", f"`{spec.program}` is installed"
+
+
+def _keys(keys: Mapping[str, str]) -> Iterator[Choice]:
+    for provider, variables in KEYS.items():
+        if name := next((name for name in variables if keys.get(name)), ""):
+            alias = next((alias for alias, full in ALIASES.items() if full.startswith(f"{provider}:")), "")
+            yield f"-m {alias or f'{provider}:MODEL'}", f"{name} is set"
+
+
+def _servers(keys: Mapping[str, str]) -> Iterator[Choice]:
+    """The servers of the usual kinds that answer on this machine; no other machine is asked."""
+    places: list[tuple[Endpoint, str]] = []
+    for row in ENDPOINTS.values():
+        url = next((keys[name] for name in row.url_variables if keys.get(name)), row.base_url)
+        if not row.key_required and is_loopback(url):
+            places.append((row, url))
+    with ThreadPoolExecutor(len(places) or 1) as threads:
+        for (row, url), models in zip(places, threads.map(_models_at, (url for _, url in places)), strict=True):
+            if models is not None:
+                yield f"-m {row.name}:{models[0] if models else 'MODEL'}", f"answers at {url}"
+
+
+def _models_at(url: str) -> list[str] | None:
+    """The models of the server at this address; None where no such server answers."""
+    place = urlsplit(url)
+    try:
+        connection = HTTPConnection(place.hostname or "", place.port or 80, timeout=PROBE_SECONDS)
+        connection.request("GET", f"{place.path.rstrip('/')}/models")
+        answer = as_mapping(json.loads(connection.getresponse().read(1_000_000)))
+        connection.close()
+    except (OSError, HTTPException, ValueError):
+        return None
+    if answer is None or "data" not in answer:  # something else listens there
+        return None
+    names = (dict_or_empty(item).get("id") for item in list_or_empty(answer["data"]))
+    return [name for name in names if isinstance(name, str)]
+
+
+def _missing(choices: list[Choice]) -> str:
+    """What would work too, once it is there."""
+    typed = [words for words, _ in choices]
+    missing: list[str] = []
+    specs = [spec for spec in AGENT_SPECS.values() if spec.model]
+    if not any(f"-m {spec.name}" in typed for spec in specs):
+        missing.append(f"an agent on the PATH ({', '.join(spec.program for spec in specs)})")
+    if not any(why.endswith(" is set") for _, why in choices):
+        missing.append("a key (ANTHROPIC_API_KEY, OPENAI_API_KEY, HF_TOKEN, …)")
+    if not any(why.startswith("answers at ") for _, why in choices):
+        missing.append(
+            f"a server on this machine ({', '.join(name for name, row in ENDPOINTS.items() if row.prices == 'free')})"
+        )
+    return f"\n  Not here: {'; '.join(missing)}." if missing else ""
