@@ -826,6 +826,17 @@ async def test_trouble_is_kept_until_the_model_answers_again() -> None:
             assert (proxy.model_error, proxy.turns) == (None, 1)
 
 
+async def test_a_bad_request_after_an_answer_is_no_trouble_of_the_model() -> None:
+    """A student's command can send one, and must not get its trial errored that way."""
+    turns = iter([Refuse(400, "no such field"), "Hello.", Refuse(400, "no such field"), Refuse(500, "broken")])
+    with agent_server(lambda _: next(turns), KEY) as server:
+        async with proxied(upstream_at(server.url)) as (proxy, client):
+            for expected in (True, False, False, True):
+                async with client.post("chat/completions", json={"model": "x"}) as answer:
+                    await answer.read()
+                assert (proxy.model_error is not None) is expected
+
+
 async def test_a_server_that_is_not_there_is_trouble() -> None:
     async with (
         proxied(upstream_at("http://127.0.0.1:9")) as (proxy, client),

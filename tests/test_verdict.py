@@ -151,6 +151,7 @@ def test_nothing_at_all_is_undecided() -> None:
     found = compute_verdict([])
     assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
     assert found.skill.interval == (0, 1)
+    assert found.recommendation == "Go on with the run: no trial has been scored."
 
 
 def test_all_errored_is_undecided_by_errors() -> None:

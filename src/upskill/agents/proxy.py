@@ -45,6 +45,8 @@ MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
 MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
 READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
 FATAL_STATUSES = (401, 403, 404)
+# What the request is to blame for. The agent's own pass once its first has; the student's commands can send others.
+REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
 MAX_REFUSALS = 100  # that are recorded
 
 
@@ -245,7 +247,7 @@ class Proxy:
             said = f"the server answered {answer.status}: {message}"
             if stop := unanswered_stop(message, answer.status):
                 self.model_error = Unanswered(said, stop=stop, status=answer.status)
-            else:
+            elif not (self.turns and answer.status in REQUEST_STATUSES):
                 fatal = answer.status in FATAL_STATUSES
                 self.model_error = ModelError(said, hint, status=answer.status, fatal=fatal)
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))

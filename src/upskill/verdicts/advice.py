@@ -103,6 +103,8 @@ def _recommend_evidence(verdict: Verdict) -> str:
             "Repair the errors and run again: they could explain it. Had every errored trial gone against the skill or"
             f" every one for it, the lift could be anything from {low} to {high} points."
         )
+    if verdict.reason == "no baseline" and not verdict.skill.scored:
+        return "Go on with the run: no trial has been scored."
     if verdict.reason == "no baseline":
         return "Run the baseline too: without it there is no lift."
     needed = verdict.evidence_needed
