@@ -171,7 +171,7 @@ def test_what_cannot_be_weighed_is_refused() -> None:
     wrong: list[dict[str, Any]] = [{"margin": nan}, {"margin": -0.1}, {"level": 1.0}, {"level": nan}]
     wrong.append({"earlier_looks": -1})
     for options in wrong:
-        with pytest.raises(ValueError, match=r"between 0 and 1|cannot"):
+        with pytest.raises(ValueError, match=r"between 0 and 1|from 0 to 1|cannot"):
             VerdictOptions(**options)
     row = Outcome("m", "a", "skill", 0, True, 1, 1, 0.0)
     with pytest.raises(ValueError, match="case 'a' both passed and failed with seed 0"):
