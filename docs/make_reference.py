@@ -83,7 +83,7 @@ def models() -> Iterator[str]:
         yield f"| `{endpoint.name}:MODEL` | chat completions at {place} ({key}) |"
     for agent in AGENT_COMMANDS:
         yield f"| `{agent}` | the installed command-line agent, with its own login |"
-    yield "| `pydantic-ai:PROVIDER:MODEL` | whatever pydantic-ai reaches, with `upskill[providers]` |"
+    yield "| `pydantic-ai:PROVIDER:MODEL` | whatever pydantic-ai reaches, with the extra `providers` |"
     yield "| `scripted:FILE` | answers from a file |"
     yield "| `handoff:DIR` | whoever answers the prompts that are written into this folder |"
     for alias, name in ALIASES.items():

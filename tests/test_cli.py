@@ -24,6 +24,7 @@ from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spa
 from loopback import Call
 from upskill import Skill, __version__, open_store
 from upskill.cli import COMMANDS
+from upskill.installation import add_extra
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
@@ -812,9 +813,9 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
             continue
         state, detail = said[f"agent {name}"]
         assert (state, agent.install in detail, agent.log_in in detail) == ("missing", True, True)
-    assert said["local runtime"] == ("missing", 'pip install "upskill[local]"')
-    assert said["bridge pydantic-ai"] == ("missing", 'pip install "upskill[providers]"')
-    assert said["MCP servers"] == ("missing", 'pip install "upskill[mcp]"')
+    assert said["local runtime"] == ("missing", add_extra("local"))
+    assert said["bridge pydantic-ai"] == ("missing", add_extra("providers"))
+    assert said["MCP servers"] == ("missing", add_extra("mcp"))
     program = home / "opencode"
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     program.chmod(0o755)

@@ -22,6 +22,7 @@ from upskill import GenerateOptions, Skill, Trace, UsageError
 from upskill.authoring import mcp
 from upskill.authoring.generate import check_start
 from upskill.authoring.material import Material, Piece, chunks, gather, quote, read_source, read_tools
+from upskill.installation import add_extra
 from upskill.traces import Step
 
 TOOL = {"name": "send_word", "description": "Sends a word.", "inputSchema": {"type": "object"}}
@@ -279,4 +280,4 @@ def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: p
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(UsageError, match="needs the package mcp") as missing:
         read_tools("mcp:server")
-    assert 'pip install "upskill[mcp]"' in missing.value.hint
+    assert add_extra("mcp") in missing.value.hint

@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from upskill.errors import ModelError, UsageError
+from upskill.installation import add_extra
 from upskill.models import Address, Message, ModelContext, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
@@ -404,7 +405,7 @@ async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: p
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(UsageError, match="needs the package xllamacpp") as caught:
         await opened(SMALL)
-    assert 'pip install "upskill[local]"' in caught.value.hint
+    assert add_extra("local") in caught.value.hint
 
 
 LIST = Tool(

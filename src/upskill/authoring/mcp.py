@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from upskill.errors import UsageError
+from upskill.installation import add_extra
 
-INSTALL = 'pip install "upskill[mcp]"'
 SECONDS = 30.0  # for the whole exchange
 MAX_PAGES = 50
 
@@ -33,7 +33,7 @@ def list_tools(place: str) -> list[dict[str, Any]]:
     except (ImportError, AttributeError) as error:
         raise UsageError(
             f"{place}: asking an MCP server needs the package mcp, version 2 or newer, which is not installed",
-            f"Run `{INSTALL}`, or give the tools' schemas as a file.",
+            f"Run `{add_extra('mcp')}`, or give the tools' schemas as a file.",
         ) from error
     # It logs a traceback for every line that is not protocol; what matters is in the error.
     logging.getLogger("mcp").addHandler(logging.NullHandler())

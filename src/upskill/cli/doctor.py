@@ -19,6 +19,7 @@ from rich.table import Table
 from upskill.cli.console import show, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UpskillError
+from upskill.installation import add_extra
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import read_keys
 from upskill.settings import Settings
@@ -111,7 +112,7 @@ def _agents() -> Iterator[Row]:
 def _extras() -> Iterator[Row]:
     for what, package, extra in (("bridge pydantic-ai", "pydantic_ai", "providers"), ("MCP servers", "mcp", "mcp")):
         found = importlib.util.find_spec(package) is not None
-        yield what, "ok" if found else "missing", package if found else f'pip install "upskill[{extra}]"'
+        yield what, "ok" if found else "missing", package if found else add_extra(extra)
 
 
 def _local() -> Iterator[Row]:
@@ -119,7 +120,7 @@ def _local() -> Iterator[Row]:
     from upskill.models.embedded.weights import weights_path, weights_state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
-        yield "local runtime", "missing", 'pip install "upskill[local]"'
+        yield "local runtime", "missing", add_extra("local")
     else:
         yield "local runtime", "ok", "xllamacpp"
     for name, row in LOCAL_MODELS.items():

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
+from upskill.installation import add_extra
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.http.throttling import PERMANENT, CircuitBreaker, limiter_for
 from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
@@ -20,7 +21,6 @@ from upskill.models.prices import find_price
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
-INSTALL = 'pip install "upskill[providers]"'
 ORIGINAL = "pydantic_ai"  # where a reply keeps pydantic-ai's own form of a turn
 STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
 
@@ -30,7 +30,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
         pydantic_ai = import_module("pydantic_ai")
         models = import_module("pydantic_ai.models")
     except ImportError as error:
-        raise UsageError(f"{address.name!r} needs pydantic-ai, which is not installed", f"Run `{INSTALL}`.") from error
+        raise UsageError(
+            f"{address.name!r} needs pydantic-ai, which is not installed", f"Run `{add_extra('providers')}`."
+        ) from error
     if ":" not in address.model:
         raise UsageError(
             f"{address.name!r} does not say which of pydantic-ai's providers serves the model",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
+from upskill.installation import add_extra
 from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
 from upskill.models.embedded.capacity import Capacity, capacity_for, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
@@ -41,7 +42,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(
             f"{address.name!r} needs the package xllamacpp, which is not installed",
-            'Run `pip install "upskill[local]"`.',
+            f"Run `{add_extra('local')}`.",
         )
     if is_file_name(address.model):
         path, context_size, token_bytes = _check_file(address.model), DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES

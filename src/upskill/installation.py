@@ -1,0 +1,57 @@
+"""How this upskill was installed, and so the command that adds a part which is missing.
+
+The distribution is called `skill-lift`, since `upskill` is another package on PyPI.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path, PurePath
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+DISTRIBUTION = "skill-lift"
+
+
+def add_extra(extra: str) -> str:
+    """The command that adds an extra to this very install."""
+    return command_for(extra, PurePath(sys.prefix), _origin())
+
+
+def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
+    """The same for an install below `prefix` whose `direct_url.json` says `origin`; empty for one from an index."""
+    url = str(origin.get("url", ""))
+    about: Any = origin.get("dir_info")
+    editable = bool(about and about.get("editable"))
+    folder = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
+    wanted = f'"{DISTRIBUTION}[{extra}]"'
+    if editable:
+        wanted = f'--editable "{folder}[{extra}]"'
+    elif url:
+        wanted = f'"{DISTRIBUTION}[{extra}] @ {url}"'
+    parts = [part.lower() for part in prefix.parts]
+    if "pipx" in parts:
+        return f"pipx install --force {wanted}"
+    if "uv" in parts and "tools" in parts:
+        return f"uv tool install --force {wanted}"
+    if "uv" in parts and any(part.startswith(("archive-", "builds-", "environments-")) for part in parts):
+        return f"uvx --from {wanted} upskill"
+    python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
+    if find_spec("pip") is None:
+        return f"uv pip install --python {python} {wanted}"
+    return f"{python} -m pip install {wanted}"
+
+
+def _origin() -> dict[str, Any]:
+    """Where it came from (PEP 610); a clone that is merely on the path counts as an editable one."""
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        clone = Path(__file__).resolve().parents[2]
+        here = (clone / "pyproject.toml").is_file()
+        return {"url": clone.as_uri(), "dir_info": {"editable": True}} if here else {}
+    return json.loads(text) if text else {}
