@@ -21,6 +21,7 @@ from upskill.version import __version__
 
 # name -> (where it is, its line of help). A command whose line is empty is not listed.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("upskill.cli.init:command", "Start a skill, with tests that already run."),
     "generate": ("upskill.cli.generate:command", "Write a skill from a task, traces or documents, and prove it."),
     "teach": ("upskill.cli.teach:command", "Let a teacher do a task in a sandbox, and make a skill from it."),
     "tests": ("upskill.cli.tests:command", "Write, extend or edit the test cases of a skill."),

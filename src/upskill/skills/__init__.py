@@ -6,6 +6,7 @@ frontmatter   the YAML at the top of SKILL.md
 validation    what is wrong with a skill by the specification
 hidden_text   text that a model reads and a person does not see
 placebo       a skill of the same form and length that says nothing
+starter/      the files of a new skill, for `upskill init`
 install       copying a skill to where an agent looks for it
 agent_specs   AGENT_SPECS: one row per real agent, which everything about that agent is derived from
 """

@@ -1,0 +1,72 @@
+"""`upskill init`: a skill to start from, with tests that already run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from upskill.errors import UsageError
+from upskill.settings import FILE as SETTINGS_FILE
+from upskill.skills import Skill
+from upskill.skills.starter import DESCRIPTION, settings_file, skill_files, workflow_file
+
+WORKFLOW = ".github/workflows/upskill.yaml"
+
+
+@click.command("init")
+@click.argument("place", metavar="[NAME]", default="")
+@click.option("--description", default="", help="What the skill does, then when to use it.", metavar="TEXT")
+@click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which proves the skill when it changes.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+def command(place: str, description: str, ci: bool, yes: bool) -> None:
+    """Start a skill in a folder NAME: SKILL.md, test cases that already run, and upskill.config.yaml.
+
+    The example in it is about a tool that does not exist, so that you see a lift at once, without a key. Put what you
+    know in its place. Nothing that is there already is overwritten.
+
+    \b
+    upskill init deploy-shop        a folder deploy-shop, asking what it is for
+    upskill init skills/shop --yes  the same elsewhere, asking nothing
+    """
+    ask = not yes and sys.stdin.isatty()
+    place = place or (click.prompt("Name of the skill", default="my-skill") if ask else "my-skill")
+    folder = Path(place)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{place}: is there already", "Name another folder: upskill init NAME.")
+    if ask:
+        description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
+        ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
+    named = folder.as_posix() if folder.is_absolute() or ".." in folder.parts else f"./{folder.as_posix()}"
+    _write({folder / path: text for path, text in _checked(folder, named, description).items()})
+    others = {Path(SETTINGS_FILE): settings_file()}
+    if ci:
+        others[Path(WORKFLOW)] = workflow_file(folder.as_posix())
+    kept = [path for path in others if path.exists()]
+    _write({path: text for path, text in others.items() if path not in kept})
+    for path in [folder, *others]:
+        click.echo(f"{'kept' if path in kept else 'wrote'} {path.as_posix()}{'/' if path == folder else ''}")
+    click.echo(
+        f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)\n  upskill validate {named}"
+    )
+
+
+def _checked(folder: Path, place: str, description: str) -> Mapping[str, str]:
+    """The files of the skill; UsageError where no skill can be called that."""
+    name = folder.resolve().name
+    shown = Skill.new(name, description or DESCRIPTION, "An example.")
+    if wrong := [problem for problem in shown.problems() if problem.level == "error"]:
+        raise UsageError(f"{place}: {wrong[0].message}", "Names have lowercase letters, digits and single dashes.")
+    return skill_files(name, place, description)
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
