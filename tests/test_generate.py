@@ -560,25 +560,6 @@ def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house
     assert all(fact(number) in saved.body for number in NUMBERS)
 
 
-def test_a_handoff_is_answered_by_files(upskill: Upskill, house: Path) -> None:
-    def go() -> Done:
-        return upskill("generate", TASK, "--handoff", "desk", "--eval-model", "scripted:student.json", *ONCE)
-
-    answers: list[Any] = [draft(FIRST), {"cases": [case(number) for number in NUMBERS]}, GOOD]
-    for number, answer in enumerate(answers, start=1):
-        done = go()
-        assert done.code == 2
-        assert "1 prompt waits for an answer: desk/" in done.err
-        (asked,) = (house / "desk").glob(f"{number:02d}-*.prompt.md")
-        assert "Write the answer" in asked.read_text()
-        asked.with_name(asked.name.replace(".prompt.md", ".answer.json")).write_text(
-            f"```json\n{json.dumps(answer)}\n```\n" if number == 1 else json.dumps(answer)
-        )
-    done = go()
-    assert done.code == 0, done.err
-    assert "held-out: 0% -> 100%" in done.out
-
-
 def test_tests_are_regenerated_added_to_and_never_replace_ones_own(upskill: Upskill, house: Path) -> None:
     write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
     Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,14 @@ class UpskillError(Exception):
 
 class UsageError(UpskillError):
     """What the person gave us cannot be used. Ends the command with exit code 2, before anything is paid for."""
+
+
+class Paused(UsageError):
+    """It is somebody else's turn: `files` wait for an answer. Ends the command with exit code 0."""
+
+    def __init__(self, message: str, hint: str, files: Sequence[str]) -> None:
+        super().__init__(message, hint)
+        self.files = files
 
 
 class StoreError(UpskillError):

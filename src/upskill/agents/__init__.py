@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from upskill.models import Address, Model
+from upskill.models import Address, Model, ToolCall
 from upskill.registry import Registry
 from upskill.skills import MANIFEST, Skill
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -79,7 +79,8 @@ class Student:
     """The model under test, and its sandbox.
 
     A real program talks to the address itself, through a proxy: `keys` are for the proxy, never for the sandbox, and
-    `ledger` counts and limits what goes through it. Agents that see their steps one by one report them to `on_step`.
+    `ledger` counts and limits what goes through it. Agents that see their steps one by one report them to `on_step`,
+    and ask `replay` for the result of a call before they carry it out.
     """
 
     address: Address
@@ -89,6 +90,7 @@ class Student:
     ledger: Ledger | None = None
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     on_step: Callable[[Step], None] | None = None
+    replay: Callable[[ToolCall], Step | None] | None = None
 
 
 class Agent(Protocol):

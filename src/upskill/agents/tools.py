@@ -83,6 +83,7 @@ class _Loop:
         ]
         self.steps: list[Step] = []
         self.on_step = student.on_step
+        self.replay = student.replay
         self.usage = NO_USAGE
         self.turns = 0
         self.model_name = ""
@@ -159,7 +160,7 @@ class _Loop:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output=words, status="error")
             elif self._seconds_left <= 0:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
-            else:
+            elif not self.replay or (step := self.replay(call)) is None:
                 step = await self.toolbox.run(call, self._seconds_left)
             steps.append(step)
             self._add(step)

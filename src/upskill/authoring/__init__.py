@@ -3,7 +3,8 @@
 The verbs, each with an options class (`options`) and events (`events`):
 - `generate`: writes a skill and its tests, improves it on train cases, and proves it on held-out ones; its result is
   `generated`
-- `teach`: lets a teacher do a task in a sandbox (`lesson`), and generates a skill from the recording
+- `teach`: lets a teacher do a task in a sandbox (`lesson`; `journal` continues one that is done by hand), and generates
+  a skill from the recording
 - `trigger`: measures on which queries a skill fires (`trigger_plan`, `trigger_queries`); `description` looks for a
   description that fires better
 - `refine`: searches for a better skill; `comparison` is its gate, `failures` is what a refiner may see, `refiners` are

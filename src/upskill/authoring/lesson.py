@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
 from upskill.authoring.evidence import VERIFY
+from upskill.authoring.journal import Diverged, Journal
 from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
-from upskill.errors import ModelError, SandboxError, UsageError, wrap_trial_errors
+from upskill.errors import ModelError, Paused, SandboxError, UsageError, wrap_trial_errors
 from upskill.inputs import open_input, read_input
 from upskill.models import Address, Model, Models, ReplyStore
 from upskill.models.cache import CachedModel
@@ -149,8 +150,25 @@ async def record_lesson(
     `on_step` gets every step. Whatever ends the work early, what was done until then is kept in the folder as
     NAME.part.json; replies are stored, so the same lesson continues where it stopped.
     """
-    work = _LessonRun(lesson, models, folder, on_step, fresh=fresh)
-    agent = open_agent(lesson, models.context.keys)
+    # Where answers come from files, each of them ends the command, and the next one goes on from a journal.
+    by_hand = lesson.teacher.provider == "handoff"
+    journal = Journal(Path(lesson.teacher.model), lesson.name) if by_hand else None
+    while True:
+        work = _LessonRun(lesson, models, folder, on_step, fresh=fresh, journal=journal)
+        try:
+            recording = await _record(work, sandbox)
+        except Diverged:
+            assert journal is not None
+            journal.remove()
+            continue
+        if journal and recording.path:
+            journal.remove()
+        return recording
+
+
+async def _record(work: _LessonRun, sandbox: SandboxChoice) -> Recording:
+    lesson, journal = work.lesson, work.journal
+    agent = open_agent(lesson, work.models.context.keys)
     task = Task(
         lesson.task,
         bounds=lesson.bounds,
@@ -158,10 +176,18 @@ async def record_lesson(
     )
     try:
         with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
-            opened = await sandbox.backend.open(_with_files(agent.setup(task), lesson))
+            setup = _with_files(agent.setup(task), lesson)
+            opened = await sandbox.backend.open(journal.prepare(setup) if journal else setup)
         async with opened:
-            with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
-                trace = await agent.run(task, await work.student(opened))
+            try:
+                if journal:
+                    await journal.unpack(opened)
+                with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
+                    trace = await agent.run(task, await work.student(opened))
+            except Paused:
+                if journal:
+                    await journal.save(opened)
+                raise
             work.finish(trace)
             await opened.kill_processes()
             if lesson.check:
@@ -203,11 +229,13 @@ class _LessonRun:
         on_step: Callable[[Step], None] | None,
         *,
         fresh: bool,
+        journal: Journal | None = None,
     ) -> None:
         self.lesson = lesson
         self.models = models
         self.folder = folder
         self.fresh = fresh
+        self.journal = journal
         self.on_step = on_step
         self.steps: list[Step] = []
         self.trace = Trace((), agent=lesson.agent)
@@ -216,19 +244,22 @@ class _LessonRun:
         models, address = self.models, self.lesson.teacher
         ledger = _TeacherLedger(models.ledger) if models.ledger else None
         context = models.context
-        return Student(address, await self._model(), sandbox, context.keys, ledger, context.prices, self.note)
+        replay = self.journal.replay if self.journal else None
+        return Student(address, await self._model(), sandbox, context.keys, ledger, context.prices, self.note, replay)
 
     async def _model(self) -> Model:
         address, models = self.lesson.teacher, self.models
         if models.replies is None:
             return await models.uncached(address, "teacher")
-        mode = "refresh" if self.fresh else models.cache
+        mode = "refresh" if self.fresh or self.journal else models.cache
         cached = CachedModel(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
         await cached.open()
         return cached
 
     def note(self, step: Step) -> None:
         self.steps.append(step)
+        if self.journal:
+            self.journal.note(step)
         if self.on_step:
             self.on_step(step)
 

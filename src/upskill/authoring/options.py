@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from upskill.authoring.lesson import TEACHER_BOUNDS
@@ -144,7 +144,6 @@ class TeachOptions(AgentOptions, GenerateOptions):
     model: str | None = option(
         "-m", "--model", default=None, help="The teacher: it does the task and writes the skill.", metavar="MODEL"
     )
-    handoff: str | None = field(default=None, init=False)  # whoever answers prompts by hand does not act in a sandbox
     agent: str = option(
         "--agent",
         default="tools",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from upskill.errors import UpskillError
 from upskill.models import Message, Model, Models, Reply, Request
 from upskill.models.cache import track_keys
+from upskill.models.handoff import WrongAnswer
 from upskill.models.parsing import parse_json_answer
 from upskill.plain import as_mapping, list_or_empty
 
@@ -50,6 +51,8 @@ async def ask(
         try:
             return read(_read_object(reply), left == 0)
         except InvalidAnswer as invalid:
+            if reply.file:  # whoever wrote it mends it there
+                raise WrongAnswer(reply.file, invalid.message) from None
             if not left:
                 raise NoUsableAnswer(
                     f"{request.purpose}: no answer could be used after {repairs + 1} attempts; the last one: {invalid}",

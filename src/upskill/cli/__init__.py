@@ -150,7 +150,7 @@ def main() -> None:
 
 def _explain(error: Exception) -> int:
     from upskill.cli.console import note  # noqa: PLC0415
-    from upskill.errors import UpskillError, UsageError  # noqa: PLC0415
+    from upskill.errors import Paused, UpskillError, UsageError  # noqa: PLC0415
 
     if os.environ.get("UPSKILL_DEBUG"):
         sys.excepthook(type(error), error, error.__traceback__)
@@ -158,7 +158,7 @@ def _explain(error: Exception) -> int:
         _say(error.message)
         if error.hint:
             note(f"  {error.hint}")
-        return 2 if isinstance(error, UsageError) else 3
+        return 0 if isinstance(error, Paused) else 2 if isinstance(error, UsageError) else 3
     _say(f"this is a bug in upskill: {type(error).__name__}: {error}")
     click.echo("  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.", err=True)
     return 70

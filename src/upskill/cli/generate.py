@@ -16,6 +16,7 @@ from upskill.authoring.options import GenerateOptions
 from upskill.authoring.refine import Attempt
 from upskill.cli.console import RunProgress, show, show_json
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.errors import Paused
 from upskill.reports import generated as report
 from upskill.runs.estimate import CostEstimate
 from upskill.runs.plan import Plan
@@ -76,15 +77,21 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         if step.kind == "tool":
             options.tell(report.step_line(next(steps), step))
 
-    with bar:
-        yield AuthoringEvents(
-            started=bar.started,
-            result=bar.result,
-            message=options.tell,
-            reading=bar.reading,
-            estimate=confirm,
-            attempt_started=attempt_started,
-            attempt_ended=attempt_ended,
-            held_out_started=held_out_started,
-            step=step,
-        )
+    events = AuthoringEvents(
+        started=bar.started,
+        result=bar.result,
+        message=options.tell,
+        reading=bar.reading,
+        estimate=confirm,
+        attempt_started=attempt_started,
+        attempt_ended=attempt_ended,
+        held_out_started=held_out_started,
+        step=step,
+    )
+    try:
+        with bar:
+            yield events
+    except Paused as pause:
+        if options.as_json:
+            show_json({"waiting_for": list(pause.files)})
+        raise

@@ -110,6 +110,7 @@ class Reply:
     seconds: float = 0.0
     attempts: int = 1
     stop_details: str = ""  # why there is no answer, in the provider's words
+    file: str = ""  # that somebody wrote the answer into
 
 
 class Unanswered(ModelError):

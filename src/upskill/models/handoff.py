@@ -1,7 +1,9 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
 Each request becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` (or `.answer.md`). While an
-answer is missing the command ends and says which; run again, it continues with the answers.
+answer is missing the command pauses and says which; run again, it continues with the answers. An answer that does not
+have the form that was asked for is refused at once. Prompts that nobody has answered and that are no longer asked are
+removed.
 """
 
 from __future__ import annotations
@@ -9,44 +11,69 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from upskill.errors import UsageError
+from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
-from upskill.plain import digest
+from upskill.models.parsing import parse_json_answer
+from upskill.plain import counted, digest
 
-ENDINGS = (".answer.json", ".answer.md", ".answer.txt")
+PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
 
 
-class AnswersMissing(UsageError):
+class AnswersMissing(Paused):
     """Some prompts have no answer yet."""
+
+
+class WrongAnswer(UsageError):
+    """An answer in a file cannot be used."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(
+            f"{file}: this answer cannot be used: {why}", "Mend the file, then run the same command again."
+        )
 
 
 class HandoffModel:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
+        self._asked: set[str] = set()  # stems of this process
 
     async def reply(self, request: Request) -> Reply:
         stem = self._stem(request)
-        for ending in ENDINGS:
-            file = self.folder / f"{stem}{ending}"
-            if file.is_file():
-                return Reply(read_input_text(file).strip(), model=self.name)
-        self._write(stem, request)
-        raise self._answers_missing()
+        self._asked.add(stem)
+        if (file := self._answer(stem)) is None:
+            self._write(stem, request)
+            raise self._answers_missing()
+        text = read_input_text(file).strip()
+        if request.schema is not None:
+            _check_form(file, text, request)
+        return Reply(text, model=self.name, file=str(file))
 
     async def close(self) -> None:
-        pass
+        """Remove the prompts that have no answer and were not asked this time: something before them has changed."""
+        if self._asked:
+            for file in self._unanswered():
+                if _stem_of(file) not in self._asked:
+                    file.unlink(missing_ok=True)
 
     def _stem(self, request: Request) -> str:
         """The stem of this request's files: the one it has, or the next number."""
         key = digest(request)[:8]
-        known = sorted(self.folder.glob("*.prompt.md"))
+        known = sorted(self.folder.glob(f"*{PROMPT}"))
         for file in known:
-            if file.name == f"{file.name.partition('-')[0]}-{key}.prompt.md":
-                return file.name.removesuffix(".prompt.md")
-        numbers = [int(head) for file in known if (head := file.name.partition("-")[0]).isdigit()]
+            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
+                return _stem_of(file)
+        kept = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
+        numbers = [int(head) for file in kept if (head := file.name.partition("-")[0]).isdigit()]
         return f"{max(numbers, default=0) + 1:02d}-{key}"
+
+    def _answer(self, stem: str) -> Path | None:
+        files = (self.folder / f"{stem}{ending}" for ending in ENDINGS)
+        return next((file for file in files if file.is_file()), None)
+
+    def _unanswered(self) -> list[Path]:
+        return [file for file in sorted(self.folder.glob(f"*{PROMPT}")) if self._answer(_stem_of(file)) is None]
 
     def _write(self, stem: str, request: Request) -> None:
         parts = [f"# {turn.role}\n\n{turn.text}" for turn in request.messages]
@@ -56,22 +83,35 @@ class HandoffModel:
         parts.append(f"Write the answer, and nothing else, to `{stem}.answer.json` beside this file.")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{stem}.prompt.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+            (self.folder / f"{stem}{PROMPT}").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
 
     def _answers_missing(self) -> AnswersMissing:
-        unanswered = [
-            file
-            for file in sorted(self.folder.glob("*.prompt.md"))
-            if not any(file.with_name(file.name.removesuffix(".prompt.md") + ending).is_file() for ending in ENDINGS)
-        ]
-        names = ", ".join(str(file) for file in unanswered)
-        count = "1 prompt waits" if len(unanswered) == 1 else f"{len(unanswered)} prompts wait"
+        files = [str(file) for file in self._unanswered() if _stem_of(file) in self._asked]
         return AnswersMissing(
-            f"{count} for an answer: {names}",
+            f"waiting for {counted(len(files), 'answer')}: {', '.join(files)}",
             "Write each answer to the file of the same name with .answer.json, then run the same command again.",
+            files,
         )
+
+
+def _stem_of(file: Path) -> str:
+    return file.name.removesuffix(PROMPT)
+
+
+def _check_form(file: Path, text: str, request: Request) -> None:
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and only needed here
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+
+    try:
+        answer = parse_json_answer(text)
+    except ValueError as error:
+        raise WrongAnswer(str(file), f"it is not JSON: {error}") from error
+    wrong = best_match(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
+    if wrong is not None:
+        message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
+        raise WrongAnswer(str(file), f"{wrong.json_path}: {message}")
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
