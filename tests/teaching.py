@@ -53,7 +53,7 @@ def case(number: int) -> dict[str, Any]:
     }
 
 
-def draft(numbers: Iterable[int], evidence: Sequence[str] = ("task",), name: str = "house-words") -> dict[str, Any]:
+def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str = "house-words") -> dict[str, Any]:
     facts = [{"text": fact(number), "evidence": list(evidence)} for number in numbers]
     return {
         "name": name,

@@ -183,7 +183,10 @@ def test_every_line_names_its_evidence(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
     skill = Skill.load(house / "skills" / "house-words")
     sources = Provenance.of(skill).sources
-    assert all(sources[line] == ("task",) for line in skill.body.splitlines() if line.startswith("- "))
+    facts = [line for line in skill.body.splitlines() if line.startswith("- ")]
+    assert [sources[line] for line in facts if line in map(fact, FIRST)] == [("own",)] * 2
+    # The task does not say 4711, though the edit cites it.
+    assert {sources[line] for line in facts if line not in map(fact, FIRST)} == {("task",), ("task", "own")}
     shown = upskill("show", house / "skills" / "house-words", "--sources")
     assert shown.code == 0, shown.err
     assert fact(1) in shown.out

@@ -16,7 +16,8 @@ from pathlib import Path
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
-from upskill.authoring.generated import Generated, add_result
+from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result
+from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.material import Material, ToolSchema, gather, read_source, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import check_output, draft_folder, named_after, remove_draft
@@ -127,7 +128,7 @@ class Generation:
                     skill, suite, refinement = await self._make(models, kept)
             cost = self._cost(used.values(), refinement, kept)
         folder = self._folder(skill)
-        skill = named_after(folder, skill)
+        skill = mark_own_lines(named_after(folder, skill), self.material)
         skill = add_suite(self._provenance(skill, refinement).with_cost(cost).add_to(skill), suite)
         skill.save(folder, overwrite=True)
         remove_draft(self.draft, folder)
@@ -179,6 +180,8 @@ class Generation:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
             tell(f"Left out: {left_out}.")
+        if not material.pieces and not material.skill and not more:
+            tell(ONLY_A_SENTENCE)
         return material
 
     def _choose_teacher(self) -> Address:
@@ -246,7 +249,7 @@ class Generation:
         if self.draft is None:
             self.draft = draft_folder(self._folder(skill), self._is_ours)
             self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
-        skill = named_after(self.draft, skill)
+        skill = mark_own_lines(named_after(self.draft, skill), self.material)
         skill = self._provenance(skill, None).with_state(DRAFT).add_to(skill)
         (add_suite(skill, suite) if suite else skill).save(self.draft, overwrite=True)
 

@@ -7,14 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upskill.authoring.material import Material
-from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost
+from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost, own_lines
 from upskill.authoring.refine import Refinement
 from upskill.models import Address
 from upskill.models.embedded.capacity import larger_model
+from upskill.plain import counted
 from upskill.runs.evaluation import Evaluation
 from upskill.skills import Skill
 from upskill.suites import OWN_FACTS, Suite
 from upskill.traces import Usage
+
+ONLY_A_SENTENCE = (
+    "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
+    " say with --from (a document, a trace) or -e."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,17 @@ class Generated:
         if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
             return True
         return self.held_out is not None and self.held_out.too_many_errors
+
+    @property
+    def grounding_notes(self) -> list[str]:
+        """How much of the skill is nothing but the teacher's memory."""
+        own, lines = own_lines(self.skill)
+        notes = [ONLY_A_SENTENCE] if not self.material.pieces and not self.material.skill else []
+        if own and self.material.pieces:
+            notes.append(
+                f"{len(own)} of {counted(lines, 'line')} are the teacher's own, without evidence (`own` in --sources)."
+            )
+        return notes
 
     @property
     def student_notes(self) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
+from upskill.authoring.provenance import OWN_KNOWLEDGE
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, dict_or_empty, digest_text
@@ -26,7 +27,7 @@ from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
 PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
-TASK, OWN_KNOWLEDGE = "task", "own"  # may be cited like pieces: the task itself, and what the teacher knew
+TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
@@ -86,8 +87,8 @@ class Material:
         return tuple(dict.fromkeys(found))
 
     def excerpts(self, most: int = 400) -> dict[str, dict[str, str]]:
-        """The beginning of every piece, to be stored with a skill that cites it."""
-        return {
+        """The beginning of the task and of every piece, to be stored with a skill that cites it."""
+        return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task, most)}} | {
             piece.id: {"kind": piece.kind, "from": piece.source, "text": _cut(piece.text, most)}
             for piece in self.pieces
         }

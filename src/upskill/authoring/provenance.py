@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
 FILE = "skill_meta.json"
+OWN_KNOWLEDGE = "own"  # cited as evidence: the teacher knew it, and nothing that was given says it
 EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
 VERSION = "1.0.0"  # of a skill that is new
@@ -131,6 +133,21 @@ class Provenance:
         """The same, with the cost of one more search; of a search that is done again, the last counts."""
         before = tuple(one for one in self.costs if one.search != cost.search)
         return replace(self, costs=(*before, cost))
+
+
+def is_fact(line: str) -> bool:
+    """Whether a line states something: it is no heading, rule or fence."""
+    return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```", "~~~"))
+
+
+def own_lines(skill: Skill) -> tuple[list[str], int]:
+    """The lines that nothing which was given stands behind, and how many lines state something.
+
+    None of a skill that does not record where its lines come from.
+    """
+    sources = Provenance.of(skill).sources
+    lines = [line.strip() for line in skill.body.splitlines() if is_fact(line)]
+    return [line for line in lines if sources and OWN_KNOWLEDGE in sources.get(line, (OWN_KNOWLEDGE,))], len(lines)
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:

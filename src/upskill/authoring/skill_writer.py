@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from upskill.authoring.material import TASK, Material, gather
+from upskill.authoring.grounding import uncovered_by
+from upskill.authoring.material import OWN_KNOWLEDGE, Material, gather
 from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
-from upskill.authoring.provenance import Provenance
+from upskill.authoring.provenance import Provenance, is_fact
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, material_budget, no_message, summarize
 from upskill.authoring.teachers import NoTeacher
@@ -23,6 +24,7 @@ from upskill.skills import Skill
 from upskill.traces.redact import redact
 
 LENGTH_TOLERANCE = 1.5  # times the tokens asked for
+MAX_ADVICE = 12  # blocks that are sent back at a time
 
 
 def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
@@ -66,10 +68,12 @@ async def write_skill(
 ) -> Skill:
     """A valid skill whose `skill_meta.json` says which piece of the material each line came from.
 
-    An answer that cannot be used (an invalid skill, evidence that does not exist) is asked for again, at most twice.
+    An answer that cannot be used (an invalid skill, evidence that does not exist or does not say what a line says) is
+    asked for again, at most twice.
     Material that is too long for one prompt is summarized first. A given `name` replaces the teacher's.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
+    small = budget < SMALL_BUDGET
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
     if material.skill is not None:
         body = redact(material.skill.body)
@@ -81,13 +85,15 @@ async def write_skill(
         "writing the skill",
         read_prompt("write_skill", tokens=tokens),
         user,
-        _draft_schema(tokens, material, small=budget < SMALL_BUDGET),
+        _draft_schema(tokens, material, small=small),
         max_output_tokens=3 * tokens + 1500,
         seed=seed,
     )
 
     def read(answer: dict[str, Any], last: bool) -> Skill:
         skill, advice = _read_draft(answer, material, tokens, name)
+        if not small:  # a small model could not mend that; such lines are marked
+            advice += _ungrounded(answer, material)
         if advice and not last:
             raise InvalidAnswer("; ".join(advice))
         if advice:
@@ -99,9 +105,7 @@ async def write_skill(
 
 def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
     """The skill, and what a better draft would not have. InvalidAnswer where no skill can be made of the answer."""
-    items = [dict_or_empty(item) for item in list_or_empty(answer.get("blocks"))]
-    blocks = [(str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items]
-    blocks = [(text, ids) for text, ids in blocks if text.strip()]
+    blocks = _read_blocks(answer)
     body = _join_blocks([text for text, _ in blocks])
     if not body.strip():
         raise InvalidAnswer("blocks has no text: there is nothing to learn")
@@ -121,13 +125,19 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
         raise InvalidAnswer("; ".join(errors))
     sources = {
-        line: material.resolve_citations(ids) for text, ids in blocks for line in text.splitlines() if _is_fact(line)
+        line: material.resolve_citations(ids) or (OWN_KNOWLEDGE,)
+        for text, ids in blocks
+        for line in text.splitlines()
+        if is_fact(line)
     }
-    task = {TASK: {"kind": TASK, "from": "", "text": material.task[:400]}}
-    provenance = Provenance().with_sources(
-        {line: ids for line, ids in sources.items() if ids}, task | material.excerpts()
-    )
+    provenance = Provenance().with_sources(sources, material.excerpts())
     return provenance.add_to(skill), _advice(skill, blocks, material, tokens)
+
+
+def _read_blocks(answer: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    items = [dict_or_empty(item) for item in list_or_empty(answer.get("blocks"))]
+    blocks = [(str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items]
+    return [(text, ids) for text, ids in blocks if text.strip()]
 
 
 def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
@@ -137,10 +147,23 @@ def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Materia
     unknown = sorted({name for _, ids in blocks for name in ids} - material.ids)
     if unknown:
         found.append(f"there is no evidence called {', '.join(unknown[:5])}")
-    bare = [text for text, ids in blocks if not ids and any(map(_is_fact, text.splitlines()))]
+    bare = [text for text, ids in blocks if not ids and any(map(is_fact, text.splitlines()))]
     if bare and material.pieces:
         found.append(f"{len(bare)} blocks name no evidence (the first: {bare[0][:60]!r})")
     return found
+
+
+def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
+    """What the blocks say and their evidence does not."""
+    found: list[str] = []
+    for text, ids in _read_blocks(answer):
+        if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material)):
+            things = ", ".join(repr(thing) for thing in missing[:5])
+            found.append(
+                f"the block {text[:60]!r} says {things}, and {', '.join(ids)} does not: cite what says it, leave it"
+                f' out, or cite "{OWN_KNOWLEDGE}" if you know it yourself'
+            )
+    return found[:MAX_ADVICE]
 
 
 def _join_blocks(texts: list[str]) -> str:
@@ -154,11 +177,6 @@ def _join_blocks(texts: list[str]) -> str:
 
 def _is_item(line: str) -> bool:
     return re.match(r"\s*([-*+]|\d+[.)]) ", line) is not None
-
-
-def _is_fact(line: str) -> bool:
-    """Whether a line states something: it is no heading, rule or fence."""
-    return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```"))
 
 
 async def generate_skill(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from upskill.authoring.grounding import uncovered_by
 from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material, Piece, chunks, quote
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
@@ -89,7 +90,7 @@ async def _take_notes(
         schema,
         150 * most + 500,
     )
-    known = Material("", tuple(part))
+    known, small = Material("", tuple(part)), budget < SMALL_BUDGET
 
     def read(answer: dict[str, Any], last: bool) -> list[Note]:
         items = [dict_or_empty(item) for item in list_or_empty(answer.get("notes"))]
@@ -100,6 +101,12 @@ async def _take_notes(
         bare = [text for text, ids in notes if text and not set(ids) - {TASK, OWN_KNOWLEDGE}]
         if bare and not last:
             raise InvalidAnswer(f"{len(bare)} notes name no piece of this part (the first: {bare[0][:60]!r})")
-        return [(text, ids) for text, ids in notes if text and ids]
+        wrong = [(text, missing) for text, ids in notes if ids and (missing := uncovered_by(text, ids, known))]
+        if wrong and not last and not small:
+            text, missing = wrong[0]
+            first = f"{text[:60]!r} says {', '.join(missing[:5])}"
+            raise InvalidAnswer(f"{len(wrong)} notes say what their pieces do not (the first: {first})")
+        dropped = [] if small else [text for text, _ in wrong]
+        return [(text, ids) for text, ids in notes if text and ids and text not in dropped]
 
     return await ask(model, request, read)

@@ -11,10 +11,11 @@ from typing import Any
 import click
 from rich.text import Text
 
-from upskill.authoring.provenance import Provenance
+from upskill.authoring.provenance import OWN_KNOWLEDGE, Provenance, own_lines
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError, did_you_mean
+from upskill.plain import counted
 from upskill.reports import trials
 from upskill.runs.plan import Result
 from upskill.runs.snapshots import mixed_snapshots
@@ -148,13 +149,22 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
     meta = Provenance.of(skill)
     if not meta.sources:
         raise UsageError(f"{skill.folder}: does not record where its lines come from", "`upskill generate` records it.")
-    lines = [(line, meta.sources.get(line.strip(), ())) for line in skill.body.splitlines()]
+    own, count = own_lines(skill)
+    lines = [(line, meta.sources.get(line.strip(), ()), line.strip() in own) for line in skill.body.splitlines()]
     if as_json:
-        rows = [{"line": line, "evidence": list(ids)} for line, ids in lines if line.strip()]
+        rows = [{"line": line, "evidence": list(ids), "own": is_own} for line, ids, is_own in lines if line.strip()]
         show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
         return
-    shown = [Text.assemble(line, ("  [" + ", ".join(ids) + "]", "cyan") if ids else "") for line, ids in lines]
+    shown = [
+        Text.assemble(line, (f"  [{', '.join(ids) or OWN_KNOWLEDGE}]", "yellow" if is_own else "cyan"))
+        if ids or is_own
+        else Text(line)
+        for line, ids, is_own in lines
+    ]
     show(*shown, Text(""))
+    if own:
+        words = f"{len(own)} of {counted(count, 'line')} are the teacher's own: nothing that was given says them."
+        show(Text.assemble((OWN_KNOWLEDGE, "yellow"), f" {words}"))
     for name, row in meta.evidence.items():
         origin = f" ({row['from']})" if row.get("from") else ""
         show(

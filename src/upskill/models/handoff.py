@@ -102,14 +102,13 @@ def _stem_of(file: Path) -> str:
 
 def _check_form(file: Path, text: str, request: Request) -> None:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and only needed here
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     try:
         answer = parse_json_answer(text)
     except ValueError as error:
         raise WrongAnswer(str(file), f"it is not JSON: {error}") from error
-    wrong = best_match(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
-    if wrong is not None:
+    errors = list(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
+    if wrong := min(errors, key=lambda error: len(error.absolute_path), default=None):
         message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
         raise WrongAnswer(str(file), f"{wrong.json_path}: {message}")
 

@@ -34,6 +34,7 @@ def render(generated: Generated) -> list[RenderableType]:
         *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
         Padding(Text.from_markup(heading), (0, 0, 0, 2)),
         Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
+        *(Text(f"  {line}", style="yellow") for line in generated.grounding_notes),
     ]
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
@@ -168,7 +169,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
-        "notes": generated.student_notes,
+        "notes": [*generated.grounding_notes, *generated.student_notes],
         "bugs": json_report.bugs(generated.evaluations),
         "making": generated.cost.plain(),
         "redacted": dict(generated.material.redacted),

@@ -1,0 +1,118 @@
+"""Grounding: a line of a skill says nothing exact that the evidence which it cites does not say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Upskill
+from teaching import NUMBERS, TESTS, WRITES, case, student_rules, write_rules
+from upskill import Skill, open_store
+from upskill.authoring.grounding import uncovered, uncovered_by
+from upskill.authoring.material import Material, Piece
+from upskill.authoring.provenance import Provenance, own_lines
+
+GUIDE = """# Tern
+
+Run `tern push --ring gold`. It gives up after 1,500 ms; the settings are in /etc/tern/tern.toml.
+
+Exit code 17 means that the ring is locked: run tern unlock.
+"""
+
+
+def test_code_flags_paths_and_numbers_have_to_stand_in_the_evidence() -> None:
+    for line in (
+        "- Push with `tern push --ring <ring>`, and read /etc/tern/tern.toml.",
+        "1. It gives up after 1500 ms (see step 2).",
+        "- `tern unlock` and/or `tern push --ring NAME`, well-known.",
+        "```sh\nfor x in gold; do tern push --ring $x; done  # all 3 of them\n```",
+        "- Exit code 17.",
+    ):
+        assert uncovered(line, GUIDE) == [], line
+    for line, things in (
+        ("- Use `tern push --force`.", ["--force"]),
+        ("- Add --rin to it.", ["--rin"]),
+        ("- Wait 15 ms, or 150.", ["15", "150"]),
+        ("- It is in /etc/tern.toml or conf/tern.ini.", ["/etc/tern.toml", "conf/tern.ini"]),
+        ("```\ntern pull\n```", ["pull"]),
+        ("- The name is `plover`.", ["plover"]),
+    ):
+        assert uncovered(line, GUIDE) == things, line
+
+
+def test_evidence_is_what_pieces_say_and_the_pieces_behind_them() -> None:
+    step = json.dumps({"tool": "bash", "arguments": {"command": 'tern say "a\nb" --loud'}, "output": "took 12 s"})
+    material = Material(
+        "use `tern`", (Piece("x1", "finding", "it worked", based_on=("s1",)), Piece("s1", "step", step))
+    )
+    assert uncovered_by("`tern say --loud` took 12 s", ["x1"], material) == []
+    assert uncovered_by("`tern say`", ["task"], material) == ["say"]
+    assert uncovered_by("`tern say`", ["own"], material) == []
+
+
+def blocks(*pairs: tuple[str, str]) -> dict[str, Any]:
+    written = [{"text": text, "evidence": [source]} for text, source in pairs]
+    return {"name": "tern", "description": "Pushes with tern. Use when pushing.", "blocks": written, "files": []}
+
+
+INVENTED = blocks(("- Push with `tern push --force`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1"))
+MENDED = blocks(("- Push with `tern push --ring gold`.", "d1"), ("- Exit code 17: `tern unlock`.", "d1"))
+
+
+@pytest.fixture
+def tern(home: Path) -> Path:
+    (home / "guide.md").write_text(GUIDE)
+    write_rules(home / "student.json", student_rules())
+    return home
+
+
+def teacher(home: Path, first: dict[str, Any], again: dict[str, Any]) -> None:
+    rules = [
+        {"system": WRITES, "when": "This answer cannot be used", "answer": json.dumps(again)},
+        {"system": WRITES, "answer": json.dumps(first)},
+        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in NUMBERS]})},
+    ]
+    write_rules(home / "teacher.json", rules)
+
+
+def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskill: Upskill, tern: Path) -> None:
+    teacher(tern, INVENTED, MENDED)
+    done = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval", "--json")
+    assert done.code == 0, done.err
+    with open_store(tern / "runs") as store:
+        asked = [request for role, request, _ in store.requests() if role == "teacher"]
+    assert len(asked) == 2
+    assert "says '--force', and d1 does not" in asked[1]
+    saved = Skill.load(tern / done.json["saved_to"])
+    assert "--force" not in saved.body
+    assert (own_lines(saved), done.json["notes"]) == (([], 2), [])
+
+
+def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill, tern: Path) -> None:
+    teacher(tern, INVENTED, INVENTED)
+    given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--eval-model", "scripted:student.json")
+    done = upskill("generate", "push", *given, "--attempts", 0)
+    assert done.code == 0, done.err
+    assert "1 of 2 lines are the teacher's own, without evidence" in done.out
+    saved = Skill.load(tern / "skills" / "tern")
+    assert Provenance.of(saved).sources["- Push with `tern push --force`."] == ("d1", "own")
+    shown = upskill("show", "skills/tern", "--sources")
+    assert "- Push with `tern push --force`.  [d1, own]" in shown.out
+    assert "own 1 of 2 lines are the teacher's own: nothing that was given says them." in shown.out
+    rows = upskill("show", "skills/tern", "--sources", "--json").json["lines"]
+    assert [row["own"] for row in rows] == [True, False]
+
+
+def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(upskill: Upskill, tern: Path) -> None:
+    memory = blocks(("- Push with `tern push`.", "own"))
+    teacher(tern, memory, memory)
+    done = upskill("generate", "push with tern", "-m", "scripted:teacher.json", "--no-eval")
+    assert done.code == 0, done.err
+    for said in (done.out, done.err):
+        assert "NOTHING BUT THE MODEL'S MEMORY stands behind this skill" in " ".join(said.split())
+        assert "--from" in said
+    given = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval")
+    assert "MEMORY" not in given.out + given.err
