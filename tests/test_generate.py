@@ -117,7 +117,7 @@ def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: U
     hidden = {f"word-{number}" for number in HELD_OUT}
     assert asked[runs[-1].id] == hidden
     assert all(not asked[run.id] & hidden for run in runs[:-1])
-    assert len(runs) == 5  # the first draft, three candidates, and the held-out cases once
+    assert len(runs) == 6  # the first draft, three candidates, the confirmation, and the held-out cases once
 
 
 def test_the_reviser_never_sees_what_a_check_looks_for(upskill: Upskill, house: Path) -> None:
@@ -138,7 +138,8 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert "Generating test cases..." in notes
     assert "Evaluating on scripted:student.json... (attempt 1)" in notes
     assert any(line.startswith("  0% -> 14% (+14%)") and "fit" in line for line in notes), done.err
-    assert any(line.startswith("  0% -> 100% (+100%) OK") for line in notes)
+    assert any("(+100%) kept provisionally: 12 cases better, none worse" in line for line in notes)
+    assert any(line.startswith("  confirmed, better than the first draft: 12 cases better, none") for line in notes)
     for words in ("house-words", "SKILL.md", "baseline", "with skill", "(+100%)", "tokens", "held-out", "fit:"):
         assert words in done.out
     saved, *following = done.out.splitlines()[-5:]
@@ -255,8 +256,12 @@ def test_history_and_diff_show_every_candidate_with_its_parent(upskill: Upskill,
     ]
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("history", house / "skills" / "house-words")
-    assert "rejected" in shown.out
+    assert "confirmed" in shown.out
     assert "2 worse" in shown.out
+    assert [row["decision"] for row in rows] == [
+        *("first draft", "not enough evidence", "not enough evidence"),
+        "confirmed",
+    ]
     changed = upskill("diff", "house-words", "c1", "c2").out.splitlines()
     assert changed[:2] == ["--- c1/SKILL.md", "+++ c2/SKILL.md"]
     assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
@@ -288,8 +293,9 @@ def priced_house(house: Path) -> None:
     write_rules(house / "student.json", priced(student_rules(), 0.01))
 
 
-# The baseline and the first draft, then one arm for each of three edits, and the held-out cases in both.
-TRIALS = len(TRAIN) * (2 + 3) + 2 * len(HELD_OUT)
+# The baseline and the first draft, then one arm for each of three edits, two arms on four fresh seeds to confirm the
+# last, and the held-out cases in both.
+TRIALS = len(TRAIN) * (2 + 3 + 2 * 4) + 2 * len(HELD_OUT)
 MADE_FOR = {
     "teacher": {"tokens": 4 * 110, "cost_usd": 2.0},
     "test writer": {"tokens": 110, "cost_usd": 0.5},
@@ -338,7 +344,7 @@ def test_eval_takes_the_making_cost_from_the_skill_unless_it_is_told(upskill: Up
     saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json").out
-    assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 2 passed tasks." in " ".join(shown.split())
+    assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 3 passed tasks." in " ".join(shown.split())
     typed = upskill("eval", folder, "-m", "scripted:student.json", "--making-cost", 19.9)
     assert "made for $19.90 (--making-cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
     # What came on top of an older one is what the older one has to be weighed against.
@@ -513,7 +519,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
     # The second draft is the first again, word for word: there is nothing to evaluate.
     assert [one["accepted"] for one in said["attempts"]] == [True, False, True]
     assert said["attempts"][1]["note"] == "the same as one that was tried before"
-    assert said["attempts"][2]["level"] == 0.05
+    assert said["confirmation"]["decision"] == "confirmed"
     assert said["held_out"]["models"][0]["lift"] == 1.0
 
 
@@ -529,6 +535,19 @@ def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, h
     assert more["held_out"]["models"][0]["lift"] == 1.0
     with open_store(house / "runs") as store:
         assert len(list(store.requests())) == 5
+
+
+def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
+    # All candidates are evaluated after 75 calls; then 112 confirm what was kept.
+    done = generate(upskill, "--max-calls", 90, "--json")
+    assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
+    assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
+    assert "could not be confirmed, so the first draft is saved" in generate(upskill, "--max-calls", 1).err
+    assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
+    more = generate(upskill, "--json").json
+    assert more["confirmation"]["decision"] == "confirmed"
+    assert more["held_out"]["models"][0]["lift"] == 1.0
+    assert more["calls"] == 75 + 112 + 2 * len(HELD_OUT) - 91
 
 
 def test_a_student_that_cannot_be_asked_leaves_a_draft_with_its_tests(upskill: Upskill, house: Path) -> None:
@@ -675,7 +694,7 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: 
     assert seen[:4] == first
     assert seen[-2:] == [f"held out {len(HELD_OUT)}", f"run of {2 * len(HELD_OUT)}"]
     assert [line for line in seen if line in ("True", "False")] == ["True", "False", "False", "True"]
-    assert len(results) == 4 * 2 * len(TRAIN) + 2 * len(HELD_OUT)
+    assert len(results) == (4 * 2 + 2 * 4) * len(TRAIN) + 2 * len(HELD_OUT)  # four seeds confirm the last
     assert (made.folder, made.student and made.student.name) == (Path("skills/house-words"), "scripted:student.json")
     assert made.fit is not None
     assert made.held_out is not None

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import spawn, write_skill
+from conftest import REPOSITORY, spawn, write_skill
 from plugin import install_plugin
-from teaching import HELD_OUT, NUMBERS, TRAIN, case, draft, fact, prompt, student_rules, teacher_rules, write_rules
+from teaching import (
+    HELD_OUT,
+    NUMBERS,
+    TRAIN,
+    WORDS,
+    case,
+    draft,
+    fact,
+    prompt,
+    student_rules,
+    teacher_rules,
+    write_rules,
+)
 from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
-from upskill.authoring.comparison import ALPHA, affordable_attempts, compare
+from upskill.authoring.comparison import (
+    ALPHA,
+    FIRST_LOOK,
+    LAST_LOOK,
+    compare,
+    confirm,
+    confirming_rounds,
+    failures_needed,
+)
 from upskill.authoring.failures import mask_expected, stored_failures
 from upskill.authoring.material import Material, Piece
 from upskill.authoring.provenance import Provenance
 from upskill.authoring.refine import RefineOptions, refine
-from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, RejectedEdits
+from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
 from upskill.authoring.refiners.rewrite import Rewrite, apply_edits
 from upskill.checks import read_check
 from upskill.models import Reply, Request
@@ -35,48 +56,60 @@ def outcomes(passed: Sequence[bool | None], runs: int = 1) -> list[Outcome]:
     ]
 
 
-# The gate.
+# Comparing two skills.
 
 
-def test_the_gate_asks_for_more_than_a_lucky_case() -> None:
+def test_a_candidate_that_is_ahead_is_kept_provisionally_and_the_others_are_called_what_they_are() -> None:
     worse, better = [False] * 12, [True] * 12
-    assert compare(outcomes(worse), outcomes(better), 0.03).accepted is True
-    assert compare(outcomes(better), outcomes(worse), 0.03).accepted is False
-    assert compare(outcomes(better), outcomes(better), 0.03).accepted is False
-    one = compare(outcomes(worse), outcomes([True, *worse[1:]]), 0.03)
-    assert (one.accepted, one.better, one.p_value) == (False, 1, 0.5)
-    five = compare(outcomes(worse), outcomes([True] * 5 + worse[5:]), 0.1 / 3)
-    assert (five.accepted, five.p_value) == (True, 1 / 32)
-    mixed = compare(outcomes([True, *worse[1:]]), outcomes([False] + [True] * 5 + worse[6:]), 0.1 / 3)
-    assert mixed.accepted is False
+    four = compare(outcomes(worse), outcomes([True] * 4 + worse[4:]))
+    assert (four.screened, four.summary) == ("kept provisionally", "4 cases better, none worse, 8 the same")
+    assert four.mended == ("case-0", "case-1", "case-2", "case-3")
+    assert compare(outcomes(better), outcomes(worse)).screened == "worse"
+    level = compare(outcomes([True, False, *worse[2:]]), outcomes([False, True, *worse[2:]]))
+    assert (level.screened, level.deserves_second_look) == ("not enough evidence", True)
+    same = compare(outcomes(better), outcomes(better))
+    assert (same.screened, same.deserves_second_look) == ("not enough evidence", False)
+    three_worse = compare(outcomes(better), outcomes([False] * 3 + better[3:]))
+    assert (three_worse.screened, three_worse.deserves_second_look) == ("not enough evidence", False)
 
 
 def test_errors_are_never_taken_for_better_or_worse() -> None:
-    found = compare(outcomes([False] * 10), outcomes([True] * 5 + [None] * 5), 0.05)
-    assert (found.accepted, found.errored) == (None, 5)
+    found = compare(outcomes([False] * 10), outcomes([True] * 5 + [None] * 5))
+    assert (found.screened, found.errored) == ("not decided", 5)
     assert "errored" in found.summary
-    assert compare([], [], 0.05).accepted is None
+    assert compare([], []).screened == "not decided"
+    assert confirm(found, None, ALPHA, only_not_worse=False) == "not decided"
 
 
-def test_repeats_of_a_case_are_one_case() -> None:
-    found = compare(outcomes([False] * 20, runs=5), outcomes([True] * 20, runs=5), 0.05)
-    assert (found.better, found.p_value, found.accepted) == (4, 1 / 16, False)
+def test_fresh_repeats_of_a_few_mended_cases_confirm_them_and_one_lucky_pair_does_not() -> None:
+    never, mended = [False] * 48, ([True] * 4) * 4 + [False] * 32
+    four = compare(outcomes(never, runs=4), outcomes(mended, runs=4))
+    assert (len(four.mended), four.p_value) == (4, 2.0**-16)
+    assert confirm(four, None, FIRST_LOOK, only_not_worse=False) == "confirmed"
+    one = compare(outcomes(never, runs=4), outcomes([True, *never[1:]], runs=4))
+    assert confirm(one, None, LAST_LOOK, only_not_worse=False) == "not enough evidence"
+    assert confirm(compare(outcomes(mended), outcomes(never)), None, LAST_LOOK, only_not_worse=False) == "worse"
 
 
-def test_a_search_among_equals_seldom_accepts_anything() -> None:
-    """Four candidates that are no better than the first, 400 searches: the share that keep one is at most ALPHA."""
-    chance, kept = random.Random(5), 0
-    level = ALPHA / 4
-    for _ in range(400):
-        rates = [chance.random() for _ in range(14)]
-        best = outcomes([chance.random() < rate for rate in rates])
-        found = [compare(best, outcomes([chance.random() < rate for rate in rates]), level) for _ in range(4)]
-        kept += any(one.accepted for one in found)
-    assert kept / 400 <= ALPHA
+def test_older_cases_have_to_be_shown_not_worse_and_few_pairs_show_nothing() -> None:
+    better = compare(outcomes([False] * 96), outcomes([True] * 96))
+    kept = compare(outcomes([True] * 96), outcomes([True] * 96))
+    few = compare(outcomes([True] * 12), outcomes([True] * 12))
+    harmed = compare(outcomes([True] * 96), outcomes([False] * 12 + [True] * 84))
+    assert confirm(better, kept, LAST_LOOK, only_not_worse=False) == "confirmed"
+    assert confirm(better, few, LAST_LOOK, only_not_worse=False) == "not enough evidence"
+    assert confirm(better, harmed, LAST_LOOK, only_not_worse=False) == "worse"
+    assert confirm(kept, None, LAST_LOOK, only_not_worse=True) == "confirmed"
+    assert confirm(few, None, LAST_LOOK, only_not_worse=True) == "not enough evidence"
 
 
-def test_attempts_that_no_result_could_pass_are_not_made() -> None:
-    assert [affordable_attempts(3, 0, cases) for cases in (2, 3, 4, 5, 20)] == [0, 0, 1, 3, 3]
+def test_how_much_is_run_to_confirm_something_depends_on_the_number_of_cases() -> None:
+    assert FIRST_LOOK + LAST_LOOK <= ALPHA + 1e-12
+    assert [confirming_rounds(cases) for cases in (1, 3, 12, 20, 30, 60, 500)] == [
+        *((6, 12), (6, 12), (4, 8), (3, 5), (2, 4), (1, 2)),
+        (1,),
+    ]
+    assert [failures_needed(cases) for cases in (3, 12, 20, 30, 60, 500)] == [1, 1, 1, 2, 3, 5]
 
 
 # What a reviser is told.
@@ -135,9 +168,7 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
         "edits": [edit("replace", 3, "- Say ahoy.", ["s1"]), edit("delete", 4), edit("insert", 0, "Top.")],
     }
     reviser = Reviser(said)
-    found = await Rewrite(reviser, material).propose(
-        SKILL, [FAILURE], [RejectedEdits((Edit("delete", 3),), "worse")], 1
-    )
+    found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], [TriedEdits((Edit("delete", 3),), "worse")], 1)
     assert found is not None
     assert found.skill.body == "Top.\n# Greeting\n\n- Say ahoy."
     assert found.skill.description == SKILL.description
@@ -164,6 +195,72 @@ async def test_the_reviser_is_shown_the_whole_skill_and_more_than_a_few_failures
     assert [failure["asked"] for failure in shown["failures"]] == [failure.prompt for failure in failures]
     await Rewrite(reviser).propose(skill, [*failures, *failures], (), 2)
     assert json.loads(reviser.asked[-1].messages[1].text)["failures_not_shown"] == 12
+
+
+async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_behind_them() -> None:
+    key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
+    texts = {"d7": f"The manual says ahoy. {key}", "s1": "quoted anyway"}
+    failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ("d7",), texts) for number in range(20)]
+    reviser = Reviser({"note": "", "edits": [edit("delete", 4)]})
+    refiner = Rewrite(reviser, Material("greet", (Piece("s1", "step", "We say ahoy."),)))
+    asked: list[list[str]] = []
+    for attempt in (1, 2, 3):
+        tried = [TriedEdits((Edit("delete", 3),), "not enough evidence: …", ("Ask 3.",), ("Ask 4.",))]
+        await refiner.propose(SKILL, failures, tried, attempt)
+        shown = json.loads(reviser.asked[-1].messages[1].text.partition("\n\n<<<MATERIAL")[0])
+        asked.append([failure["asked"] for failure in shown["failures"]])
+        assert (list(shown["evidence"]), "ahoy" in shown["evidence"]["d7"]) == (["d7"], True)
+        assert shown["tried_before"][0]["mended"] == ["Ask 3."]
+        assert shown["tried_before"][0]["broken"] == ["Ask 4."]
+    assert asked[0] == [f"Ask {number}." for number in range(12)]
+    assert asked[1][:8] == [f"Ask {number}." for number in range(12, 20)]  # then those that were shown least often
+    assert {*asked[0], *asked[1]} == {f"Ask {number}." for number in range(20)}
+    assert asked[2][0] == "Ask 4."
+    assert key not in str(reviser.asked)
+
+
+async def test_the_description_and_files_can_be_edited_and_nothing_outside_their_folders() -> None:
+    skill = SKILL.with_file("references/old.md", b"Old words.\n").with_file("scripts/greet.sh", b"echo hello\n")
+    said = [
+        {**edit("describe", 0, "Greets sailors. Use when someone comes aboard."), "path": ""},
+        {**edit("write_file", 0, "echo ahoy"), "path": "scripts/greet.sh"},
+        {**edit("delete_file", 0), "path": "references/old.md"},
+        {**edit("write_file", 0, "All greetings."), "path": "references/all.md"},
+    ]
+    reviser = Reviser({"note": "", "edits": said})
+    found = await Rewrite(reviser).propose(skill, [FAILURE], (), 1)
+    assert found is not None
+    assert found.skill.description == "Greets sailors. Use when someone comes aboard."
+    assert found.skill.body == skill.body
+    assert found.skill.read("scripts/greet.sh") == b"echo ahoy"
+    assert found.skill.is_runnable("scripts/greet.sh")
+    assert found.skill.read("references/all.md") == b"All greetings."
+    assert found.skill.file("references/old.md") is None
+    assert str(found.edits[1]) == "write file scripts/greet.sh: echo ahoy"
+    shown = json.loads(reviser.asked[0].messages[1].text)
+    assert shown["files"] == {"references/old.md": "Old words.\n", "scripts/greet.sh": "echo hello\n"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({**edit("write_file", 0, "x"), "path": "SKILL.md"}, "neither below references/ nor below scripts/"),
+        ({**edit("write_file", 0, "x"), "path": "references/../../x"}, "is not a path inside a skill"),
+        ({**edit("write_file", 0, "x"), "path": "references/key.md"}, "holds something that you were not shown"),
+        ({**edit("write_file", 0, "x"), "path": "references/bytes.md"}, "holds something that you were not shown"),
+        ({**edit("delete_file", 0), "path": "references/none.md"}, "there is no file"),
+        ({**edit("describe", 0, "word " * 400), "path": ""}, "description"),
+        ({**edit("describe", 0, " "), "path": ""}, "has no text"),
+        ({**edit("write_file", 0, "word " * 4000), "path": "references/long.md"}, "over the budget"),
+        ({"kind": "rename", "line": 1}, "has no kind or no line"),
+    ],
+)
+async def test_edits_of_files_that_would_do_harm_are_refused(said: dict[str, Any], why: str) -> None:
+    key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
+    skill = SKILL.with_file("references/key.md", key.encode()).with_file("references/bytes.md", b"\xff\x00")
+    reviser = Reviser({"note": "", "edits": [said]})
+    assert await Rewrite(reviser).propose(skill, [FAILURE], (), 1) is None
+    assert why in reviser.asked[1].messages[-1].text
 
 
 async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
@@ -240,12 +337,12 @@ class Scripted:
 
     def __init__(self, *bodies: str) -> None:
         self.bodies = bodies
-        self.told: list[tuple[list[Failure], list[RejectedEdits]]] = []
+        self.told: list[tuple[list[Failure], list[TriedEdits]]] = []
 
     async def propose(
-        self, skill: Skill, failures: Sequence[Failure], rejected: Sequence[RejectedEdits], attempt: int
+        self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
     ) -> Proposal | None:
-        self.told.append((list(failures), list(rejected)))
+        self.told.append((list(failures), list(tried)))
         body = self.bodies[attempt - 1]
         return Proposal(skill.with_body(body), (Edit("insert", 0, body),)) if body else None
 
@@ -277,13 +374,100 @@ async def search(student: str, refiner: Scripted, attempts: int = 3) -> Any:
         return await refine([start], words_suite(), plan_for, models=models, store=store, options=options)
 
 
+async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(student: str) -> None:
+    """Two better and none worse, twice: no test could pass either edit alone, and nothing of it is thrown away."""
+    refiner = Scripted(body_of(TRAIN[:4]), body_of(TRAIN[:3]), body_of(TRAIN[:6]))
+    found = await search(student, refiner)
+    assert found.skill.body == body_of(TRAIN[:6])
+    assert [one.decision for one in found.attempts] == [
+        *("first draft", "kept provisionally", "not enough evidence"),
+        "confirmed",
+    ]
+    assert found.confirmation.decision == "confirmed"
+    assert found.confirmation.cases.mended == tuple(sorted(f"word-{number}" for number in TRAIN[2:6]))
+    assert found.confirmation.rounds == confirming_rounds(len(TRAIN))[0]  # so plain that half of it was enough
+    told = refiner.told[2][1]
+    assert [one.result.partition(":")[0] for one in told] == ["kept provisionally", "not enough evidence"]
+    assert told[0].mended == tuple(prompt(number) for number in sorted(TRAIN[2:4], key=str))
+    assert (told[0].broken, told[1].mended, told[1].broken) == ((), (), (prompt(TRAIN[3]),))
+
+
+async def test_luck_on_the_seeds_of_the_search_is_not_confirmed(home: Path) -> None:
+    lucky = [
+        {"when": prompt(number), "system": "- Be lucky.", "seed": 0, "answer": WORDS[number - 1]} for number in TRAIN
+    ]
+    student = write_rules(home / "student.json", [*lucky, *student_rules()])
+    found = await search(student, Scripted(body_of(TRAIN[:2]) + "\n- Be lucky."), attempts=1)
+    assert found.attempts[1].comparison.mended  # all that failed
+    assert [one.decision for one in found.attempts] == ["first draft", "not enough evidence"]
+    assert found.confirmation.decision == "not enough evidence"
+    assert found.skill.body == body_of(TRAIN[:2])
+    assert found.fit is found.attempts[0].evaluation
+    with open_store("runs") as store:
+        rows = list(store.candidates("house-words"))
+    assert [row.accepted for row in rows] == [True, False]
+    assert "on fresh seeds: 0 cases better" in rows[1].note
+
+
+def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_not() -> None:
+    """The small form of bench/search.py: 20 points over 12 to 30 train cases, and three edits that are no better."""
+    ran = subprocess.run(
+        [sys.executable, REPOSITORY / "bench" / "search.py", "--quick", "--json"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    rates = json.loads(ran.stdout)
+    assert min(rates["kept"]) >= 0.8
+    assert max(rates["wrongly"]) <= ALPHA
+
+
+async def search_copies(student: str, refiner: Scripted, copies: int, knows: Sequence[int], without: str = "") -> Any:
+    """One attempt on so many train cases for each word."""
+    checks = {one.id: one.checks for one in words_suite().cases}
+    cases = [
+        Case(f"c{number}-{copy}", f"{copy}. {prompt(number)}", checks[f"word-{number}"])
+        for number in NUMBERS
+        for copy in range(copies)
+    ]
+    with open_store(None) as store:
+        return await refine(
+            [Skill.new("house-words", "States words.", body_of(knows))],
+            Suite(tuple(one for one in cases if one.id != without), "copies"),
+            lambda skill, part: make_plan(skill, part, [student]),
+            models=Models(replies=store),
+            store=store,
+            options=RefineOptions(refiner=refiner, attempts=1),
+        )
+
+
+async def test_no_attempt_is_paid_for_that_could_not_be_shown_to_help(student: str) -> None:
+    refiner = Scripted(body_of(NUMBERS))
+    one = await search_copies(student, refiner, 2, NUMBERS[1:], without="c1-1")
+    assert refiner.told == []
+    assert one.ended.startswith("only 1 train case fails, and 2 are the fewest that a gain can be shown on")
+    two = await search_copies(student, refiner, 2, NUMBERS[1:])
+    assert (two.ended, two.skill.body) == ("all attempts are used", body_of(NUMBERS))
+
+
+async def test_of_many_cases_every_second_is_kept_for_the_confirmation(student: str) -> None:
+    refiner = Scripted(body_of(NUMBERS))
+    found = await search_copies(student, refiner, 3, [])
+    searched = {case.id for case in found.attempts[1].evaluation.plan.suite.cases}
+    confirmed = {case.id for case in found.duels[-1].plan.suite.cases}
+    assert (len(searched), len(confirmed), searched & confirmed) == (30, 30, set())
+    assert {failure.case for failure in refiner.told[0][0]} == searched
+    assert found.skill.body == body_of(NUMBERS)
+
+
 async def test_three_rejections_in_a_row_end_the_search_with_the_best_kept(student: str) -> None:
     refiner = Scripted(body_of(TRAIN[:1]), "", body_of(TRAIN[:2]) + "\n- More.", body_of(TRAIN))
     found = await search(student, refiner, attempts=4)
-    assert found.ended == "3 candidates in a row were rejected"
+    assert found.ended == "3 candidates in a row were not kept"
     assert found.skill.body == body_of(TRAIN[:2])
     assert [one.accepted for one in found.attempts] == [True, False, False, False]
-    assert len(refiner.told[2][1]) == 2  # the memory of what was rejected
+    assert len(refiner.told[2][1]) == 2  # the memory of what was tried
+    assert refiner.told[2][1][1].result == "no edit was proposed that can be applied"
 
 
 async def test_a_first_score_of_nothing_is_no_plateau(home: Path, student: str) -> None:

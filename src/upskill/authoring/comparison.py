@@ -1,73 +1,193 @@
-"""The gate of a search: is a candidate better than the best so far, or just lucky?
+"""Comparing two skills: a candidate with the best so far during a search, and the last with the first at its end.
 
-A Comparison is a one-sided sign-flip test, case by case, on the same train cases and seeds. A search makes at most K
-comparisons and each is held to ALPHA / K, so the chance that it ever replaces a skill by one that is no better is at
-most ALPHA, however the candidates were chosen and however they depend on each other (Bonferroni).
+A search *keeps provisionally* what looks better on train cases: that costs little and proves nothing. At its end one
+*confirmation* compares what was kept last with the first draft, on seeds that no decision before has seen. Whatever was
+chosen and however, that test is wrong in at most ALPHA of all searches. `docs/statistics.md` has the simulations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from math import ceil, comb
+from typing import Literal
 
 from upskill.plain import counted
-from upskill.verdicts import statistics
 from upskill.verdicts.missing import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.statistics import paired_lift
 
-ALPHA = 0.10  # the chance that a whole search accepts something that is no better
+ALPHA = 0.05  # the chance that a search calls a skill better that is no better
+FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # of ALPHA: half-way through the confirmation, and at its end
+CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
+MOST_ROUNDS = 12  # of the confirmation, on few cases
+SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
+HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets no second look
+MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
+SHOWN_WORSE = 0.05
+
+Decision = Literal[
+    "first draft",
+    "kept provisionally",
+    "confirmed",
+    "not enough evidence",
+    "worse",
+    "not decided",  # errors or a ceiling came first
+    "not tried",  # there was nothing new to try
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A candidate against the best so far, over the train trials that both have a score for."""
+    """Two skills on the same cases and seeds, over the pairs that both have a score for."""
 
-    better: int  # cases
-    worse: int
-    same: int
-    change: float  # in the pass rate
-    p_value: float  # one-sided, of being no better than before
-    level: float
+    mended: tuple[str, ...]  # cases that pass more often than before
+    broken: tuple[str, ...]
+    same: int  # cases
+    differences: tuple[float, ...]  # of the pairs
     errored: int = 0  # trials
 
     @property
-    def accepted(self) -> bool | None:
-        """None: too many trials errored to decide."""
-        pairs = self.better + self.worse + self.same
-        if not pairs or self.errored > MAX_ERROR_RATE * (pairs + self.errored):
-            return None
-        return self.change > 0 and self.p_value <= self.level
+    def decidable(self) -> bool:
+        """Whether few enough trials errored to say anything."""
+        pairs = len(self.differences)
+        return pairs > 0 and self.errored <= MAX_ERROR_RATE * (pairs + self.errored)
+
+    @property
+    def gain(self) -> int:
+        """Pairs that got better, less those that got worse."""
+        return round(sum(self.differences))
+
+    @property
+    def p_value(self) -> float:
+        """One-sided, of being no better than before."""
+        return _sign_test(self._better, self._worse)
+
+    @property
+    def p_worse(self) -> float:
+        """One-sided, of being no worse than before."""
+        return _sign_test(self._worse, self._better)
+
+    @property
+    def _better(self) -> int:
+        return sum(value > 0 for value in self.differences)
+
+    @property
+    def _worse(self) -> int:
+        return sum(value < 0 for value in self.differences)
+
+    def is_not_worse(self, level: float) -> bool:
+        """Whether the pass rate is shown not to have fallen by MARGIN, at this one-sided level."""
+        if not self.differences:
+            return False
+        found = paired_lift(self.differences, range(len(self.differences)), level=1 - 2 * level)
+        return found.low > -MARGIN
+
+    @property
+    def screened(self) -> Decision:
+        """What one look while searching says of a candidate."""
+        if not self.decidable:
+            return "not decided"
+        if self.gain > 0:
+            return "kept provisionally"
+        return "worse" if self.p_worse <= SHOWN_WORSE else "not enough evidence"
+
+    @property
+    def deserves_second_look(self) -> bool:
+        """It changed something, is not ahead, and may still be better."""
+        changed = bool(self.mended or self.broken)
+        return self.decidable and changed and self.gain <= 0 and self.p_worse > HOPELESS
 
     @property
     def summary(self) -> str:
-        counts = f"{counted(self.better, 'case')} better, {self.worse} worse, {self.same} the same"
-        if self.accepted is None:
+        if not self.decidable:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
-        p_value = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
-        return f"{counts} ({p_value}, at most {self.level:.3f} is accepted)"
+        return f"{counted(len(self.mended), 'case')} better, {len(self.broken) or 'none'} worse, {self.same} the same"
 
 
-def compare(before: Iterable[Outcome], after: Iterable[Outcome], level: float) -> Comparison:
-    """Pair the trials with the skill of two evaluations by case and seed, and test whether the second is better."""
-    old, new = (
-        {(row.case, row.seed): row.passed for row in rows if row.arm == "skill"} for rows in (list(before), list(after))
-    )
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The last skill that was kept provisionally against the first draft, on fresh seeds."""
+
+    cases: Comparison  # where it had to get better; or not worse, where there was nothing to get better
+    decision: Decision
+    rounds: int
+    trials: int  # what it cost at most
+    only_not_worse: bool = False  # no case could get better, so it had to be shown that none got worse
+    older_cases: Comparison | None = None  # those that must not get worse
+
+    @property
+    def summary(self) -> str:
+        p_value = "p < 0.001" if self.cases.p_value < 0.001 else f"p = {self.cases.p_value:.3f}"
+        said = self.cases.summary
+        said += "" if self.only_not_worse or not self.cases.decidable else f" ({p_value})"
+        if self.older_cases is not None:
+            said += f"; older cases: {self.older_cases.summary}"
+        return f"{said}, {counted(self.rounds, 'fresh seed')} a case"
+
+
+def compare(
+    before: Iterable[Outcome], after: Iterable[Outcome], cases: Collection[str] | None = None, *, arm: str = "skill"
+) -> Comparison:
+    """Pair the trials of two skills by case and seed; `arm` is where the earlier one was run."""
+    old = {
+        (row.case, row.seed): row.passed for row in before if row.arm == arm and (cases is None or row.case in cases)
+    }
+    new = {
+        (row.case, row.seed): row.passed for row in after if row.arm == "skill" and (cases is None or row.case in cases)
+    }
     keys = sorted(key for key in old.keys() & new.keys() if old[key] is not None and new[key] is not None)
     errored = sum(passed is None for passed in [*old.values(), *new.values()])
-    differences = [float(bool(new[key])) - float(bool(old[key])) for key in keys]
-    by_case: dict[str, list[float]] = {}
+    differences = tuple(float(bool(new[key])) - float(bool(old[key])) for key in keys)
+    by_case: dict[str, float] = {}
     for (case, _), difference in zip(keys, differences, strict=True):
-        by_case.setdefault(case, []).append(difference)
-    means = [sum(values) / len(values) for values in by_case.values()]
-    change = sum(means) / len(means) if means else 0.0
-    # The flips are symmetric, so the one-sided p-value is half of the two-sided one.
-    p_value = statistics.sign_flip_p_value(differences, [case for case, _ in keys]) / 2 if change > 0 else 1.0
-    better, worse = sum(mean > 0 for mean in means), sum(mean < 0 for mean in means)
-    return Comparison(better, worse, len(means) - better - worse, change, p_value, level, errored)
+        by_case[case] = by_case.get(case, 0.0) + difference
+    mended = tuple(case for case, total in by_case.items() if total > 0)
+    broken = tuple(case for case, total in by_case.items() if total < 0)
+    return Comparison(mended, broken, len(by_case) - len(mended) - len(broken), differences, errored)
 
 
-def affordable_attempts(attempts: int, comparisons_before: int, cases: int, alpha: float = ALPHA) -> int:
-    """How many attempts leave a level that the gate can reach: on few cases no test can be that sure."""
-    while attempts and 0.5**cases > alpha / (attempts + comparisons_before):
-        attempts -= 1
-    return attempts
+def pooled(first: Comparison, second: Comparison) -> Comparison:
+    """Two comparisons of the same skills on other seeds, as one. Which cases changed is what the first says."""
+    return Comparison(
+        first.mended,
+        first.broken,
+        first.same,
+        (*first.differences, *second.differences),
+        first.errored + second.errored,
+    )
+
+
+def confirm(better: Comparison, older: Comparison | None, level: float, *, only_not_worse: bool) -> Decision:
+    """What one look at the confirmation says, at this one-sided level."""
+    parts = [better, *([older] if older else [])]
+    if not all(part.decidable for part in parts):
+        return "not decided"
+    shown = better.is_not_worse(level) if only_not_worse else better.p_value <= level
+    if shown and (older is None or older.is_not_worse(level)):
+        return "confirmed"
+    return "worse" if any(part.p_worse <= SHOWN_WORSE for part in parts) else "not enough evidence"
+
+
+def confirming_rounds(cases: int) -> tuple[int, ...]:
+    """After how many rounds over so many cases the confirmation is looked at."""
+    rounds = max(1, min(MOST_ROUNDS, ceil(CONFIRMING_PAIRS / max(1, cases))))
+    return tuple(sorted({ceil(rounds / 2), rounds}))
+
+
+def second_look_rounds(cases: int) -> int:
+    return max(1, ceil(SECOND_LOOK_PAIRS / max(1, cases)))
+
+
+def failures_needed(cases: int) -> int:
+    """How many cases an edit must mend, at the least, before any confirmation could say that it is better."""
+    rounds, needed = confirming_rounds(cases)[-1], 1
+    while 0.5 ** (needed * rounds) > LAST_LOOK:
+        needed += 1
+    return needed
+
+
+def _sign_test(plus: int, minus: int) -> float:
+    """How likely at least so many of these are pluses, when either sign is as likely."""
+    total = plus + minus
+    return sum(comb(total, count) for count in range(plus, total + 1)) / 2**total

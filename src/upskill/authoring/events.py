@@ -11,6 +11,7 @@ from upskill.runs.plan import Plan
 from upskill.traces import Step
 
 if TYPE_CHECKING:
+    from upskill.authoring.comparison import Confirmation
     from upskill.authoring.refine import Attempt
 
 
@@ -22,5 +23,7 @@ def _ignore(*_: object) -> None:
 class AuthoringEvents(Events):
     attempt_started: Callable[[int, Plan], None] = _ignore  # its number, and the train trials that measure it
     attempt_ended: Callable[[Attempt], None] = _ignore  # after it was stored
+    duel_started: Callable[[Plan], None] = _ignore  # two candidates against each other, on fresh seeds
+    confirmation_ended: Callable[[Confirmation], None] = _ignore
     held_out_started: Callable[[Plan], None] = _ignore  # the last evaluation
     step: Callable[[Step], None] = _ignore  # of a teacher that does a task

@@ -18,15 +18,17 @@ from upskill.suites import Case, Suite
 UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
 
 
-def failures_in_run(store: RunStore, run: Run, cases: Mapping[str, Case], model: str = "") -> list[Failure]:
-    """The train cases that failed with the skill in a run."""
+def failures_in_run(
+    store: RunStore, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
+) -> list[Failure]:
+    """The train cases that failed with the skill in a run, with the texts of the evidence that they cite."""
     found: dict[str, Failure] = {}
     for result in store.results(run):
         case = cases.get(result.trial.case)
         if result.trial.arm != "skill" or result.passed is not False or case is None or case.held_out:
             continue
         if not model or result.trial.model == model:
-            found.setdefault(case.id, _failure(case, result))
+            found.setdefault(case.id, _failure(case, result, evidence or {}))
     return list(found.values())
 
 
@@ -45,20 +47,21 @@ def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suit
             cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id
         except UsageError:  # it uses a check of a package that is no longer installed
             continue
-        for failure in failures_in_run(store, run, cases, student.name):
+        for failure in failures_in_run(store, run, cases, model=student.name):
             if failure.prompt not in hidden and failure.case not in known:
                 found[failure.case] = failure
     return list(found.values())
 
 
-def _failure(case: Case, result: Result) -> Failure:
+def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:
     reasons: list[str] = []
     for named, judgement in zip(case.checks, result.judgements, strict=False):
         if judgement.decides and not judgement.passed:
             reasons.append(f"{judgement.check}: {mask_expected(named, judgement.reason)}")
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""
-    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence)
+    texts = {name: evidence[name] for name in case.evidence if name in evidence}
+    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence, texts)
 
 
 def mask_expected(named: Named, reason: str) -> str:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from upskill.authoring.comparison import CONFIRMING_PAIRS
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
@@ -309,6 +310,7 @@ class Generation:
             cases=len(self.suite.cases) if self.suite else self.options.cases,
             drafts=self.options.candidates,
             attempts=self.attempts,
+            confirming=2 * CONFIRMING_PAIRS if self.attempts or self.options.candidates > 1 else 0,
         )
         expected = estimate_search(self.teacher, self.writer, self.student, models.context.prices, size)
         if self.options.max_cost is not None:
@@ -415,6 +417,7 @@ class Generation:
                 target=options.target / 100,
                 search=digest(search),
                 known_failures=stored_failures(store, drafts[0], student, suite) if self.material.skill else (),
+                evidence={piece.id: piece.text for piece in self.material.pieces},
                 executor=self.executor,
             ),
             events=replace(self.events, attempt_ended=attempt_ended),

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from upskill.authoring.comparison import Confirmation
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
@@ -17,6 +18,7 @@ from upskill.authoring.refine import Attempt
 from upskill.cli.console import RunProgress, show, show_json
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import Paused
+from upskill.plain import counted
 from upskill.reports import generated as report
 from upskill.runs.estimate import CostEstimate
 from upskill.runs.plan import Plan
@@ -34,8 +36,9 @@ class _Options(GenerateOptions, CommandOptions):
 def command(**given: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
-    The student is run on train cases; an edit is kept only if a paired test shows that it helps. The number at the end
-    is from held-out cases that nothing before has seen. After Ctrl-C the same command continues where it stopped.
+    The student is run on train cases. Edits that look better are kept provisionally and confirmed together, by one test
+    on fresh seeds. The number at the end is from held-out cases that nothing before has seen. After Ctrl-C the same
+    command continues where it stopped.
 
     \b
     upskill generate "write changelog entries the way we do" -e "fixed login -> Fixed: login (#12)" -m sonnet
@@ -70,6 +73,13 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     def attempt_ended(attempt: Attempt) -> None:
         options.tell(report.attempt_line(attempt))
 
+    def duel_started(plan: Plan) -> None:
+        cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
+        options.tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds})")
+
+    def confirmation_ended(found: Confirmation) -> None:
+        options.tell(report.confirmation_line(found))
+
     def held_out_started(plan: Plan) -> None:
         options.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
@@ -95,3 +105,17 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         if options.as_json:
             show_json({"waiting_for": list(pause.files)})
         raise
+    with bar:
+        yield AuthoringEvents(
+            started=bar.started,
+            result=bar.result,
+            message=options.tell,
+            reading=bar.reading,
+            estimate=confirm,
+            attempt_started=attempt_started,
+            attempt_ended=attempt_ended,
+            duel_started=duel_started,
+            confirmation_ended=confirmation_ended,
+            held_out_started=held_out_started,
+            step=step,
+        )

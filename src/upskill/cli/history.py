@@ -18,7 +18,7 @@ from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.verdicts.advice import LOOK_UP
 
-DECISIONS = {True: "kept", False: "rejected", None: "not decided"}
+DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of candidates that were stored without words
 
 
 @click.command("history")
@@ -40,7 +40,7 @@ def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
     for row in rows:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
         when = row["created"][:16].replace("T", " ")
-        table.add_row(row["id"], row["parent"] or "–", when, rate, DECISIONS[row["accepted"]], escape(row["note"]))
+        table.add_row(row["id"], row["parent"] or "–", when, rate, row["decision"], escape(row["note"]))
     show(table)
 
 
@@ -61,6 +61,7 @@ def _row(one: Candidate, place: int, parent: int | None) -> dict[str, Any]:
         "created": one.created,
         "fingerprint": one.fingerprint,
         "accepted": one.accepted,
+        "decision": verdict.get("search_decision") or DECISIONS[one.accepted],
         "note": one.note + (f" ({LOOK_UP})" if verdict.get("reason") == LOOK_UP else ""),
         "baseline": _pass_rate(verdict, "baseline"),
         "pass_rate": _pass_rate(verdict, "skill"),

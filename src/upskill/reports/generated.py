@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from upskill.authoring.comparison import Confirmation
 from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import Recording
 from upskill.authoring.refine import Attempt, Refinement
@@ -82,6 +83,8 @@ def _findings(refinement: Refinement) -> list[str]:
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
+    if refinement.confirmation:
+        lines.append(confirmation_line(refinement.confirmation).strip())
     count = len(refinement.attempts)
     tried = "1 candidate was" if count == 1 else f"{count} candidates were"
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
@@ -118,13 +121,21 @@ def _spent(generated: Generated) -> str:
 def attempt_line(attempt: Attempt) -> str:
     """How a candidate fared on train cases, and whether it is kept."""
     if attempt.evaluation is None:
-        return f"  (attempt {attempt.number}) not kept: {attempt.note}"
+        return f"  (attempt {attempt.number}) {attempt.decision}: {attempt.note}"
     verdict = attempt.evaluation.verdicts[0]
     if attempt.comparison is None:
         decision = " OK" if verdict.is_beneficial else ""
     else:
-        decision = f" {'OK' if attempt.accepted else 'not kept'}: {attempt.note}"
+        decision = f" {attempt.decision}: {attempt.note}"
     return f"  {_rates(verdict)}{decision}  [fit, {verdict.cases} train cases]"
+
+
+def confirmation_line(found: Confirmation) -> str:
+    """What the one test at the end of a search says of all that was kept provisionally."""
+    if found.decision == "confirmed":
+        what = "not worse than the older skill" if found.only_not_worse else "better than the first draft"
+        return f"  confirmed, {what}: {found.summary}"
+    return f"  {found.decision}, so the first draft is kept: {found.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
@@ -161,6 +172,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "student": generated.student.name if generated.student else None,
         "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)},
         "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts] if refinement else [],
+        "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",
         "halted": refinement.halted if refinement else "",
         "fit": _evaluation_to_json(generated.fit),
@@ -182,12 +194,31 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
     return {
         "attempt": attempt.number,
         "accepted": attempt.accepted,
+        "decision": attempt.decision,
         "note": attempt.note,
         "baseline": verdict.baseline.pass_rate if verdict else None,
         "pass_rate": verdict.skill.pass_rate if verdict else None,
         "p_value": attempt.comparison.p_value if attempt.comparison else None,
-        "level": attempt.comparison.level if attempt.comparison else None,
+        "mended": list(attempt.comparison.mended) if attempt.comparison else [],
+        "broken": list(attempt.comparison.broken) if attempt.comparison else [],
         "edits": [str(edit) for edit in attempt.proposal.edits] if attempt.proposal else [],
+    }
+
+
+def _confirmation_to_json(found: Confirmation | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    older = found.older_cases
+    return {
+        "decision": found.decision,
+        "summary": found.summary,
+        "only_not_worse": found.only_not_worse,
+        "mended": list(found.cases.mended),
+        "broken": list(found.cases.broken),
+        "older_cases_broken": list(older.broken) if older else [],
+        "p_value": found.cases.p_value,
+        "seeds": found.rounds,
+        "trials": found.trials,
     }
 
 

@@ -120,6 +120,7 @@ class SearchSize:
     cases: int
     drafts: int
     attempts: int
+    confirming: int = 0  # trials with either of two skills, at most
 
 
 def estimate_search(
@@ -150,6 +151,7 @@ def estimate_search(
     if student is not None:
         add(student, size.cases, size.cases * (1 + size.attempts + size.drafts), size.tokens + 60, 100)
         add(student, size.cases, size.cases, 60, 100)
+        add(student, 0, size.confirming, size.tokens + 60, 100)
     unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 

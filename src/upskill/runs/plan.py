@@ -30,6 +30,7 @@ from upskill.verdicts.outcome import Cause, Outcome
 DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
+SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
@@ -385,7 +386,7 @@ def make_plan(
             f"{suite.source}: {cases} a model to grade by",
             "Name one with --judge-model, for example --judge-model sonnet.",
         )
-    greedy = 0.0 if options.runs == 1 and not options.controls else 0.7
+    usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens
     return Plan(
         skill,
@@ -395,7 +396,7 @@ def make_plan(
         runs=options.runs,
         seed=options.seed,
         agent=options.agent,
-        temperature=greedy if options.temperature is None else options.temperature,
+        temperature=usual if options.temperature is None else options.temperature,
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
         judge=resolve(options.judge, keys=keys) if options.judge and judged else None,

@@ -186,6 +186,11 @@ class Skill:
         folders = tuple(folder for folder in self.folders if not place.is_relative_to(folder))
         return self._read(files, str(self.folder or self.name), self.folder, folders)
 
+    def without_file(self, path: str) -> Skill:
+        """The same skill without this file."""
+        kept = [file for file in self.files if file.path != path]
+        return self._read(kept, str(self.folder or self.name), self.folder, self.folders)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole folder, all or nothing."""
         target = Path(folder)

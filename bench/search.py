@@ -1,0 +1,281 @@
+"""Simulate the search for a better skill, with fixed seeds: how often is a gain kept, and how often is there none?
+
+python bench/search.py            # all tables, about a minute
+python bench/search.py --quick    # few simulations
+python bench/search.py --json     # the numbers alone, for the tests
+python bench/search.py --write    # put the tables into docs/statistics.md
+
+A search makes three attempts, as `generate` does: one run of each train case a candidate, a second look where one says
+too little, and one confirmation on fresh seeds (`authoring/comparison.py` has the numbers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations import chances, percent, table
+from upskill.authoring import comparison
+from upskill.authoring.comparison import Comparison
+from upskill.verdicts.statistics import Floats
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
+BEGIN, END = "<!-- search: begin -->", "<!-- search: end -->"
+SEED, ATTEMPTS = 12, 3
+CASES = (12, 20, 30)
+
+Counts = NDArray[np.int64]
+Rates = Callable[[np.random.Generator, int, int], list[Floats]]  # of the first draft, and after each edit
+
+
+def tails(most: int) -> Floats:
+    """By number of pairs that differ and number of them that got better: the p-value of the sign test."""
+    found = np.ones((most + 1, most + 2))
+    for pairs in range(most + 1):
+        chance = np.array([math.comb(pairs, count) / 2**pairs for count in range(pairs + 1)])
+        found[pairs, : pairs + 1] = chance[::-1].cumsum()[::-1]
+        found[pairs, pairs + 1 :] = 0.0
+    return found
+
+
+TAILS = tails(400)
+
+
+# ---------------------------------------------------------------------------------------------------- worlds
+
+
+def one_good_edit(path: list[Floats], rng: np.random.Generator) -> list[Floats]:
+    """What each of three edits leads to, when one of them, nobody knows which, is the good one."""
+    before, after = path
+    place = rng.integers(0, ATTEMPTS, len(before))[:, np.newaxis]
+    return [before, *(np.where(place <= number, after, before) for number in range(ATTEMPTS))]
+
+
+def small_steps(path: list[Floats], rng: np.random.Generator) -> list[Floats]:
+    """Each of three edits does a third of it."""
+    before, after = path
+    thirds: Counts = np.arange(before.shape[1], dtype=np.int64) % ATTEMPTS
+    order = rng.permuted(np.tile(thirds, (len(before), 1)), axis=1)
+    return [before, *(np.where(order <= number, after, before) for number in range(ATTEMPTS))]
+
+
+def noisy(rate: float, gain: float) -> Rates:
+    """Cases of any difficulty; what the edit does differs from case to case."""
+    return lambda rng, sims, cases: list(chances(rng, (sims, cases), (rate, rate + gain)))
+
+
+def sharp(rate: float, gain: float) -> Rates:
+    """Facts that are in the skill or not: a case passes nearly always or nearly never, and the edit turns some."""
+
+    def draw(rng: np.random.Generator, sims: int, cases: int) -> list[Floats]:
+        turned = np.floor(gain * cases + rng.random(sims))[:, np.newaxis]
+        number = rng.permuted(np.tile(np.arange(cases), (sims, 1)), axis=1)
+        before = np.where(number < np.maximum(turned, round((1 - rate) * cases)), 0.03, 0.97)
+        return [before, np.where(number < turned, 0.95, before)]
+
+    return draw
+
+
+def equal(rate: float) -> Rates:
+    def draw(rng: np.random.Generator, sims: int, cases: int) -> list[Floats]:
+        before, _ = chances(rng, (sims, cases), (rate, rate))
+        return [before, before]
+
+    return draw
+
+
+def give_and_take(rate: float, share: float) -> Rates:
+    """A share of the cases gets better and the rest worse, by as much in all: no better on these cases."""
+
+    def draw(rng: np.random.Generator, sims: int, cases: int) -> list[Floats]:
+        better = max(1, round(share * cases))
+        number = rng.permuted(np.tile(np.arange(cases), (sims, 1)), axis=1)
+        step = min(1.0 - rate, rate * (cases - better) / better)
+        before = np.full((sims, cases), rate)
+        return [before, np.where(number < better, before + step, before - step * better / (cases - better))]
+
+    return draw
+
+
+def worse(rate: float, loss: float) -> Rates:
+    return lambda rng, sims, cases: list(chances(rng, (sims, cases), (rate, rate - loss)))
+
+
+# ---------------------------------------------------------------------------------------------------- a search
+
+
+@dataclass
+class Found:
+    kept: float  # share of searches that call their result better
+    wrongly: float  # the same, although it is no better on these cases
+    old_gate: float  # share that each edit tested on its own, at 0.10 / 3, would have kept anything in
+    trials: float  # mean, without the run of no skill at all
+
+
+def pairs(rng: np.random.Generator, after: Floats, before: Floats, rounds: int) -> tuple[Counts, Counts]:
+    """How many pairs got better and worse, summed over the rounds one after the other."""
+    shape = (rounds, *before.shape)
+    change = (rng.random(shape) < after).astype(np.int64) - (rng.random(shape) < before)
+    return (change > 0).sum(axis=2).cumsum(axis=0), (change < 0).sum(axis=2).cumsum(axis=0)
+
+
+def search(rng: np.random.Generator, path: list[Floats]) -> Found:
+    first, current = path[0], path[0]
+    sims, cases = first.shape
+    record = rng.random(first.shape) < first
+    trials = np.full(sims, float(cases))
+    any_kept, old_kept = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
+    old_record = record.copy()
+    for before, after in pairwise(path):
+        edited = np.clip(current + after - before, 0.0, 1.0)
+        drawn = rng.random(first.shape) < edited
+        change = drawn.astype(np.int64) - record
+        up, down = (change > 0).sum(axis=1), (change < 0).sum(axis=1)
+        again = (up + down > 0) & (up <= down) & (TAILS[up + down, down] > comparison.HOPELESS)
+        rounds = comparison.second_look_rounds(cases)
+        more_up, more_down = pairs(rng, edited, current, rounds)
+        kept = (up > down) | (again & (up - down + more_up[-1] - more_down[-1] > 0))
+        trials += cases + np.where(again, 2 * cases * rounds, 0)
+        old_change = drawn.astype(np.int64) - old_record
+        old_up, old_down = (old_change > 0).sum(axis=1), (old_change < 0).sum(axis=1)
+        passes = TAILS[old_up + old_down, old_up] <= 0.10 / ATTEMPTS
+        old_kept |= passes
+        old_record = np.where(passes[:, np.newaxis], drawn, old_record)
+        any_kept |= kept
+        current = np.where(kept[:, np.newaxis], edited, current)
+        record = np.where(kept[:, np.newaxis], drawn, record)
+    looks = comparison.confirming_rounds(cases)
+    up, down = pairs(rng, current, first, looks[-1])
+    half, end = looks[0] - 1, looks[-1] - 1
+    early = TAILS[up[half] + down[half], up[half]] <= comparison.FIRST_LOOK
+    hopeless = (up[half] <= down[half]) | (TAILS[up[half] + down[half], down[half]] <= comparison.SHOWN_WORSE)
+    late = ~hopeless & (TAILS[up[end] + down[end], up[end]] <= comparison.LAST_LOOK)
+    better = any_kept & (early | late)
+    trials += np.where(any_kept, 2 * cases * np.where(early | hopeless, looks[0], looks[-1]), 0)
+    truly = (current - first).mean(axis=1) > 1e-9
+    return Found(float(better.mean()), float((better & ~truly).mean()), float(old_kept.mean()), float(trials.mean()))
+
+
+def same_as_the_product(rng: np.random.Generator) -> None:
+    """The arithmetic above has to be that of `comparison`."""
+    for _ in range(200):
+        up, down, same = (int(number) for number in rng.integers(0, 12, 3))
+        found = Comparison((), (), 0, (*[1.0] * up, *[-1.0] * down, *[0.0] * (same + 1)))
+        assert math.isclose(found.p_value, TAILS[up + down, up])
+        assert math.isclose(found.p_worse, TAILS[up + down, down])
+
+
+# ---------------------------------------------------------------------------------------------------- tables
+
+GAINS: tuple[tuple[str, Rates], ...] = (
+    ("noisy, 20 % → 40 %", noisy(0.2, 0.2)),
+    ("noisy, 40 % → 60 %", noisy(0.4, 0.2)),
+    ("noisy, 60 % → 80 %", noisy(0.6, 0.2)),
+    ("facts, 50 % → 70 %", sharp(0.5, 0.2)),
+    ("facts, 75 % → 95 %", sharp(0.75, 0.2)),
+)
+NULLS: tuple[tuple[str, Rates], ...] = (
+    ("nothing changes, 20 % pass", equal(0.2)),
+    ("nothing changes, 50 % pass", equal(0.5)),
+    ("nothing changes, 80 % pass", equal(0.8)),
+    ("a few cases much better, many a little worse", give_and_take(0.3, 0.1)),
+    ("half of the cases better, half worse", give_and_take(0.5, 0.5)),
+    ("many cases a little better, a few much worse", give_and_take(0.7, 0.9)),
+    ("5 points worse", worse(0.5, 0.05)),
+    ("noisy, but no better over all tasks", noisy(0.5, 0.0)),
+)
+
+
+def gains(sims: int) -> dict[str, dict[int, tuple[Found, Found]]]:
+    """By world and number of cases: one good edit of three, and three small steps."""
+    found: dict[str, dict[int, tuple[Found, Found]]] = {}
+    for number, (name, world) in enumerate(GAINS):
+        for cases in CASES:
+            rng = np.random.default_rng((SEED, number, cases))
+            both = [search(rng, steps(world(rng, sims, cases), rng)) for steps in (one_good_edit, small_steps)]
+            found.setdefault(name, {})[cases] = both[0], both[1]
+    return found
+
+
+def nulls(sims: int) -> dict[str, dict[int, Found]]:
+    found: dict[str, dict[int, Found]] = {}
+    for number, (name, world) in enumerate(NULLS):
+        for cases in CASES:
+            rng = np.random.default_rng((SEED, 100 + number, cases))
+            steps = [world(rng, sims, cases) for _ in range(ATTEMPTS)]
+            path = [steps[0][0]]
+            for before, after in steps:  # three edits, each of them no better
+                path.append(path[-1] + after - before)
+            found.setdefault(name, {})[cases] = search(rng, path)
+    return found
+
+
+def tables(sims: int) -> Iterator[str]:
+    yield "### Are real gains kept?"
+    yield ""
+    rows: list[Sequence[object]] = []
+    for name, by_cases in gains(sims).items():
+        row: list[object] = [name]
+        for one, small in by_cases.values():
+            row.append(
+                f"{percent(one.kept, 0)} / {percent(small.kept, 0)} ({percent(one.old_gate, 0)}), {one.trials:.0f}"
+            )
+        rows.append(row)
+    yield from table(("gain of 20 points", *(f"{cases} train cases" for cases in CASES)), rows)
+    yield ""
+    yield (
+        f"{sims:,} searches of three attempts a cell: kept when one edit of the three brings all of it / when each "
+        "brings a third (in brackets: when every edit had to pass a test of its own at 0.10 / 3 on one run of each "
+        "case), and the mean number of trials in the first of these."
+    )
+    yield ""
+    yield "### How often is a skill called better that is not?"
+    yield ""
+    rows = []
+    for name, by_cases in nulls(sims).items():
+        row = [name]
+        for found in by_cases.values():
+            row.append(f"{percent(found.kept)} ({percent(found.wrongly)}), {found.trials:.0f}")
+        rows.append(row)
+    yield from table(("three edits that are no better", *(f"{cases} train cases" for cases in CASES)), rows)
+    yield ""
+    yield (
+        f"{sims:,} searches a cell: the share that ends with “confirmed” (in brackets: although the skill is no better "
+        "on these very cases), and the mean number of trials. In the last row edits help some tasks and harm as many "
+        "others; on a dozen cases some of them are better in truth, and the held-out cases say what they are worth "
+        "elsewhere."
+    )
+    yield ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few simulations")
+    parser.add_argument("--json", action="store_true", help="the numbers alone")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
+    options = parser.parse_args()
+    sims = 1_000 if options.quick else 10_000
+    same_as_the_product(np.random.default_rng(SEED))
+    if options.json:
+        kept = [one.kept for by_cases in gains(sims).values() for one, _ in by_cases.values()]
+        wrongly = [found.wrongly for by_cases in nulls(sims).values() for found in by_cases.values()]
+        print(json.dumps({"kept": kept, "wrongly": wrongly}))
+        return
+    text = "\n".join(tables(sims)).rstrip() + "\n"
+    print(text)
+    if options.write:
+        before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.split(END)[1]
+        DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
