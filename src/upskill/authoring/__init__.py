@@ -12,7 +12,8 @@ The verbs, each with an options class (`options`) and events (`events`):
 - `extract`: compiles traces into a skill by rules alone; `facts` are its lines and questions
 
 What they use:
-- `material`: what a teacher is given to write from; `summarize` fits it into a prompt; `mcp` asks tool servers
+- `material`: what a teacher is given to write from; `summarize` fits it into a prompt; `mcp` asks tool servers,
+  `documents` reads PDF, HTML, notebooks and Word files
 - `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`)
 - `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
   the texts it gets

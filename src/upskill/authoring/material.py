@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from upskill.authoring.documents import KINDS, read_document
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.authoring.provenance import OWN_KNOWLEDGE
@@ -179,7 +180,7 @@ def read_source(name: str | Path) -> Skill | Trace | str:
         return Skill.load(path)
     if kind == "trace":
         return read_trace(path)
-    if kind != "doc" and (trace := _as_trace(path)) is not None:
+    if kind != "doc" and path.suffix.lower() not in KINDS and (trace := _as_trace(path)) is not None:
         return trace
     return _as_document(path)
 
@@ -196,6 +197,8 @@ def _as_trace(path: Path) -> Trace | None:
 
 def _as_document(path: Path) -> str:
     data = read_input(path, most=MAX_DOCUMENT_BYTES)
+    if (suffix := path.suffix.lower()) in KINDS:
+        return read_document(str(path), suffix, data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -29,7 +29,8 @@ class GenerateOptions(CommonOptions):
         "-f",
         "--from",
         default=(),
-        help="A trace, a document, a skill's folder to improve, or claude-code:last, codex:last, …; repeatable. "
+        help="A trace, a document (text, PDF, HTML, Word, notebook), a skill's folder to improve, or claude-code:last, "
+        "codex:last, …; repeatable. "
         "doc:PATH, trace:PATH and skill:PATH say which.",
         metavar="PATH",
     )

@@ -110,7 +110,11 @@ def _agents() -> Iterator[Row]:
 
 
 def _extras() -> Iterator[Row]:
-    for what, package, extra in (("bridge pydantic-ai", "pydantic_ai", "providers"), ("MCP servers", "mcp", "mcp")):
+    for what, package, extra in (
+        ("bridge pydantic-ai", "pydantic_ai", "providers"),
+        ("MCP servers", "mcp", "mcp"),
+        ("PDF, HTML, Word", "pypdf", "documents"),
+    ):
         found = importlib.util.find_spec(package) is not None
         yield what, "ok" if found else "missing", package if found else add_extra(extra)
 

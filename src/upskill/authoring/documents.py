@@ -1,0 +1,94 @@
+"""Documents that are not plain text (PDF, HTML, notebooks, Word) as Markdown, read by libraries of an extra."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+from upskill.errors import UsageError
+from upskill.installation import add_extra
+from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+
+EXTRA = "documents"
+MAX_UNPACKED = 200_000_000  # bytes of a Word file
+NOT_CONTENT = ("script", "style", "noscript", "template", "svg", "nav", "footer", "aside", "form")
+
+
+def read_document(name: str, suffix: str, data: bytes) -> str:
+    """The text of a document of a kind in `KINDS`, as Markdown; UsageError where it cannot be read."""
+    try:
+        text = KINDS[suffix](data)
+    except ImportError as error:
+        raise UsageError(
+            f"{name}: reading {suffix} files needs the package {error.name}, which is not installed",
+            f"Run `{add_extra(EXTRA)}`, or save the text as a .md or .txt file.",
+        ) from error
+    except (Exception, RecursionError) as error:  # a broken file can fail in any way
+        why = str(error) or type(error).__name__
+        raise UsageError(
+            f"{name}: cannot be read as {suffix}: {why}", "Save its text as a .md or .txt file."
+        ) from error
+    if not text.strip():
+        raise UsageError(f"{name}: has no text in it", "A scan has only pictures of text; run it through OCR first.")
+    return text
+
+
+def _pdf(data: bytes) -> str:
+    pages: Any = import_module("pypdf").PdfReader(BytesIO(data)).pages
+    texts = (str(page.extract_text()).strip() for page in pages)
+    return "\n\n".join(f"# Page {number}\n\n{text}" for number, text in enumerate(texts, 1) if text)
+
+
+def _html(data: bytes | str) -> str:
+    soup: Any = import_module("bs4").BeautifulSoup(data, "html.parser")
+    for tag in soup(NOT_CONTENT):
+        tag.decompose()
+    content = soup.find("main") or soup.find("article") or soup.body or soup
+    return str(import_module("markdownify").markdownify(str(content), heading_style="ATX")).strip()
+
+
+def _docx(data: bytes) -> str:
+    mammoth: Any = import_module("mammoth")
+    with ZipFile(BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED:
+            raise ValueError(f"unpacked it has more than {MAX_UNPACKED // 10**6} MB")
+    return _html(str(mammoth.convert_to_html(BytesIO(data)).value))
+
+
+def _notebook(data: bytes) -> str:
+    fields = as_mapping(json.loads(data.decode("utf-8-sig")))
+    if fields is None or "cells" not in fields:
+        raise ValueError("it has no cells")
+    return "\n\n".join(_cells(fields))
+
+
+def _cells(notebook: dict[str, Any]) -> Iterator[str]:
+    language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get("language", "python")
+    for cell in map(dict_or_empty, list_or_empty(notebook["cells"])):
+        source = _joined(cell.get("source")).strip()
+        if source and cell.get("cell_type") == "code":
+            yield f"```{language}\n{source}\n```"
+            for output in map(dict_or_empty, list_or_empty(cell.get("outputs"))):
+                text = _joined(output.get("text") or dict_or_empty(output.get("data")).get("text/plain"))
+                text = text or f"{output.get('ename', '')}: {output.get('evalue', '')}".strip(": ")
+                if text.strip():
+                    yield f"```\n{text.strip()}\n```"
+        elif source:
+            yield source
+
+
+def _joined(source: object) -> str:
+    return source if isinstance(source, str) else "".join(map(str, list_or_empty(source)))
+
+
+KINDS: dict[str, Callable[[bytes], str]] = {
+    ".pdf": _pdf,
+    ".html": _html,
+    ".htm": _html,
+    ".ipynb": _notebook,
+    ".docx": _docx,
+}
