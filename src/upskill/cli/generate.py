@@ -95,6 +95,8 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         estimate=confirm,
         attempt_started=attempt_started,
         attempt_ended=attempt_ended,
+        duel_started=duel_started,
+        confirmation_ended=confirmation_ended,
         held_out_started=held_out_started,
         step=step,
     )
@@ -105,17 +107,3 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         if options.as_json:
             show_json({"waiting_for": list(pause.files)})
         raise
-    with bar:
-        yield AuthoringEvents(
-            started=bar.started,
-            result=bar.result,
-            message=options.tell,
-            reading=bar.reading,
-            estimate=confirm,
-            attempt_started=attempt_started,
-            attempt_ended=attempt_ended,
-            duel_started=duel_started,
-            confirmation_ended=confirmation_ended,
-            held_out_started=held_out_started,
-            step=step,
-        )
