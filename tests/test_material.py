@@ -20,8 +20,8 @@ from mcp.server.mcpserver import MCPServer
 
 from upskill import GenerateOptions, Skill, Trace, UsageError
 from upskill.authoring import mcp
-from upskill.authoring.generate import check_start
 from upskill.authoring.material import Material, Piece, chunks, gather, quote, read_source, read_tools
+from upskill.authoring.teachers import check_start
 from upskill.installation import add_extra
 from upskill.traces import Step
 

@@ -17,6 +17,7 @@ What they use:
 - `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`)
 - `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
   the texts it gets
+- `skill_files`: tries the scripts and references of a draft
 - `grounding`: whether what a line says stands in the evidence that it cites
 - `teachers`: who can write a skill on this machine
 - `output`: where drafts and finished skills are saved; `provenance`: its skill_meta.json

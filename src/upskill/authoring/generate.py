@@ -19,7 +19,7 @@ from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
 from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result
 from upskill.authoring.grounding import mark_own_lines
-from upskill.authoring.material import Material, ToolSchema, gather, read_source, read_tools
+from upskill.authoring.material import Material, ToolSchema, gather
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import check_output, draft_folder, named_after, remove_draft
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
@@ -29,7 +29,7 @@ from upskill.authoring.skill_writer import write_skill
 from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
-from upskill.authoring.teachers import NoTeacher
+from upskill.authoring.teachers import check_start
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
@@ -48,7 +48,9 @@ from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import describe_counts
 
 EXTRACT = "extract"  # the teacher that compiles traces by rules, without a model
-_PLACEHOLDER = Skill.new("task", "A task.", "A task.")  # to see whether a plan can be made
+# To see whether a plan can be made.
+_PLACEHOLDER = Skill.new("task", "A task.", "A task.")
+_PLACEHOLDER_SUITE = Suite.parse([{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}])
 
 
 async def generate(
@@ -72,21 +74,6 @@ def generate_now(
 ) -> Generated:
     """`generate` for code that is not asynchronous."""
     return asyncio.run(generate(options, store=store, models=models, events=events))
-
-
-async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:
-    """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
-    if options.no_eval and (options.eval_model or options.eval_base_url):
-        raise UsageError(
-            "--no-eval and --eval-model contradict each other: without an evaluation there is no student",
-            "Leave one of them out.",
-        )
-    if not (options.model or options.handoff or options.settings.skill_generation_model):
-        keys = models.context.keys if models else find_keys()
-        found = [read_source(source) for source in options.sources]
-        extract = options.can_extract and any(isinstance(source, Trace) for source in found)
-        raise await asyncio.to_thread(NoTeacher, keys, extract=extract)
-    return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
 
 
 class Generation:
@@ -118,8 +105,8 @@ class Generation:
         self.name = self._choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
         self.draft: Path | None = None  # the folder of what is written so far
-        if self.suite is not None and self.student is not None:
-            self._plan(_PLACEHOLDER, self.suite)
+        if self.student is not None:
+            self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
 
     async def run(self, store: Store | None) -> Generated:
         with self._opened(store) as (kept, models):
@@ -264,6 +251,9 @@ class Generation:
                 base_url=self.options.eval_base_url,
                 runs=self.options.runs,
                 judge=self.options.judge_model or self.options.settings.judge_model or "",
+                agent=self.options.eval_agent,
+                bounds=self.options.eval_bounds,
+                sandbox=self.options.sandbox,
                 keys=self.keys,
             ),
         )
@@ -310,6 +300,7 @@ class Generation:
             cases=len(self.suite.cases) if self.suite else self.options.cases,
             drafts=self.options.candidates,
             attempts=self.attempts,
+            acts=self.options.eval_agent != "chat",
             confirming=2 * CONFIRMING_PAIRS if self.attempts or self.options.candidates > 1 else 0,
         )
         expected = estimate_search(self.teacher, self.writer, self.student, models.context.prices, size)
@@ -334,6 +325,7 @@ class Generation:
                         material,
                         teacher,
                         self.options.tokens,
+                        file_tokens=self.options.file_tokens,
                         name=self.name or (drafts[0].name if drafts else ""),
                         seed=number or None,
                         budget=budget,
@@ -399,6 +391,7 @@ class Generation:
         # Stored searches are found by this digest; a refiner is part of it where it is not the usual one.
         search = [material.task, self.teacher.name, student, suite.fingerprint, options.tokens, options.runs]
         search += [] if options.refiner == "rewrite" else [options.refiner]
+        search += [] if options.eval_agent == "chat" else [options.eval_agent]
 
         def attempt_ended(attempt: Attempt) -> None:
             self.events.attempt_ended(attempt)

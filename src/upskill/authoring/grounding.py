@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material
 from upskill.authoring.provenance import Provenance
@@ -37,20 +37,29 @@ def uncovered(text: str, evidence: str) -> list[str]:
     return [thing for thing in dict.fromkeys(_exact_things(text)) if not _stands_in(thing, known)]
 
 
-def uncovered_by(text: str, ids: Iterable[str], material: Material) -> list[str]:
-    """The same, where the evidence is cited. What a teacher says to know itself needs none."""
+def uncovered_by(
+    text: str, ids: Iterable[str], material: Material, files: Mapping[str, str] | None = None
+) -> list[str]:
+    """The same, where the evidence is cited. What a teacher says to know itself needs none.
+
+    `files` are the skill's own: a line may name one of them, and what it is called with.
+    """
     cited = list(ids)
-    return [] if OWN_KNOWLEDGE in cited else uncovered(text, evidence_text(cited, material))
+    if OWN_KNOWLEDGE in cited:
+        return []
+    named = [f"{path} ./{path}\n{content}" for path, content in (files or {}).items() if path in text]
+    return uncovered(text, "\n".join([evidence_text(cited, material), *named]))
 
 
 def mark_own_lines(skill: Skill, material: Material) -> Skill:
     """The skill with every line whose evidence does not cover it marked as the teacher's own."""
     provenance = Provenance.of(skill)
+    files = {path: (skill.read(path) or b"").decode("utf-8", errors="replace") for path in skill.resources}
     own = {
         line: (*ids, OWN_KNOWLEDGE)
         for line, ids in provenance.sources.items()
         # What an older skill cites was given when it was made.
-        if material.ids.issuperset(ids) and uncovered_by(line, ids, material)
+        if material.ids.issuperset(ids) and uncovered_by(line, ids, material, files)
     }
     return provenance.with_sources(own, {}).add_to(skill) if own else skill
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from upskill.agents import Bounds
 from upskill.authoring.lesson import TEACHER_BOUNDS
+from upskill.authoring.skill_files import FILE_TOKENS
 from upskill.options import MOST_REPEATS, option
 from upskill.runs.options import AgentOptions, CommonOptions
 from upskill.skills.agent_specs import REAL_AGENTS
 
 
 @dataclass(kw_only=True)
-class GenerateOptions(CommonOptions):
+class GenerateOptions(AgentOptions, CommonOptions):
     """What a skill is made from, and how it is written, tested and improved."""
 
     task: str = ""  # what the skill is for; with a trace or an older skill it may be left out
@@ -61,6 +63,14 @@ class GenerateOptions(CommonOptions):
     tokens: int = option(
         "--tokens", default=800, help="How long the skill should be.", metavar="N", minimum=50, show_default=True
     )
+    file_tokens: int = option(
+        "--file-tokens",
+        default=FILE_TOKENS,
+        help="How long its scripts and references may be, together.",
+        metavar="N",
+        minimum=0,
+        show_default=True,
+    )
     tests: str | None = option(
         "-t", "--tests", default=None, help="Your own suite, instead of a generated one.", metavar="FILE"
     )
@@ -82,6 +92,14 @@ class GenerateOptions(CommonOptions):
         default="",
         help="An OpenAI-compatible server; the student is its name for the model.",
         metavar="URL",
+    )
+    eval_agent: str = option(
+        "--agent",
+        default="chat",
+        help="How the student works: chat (the skill in its prompt), tools (our own loop: the skill in a catalog, "
+        f"commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
+        metavar="AGENT",
+        show_default=True,
     )
     judge_model: str | None = option(
         "--judge-model", default=None, help="The model that grades cases with `judge` checks.", metavar="MODEL"
@@ -126,6 +144,11 @@ class GenerateOptions(CommonOptions):
     can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher
 
     @property
+    def eval_bounds(self) -> Bounds:
+        """How far a student that acts may go."""
+        return self.bounds
+
+    @property
     def attempts_are_chosen(self) -> bool:
         """Somebody said how often, here or in the settings."""
         return self.attempts is not None or "max_refine_attempts" in self.settings.model_fields_set
@@ -136,7 +159,7 @@ class GenerateOptions(CommonOptions):
 
 
 @dataclass(kw_only=True)
-class TeachOptions(AgentOptions, GenerateOptions):
+class TeachOptions(GenerateOptions):
     """What a teacher does and with what, and how a skill is made from it."""
 
     default_bounds = TEACHER_BOUNDS
@@ -144,6 +167,9 @@ class TeachOptions(AgentOptions, GenerateOptions):
 
     model: str | None = option(
         "-m", "--model", default=None, help="The teacher: it does the task and writes the skill.", metavar="MODEL"
+    )
+    eval_agent: str = option(
+        "--eval-agent", default="chat", help="How the student works; see generate --agent.", metavar="AGENT"
     )
     agent: str = option(
         "--agent",
@@ -166,3 +192,7 @@ class TeachOptions(AgentOptions, GenerateOptions):
     )
     fresh: bool = option("--fresh", default=False, help="Do the task again, even if this lesson was recorded before.")
     only_record: bool = option("--only-record", default=False, help="Make no skill; print where the recording is.")
+
+    @property
+    def eval_bounds(self) -> Bounds:
+        return Bounds()  # --max-turns and its like are the teacher's

@@ -12,6 +12,7 @@ from upskill.authoring.material import OWN_KNOWLEDGE, Material, gather
 from upskill.authoring.output import as_name
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Provenance, is_fact
+from upskill.authoring.skill_files import FILE_TOKENS, file_problems, without_files
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, material_budget, no_message, summarize
 from upskill.authoring.teachers import NoTeacher
@@ -61,6 +62,7 @@ async def write_skill(
     model: Model,
     tokens: int = 800,
     *,
+    file_tokens: int = FILE_TOKENS,
     name: str = "",
     seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
@@ -69,7 +71,8 @@ async def write_skill(
     """A valid skill whose `skill_meta.json` says which piece of the material each line came from.
 
     An answer that cannot be used (an invalid skill, evidence that does not exist or does not say what a line says) is
-    asked for again, at most twice.
+    asked for again, at most twice. So is one whose files do not hold up (see `skill_files`); after that such files are
+    left out. Files have a budget of their own.
     Material that is too long for one prompt is summarized first. A given `name` replaces the teacher's.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
@@ -83,21 +86,25 @@ async def write_skill(
         user += f"\n\n{material.quoted()}"
     request = StructuredRequest(
         "writing the skill",
-        read_prompt("write_skill", tokens=tokens),
+        read_prompt("write_skill", tokens=tokens, files=file_tokens),
         user,
         _draft_schema(tokens, material, small=small),
-        max_output_tokens=3 * tokens + 1500,
+        max_output_tokens=3 * tokens + 1500 + (0 if small else 2 * file_tokens),
         seed=seed,
     )
 
-    def read(answer: dict[str, Any], last: bool) -> Skill:
+    async def read(answer: dict[str, Any], last: bool) -> Skill:
         skill, advice = _read_draft(answer, material, tokens, name)
         if not small:  # a small model could not mend that; such lines are marked
             advice += _ungrounded(answer, material)
-        if advice and not last:
-            raise InvalidAnswer("; ".join(advice))
+        wrong = await file_problems(skill, material, file_tokens)
+        if (advice or wrong) and not last:
+            raise InvalidAnswer("; ".join([*advice, *(f"{path}: {why}" for path, why in wrong)]))
         if advice:
             tell(f"Kept a draft although {'; '.join(advice)}.")
+        if wrong:
+            tell(f"Left out, with the lines that name it: {'; '.join(f'{path} ({why})' for path, why in wrong)}.")
+            skill = without_files(skill, {path for path, _ in wrong})
         return skill
 
     return await ask(model, request, read)
@@ -156,8 +163,10 @@ def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Materia
 def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
     """What the blocks say and their evidence does not."""
     found: list[str] = []
+    given = [dict_or_empty(item) for item in list_or_empty(answer.get("files"))]
+    files = {str(file.get("path", "")): str(file.get("text", "")) for file in given}
     for text, ids in _read_blocks(answer):
-        if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material)):
+        if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material, files)):
             things = ", ".join(repr(thing) for thing in missing[:5])
             found.append(
                 f"the block {text[:60]!r} says {things}, and {', '.join(ids)} does not: cite what says it, leave it"

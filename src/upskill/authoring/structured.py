@@ -5,10 +5,10 @@ A model gets at most two more attempts; after that there is NoUsableAnswer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from upskill.errors import UpskillError
 from upskill.models import Message, Model, Models, Reply, Request
@@ -40,7 +40,11 @@ class StructuredRequest:
 
 
 async def ask(
-    model: Model, request: StructuredRequest, read: Callable[[dict[str, Any], bool], T], *, repairs: int = REPAIRS
+    model: Model,
+    request: StructuredRequest,
+    read: Callable[[dict[str, Any], bool], T] | Callable[[dict[str, Any], bool], Coroutine[Any, Any, T]],
+    *,
+    repairs: int = REPAIRS,
 ) -> T:
     """What `read` makes of the answer. It raises InvalidAnswer; its second argument is true on the last attempt."""
     messages = (Message("system", request.system), Message("user", request.user))
@@ -49,7 +53,8 @@ async def ask(
             Request(messages, request.max_output_tokens, seed=request.seed, schema=request.schema)
         )
         try:
-            return read(_read_object(reply), left == 0)
+            found = read(_read_object(reply), left == 0)
+            return cast("T", await found if isinstance(found, Coroutine) else found)
         except InvalidAnswer as invalid:
             if reply.file:  # whoever wrote it mends it there
                 raise WrongAnswer(reply.file, invalid.message) from None

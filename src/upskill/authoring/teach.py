@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence import error_line, step_failed
-from upskill.authoring.generate import EXTRACT, Generation, check_start
+from upskill.authoring.generate import EXTRACT, Generation
 from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import (
     LESSONS_FOLDER,
@@ -20,6 +20,7 @@ from upskill.authoring.lesson import (
 )
 from upskill.authoring.material import ToolSchema
 from upskill.authoring.options import TeachOptions
+from upskill.authoring.teachers import check_start
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Models
 from upskill.plain import counted

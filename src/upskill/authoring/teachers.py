@@ -1,7 +1,11 @@
-"""Which teachers work on this machine. There is no default one: a small model writes nothing of use."""
+"""Which teachers work on this machine. There is no default one: a small model writes nothing of use.
+
+`check_start` is what comes before anything is read or run.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -9,11 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
+from upskill.authoring.material import ToolSchema, read_source, read_tools
+from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
+from upskill.models import Models
 from upskill.models.addresses import ALIASES
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
+from upskill.models.keys import find_keys
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.skills.agent_specs import AGENT_SPECS
+from upskill.traces import Trace
 
 PROBE_SECONDS = 0.5  # for a server on this machine to say which models it has
 KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
@@ -32,6 +41,21 @@ class NoTeacher(UsageError):
         lines = "".join(f"\n    {typed:<{width}}  {why}" for typed, why in choices)
         super().__init__("no teacher was named, so nothing was run", f"What works here:{lines}{_missing(choices)}")
         self.choices = choices
+
+
+async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:
+    """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
+    if options.no_eval and (options.eval_model or options.eval_base_url):
+        raise UsageError(
+            "--no-eval and --eval-model contradict each other: without an evaluation there is no student",
+            "Leave one of them out.",
+        )
+    if not (options.model or options.handoff or options.settings.skill_generation_model):
+        keys = models.context.keys if models else find_keys()
+        found = [read_source(source) for source in options.sources]
+        extract = options.can_extract and any(isinstance(source, Trace) for source in found)
+        raise await asyncio.to_thread(NoTeacher, keys, extract=extract)
+    return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
 
 
 def _own_ways(*, extract: bool) -> Iterator[Choice]:

@@ -121,6 +121,7 @@ class SearchSize:
     drafts: int
     attempts: int
     confirming: int = 0  # trials with either of two skills, at most
+    acts: bool = False  # whether the student is an agent that acts
 
 
 def estimate_search(
@@ -149,11 +150,14 @@ def estimate_search(
     if size.cases:
         add(writer, 1, 3, prompt, 200 * size.cases)
     if student is not None:
-        add(student, size.cases, size.cases * (1 + size.attempts + size.drafts), size.tokens + 60, 100)
-        add(student, size.cases, size.cases, 60, 100)
-        add(student, 0, size.confirming, size.tokens + 60, 100)
+        # An agent that acts takes some turns, each of which repeats what came before.
+        turns, overhead, answer = (FEWEST_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
+        cases = size.cases * turns
+        add(student, cases, cases * (1 + size.attempts + size.drafts), size.tokens + overhead, answer)
+        add(student, cases, cases, overhead, answer)
+        add(student, 0, size.confirming * turns, size.tokens + overhead, answer)
     unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
-    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=size.acts)
 
 
 def estimate_writing(
