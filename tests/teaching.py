@@ -65,7 +65,7 @@ def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str 
 
 def insert(*lines: str, after: int = 1, note: str = "Facts were missing.") -> dict[str, Any]:
     edits = [
-        {"kind": "insert", "line": after, "text": line, "evidence": ["task"], "why": "the skill lacks it"}
+        {"kind": "insert", "line": after, "path": "", "text": line, "evidence": ["own"], "why": "the skill lacks it"}
         for line in lines
     ]
     return {"note": note, "edits": edits}

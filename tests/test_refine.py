@@ -38,8 +38,9 @@ from upskill.authoring.comparison import (
     failures_needed,
 )
 from upskill.authoring.failures import mask_expected, stored_failures
+from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.material import Material, Piece
-from upskill.authoring.provenance import Provenance
+from upskill.authoring.provenance import Provenance, own_lines
 from upskill.authoring.refine import RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
 from upskill.authoring.refiners.rewrite import Rewrite, apply_edits
@@ -223,22 +224,40 @@ async def test_the_description_and_files_can_be_edited_and_nothing_outside_their
     skill = SKILL.with_file("references/old.md", b"Old words.\n").with_file("scripts/greet.sh", b"echo hello\n")
     said = [
         {**edit("describe", 0, "Greets sailors. Use when someone comes aboard."), "path": ""},
-        {**edit("write_file", 0, "echo ahoy"), "path": "scripts/greet.sh"},
+        {**edit("write_file", 0, "#!/bin/sh\necho ahoy"), "path": "scripts/greet.sh"},
         {**edit("delete_file", 0), "path": "references/old.md"},
         {**edit("write_file", 0, "All greetings."), "path": "references/all.md"},
+        edit("insert", 0, "Run scripts/greet.sh, and read references/all.md for another greeting."),
     ]
     reviser = Reviser({"note": "", "edits": said})
     found = await Rewrite(reviser).propose(skill, [FAILURE], (), 1)
     assert found is not None
+    assert len(reviser.asked) == 1
     assert found.skill.description == "Greets sailors. Use when someone comes aboard."
-    assert found.skill.body == skill.body
-    assert found.skill.read("scripts/greet.sh") == b"echo ahoy"
+    assert found.skill.body.endswith(skill.body)
+    assert found.skill.read("scripts/greet.sh") == b"#!/bin/sh\necho ahoy"
     assert found.skill.is_runnable("scripts/greet.sh")
     assert found.skill.read("references/all.md") == b"All greetings."
     assert found.skill.file("references/old.md") is None
-    assert str(found.edits[1]) == "write file scripts/greet.sh: echo ahoy"
+    assert str(found.edits[1]) == "write file scripts/greet.sh: #!/bin/sh\necho ahoy"
     shown = json.loads(reviser.asked[0].messages[1].text)
     assert shown["files"] == {"references/old.md": "Old words.\n", "scripts/greet.sh": "echo hello\n"}
+
+
+async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_a_candidate() -> None:
+    broken = [
+        {**edit("write_file", 0, "#!/bin/sh\nexit 4"), "path": "scripts/greet.sh"},
+        edit("insert", 0, "Run scripts/greet.sh."),
+    ]
+    reviser = Reviser({"note": "", "edits": broken})
+    assert await Rewrite(reviser).propose(SKILL, [FAILURE], (), 1) is None
+    assert "fails in a sandbox (exit code 4)" in reviser.asked[1].messages[-1].text
+    material = Material("greet", (Piece("d1", "document", "Say ahoy."),))
+    reviser = Reviser({"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]})
+    found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], (), 1)
+    assert "says '--loud', and d1 does not" in reviser.asked[1].messages[-1].text
+    assert found is not None  # kept, and marked as the teacher's own when it is saved
+    assert own_lines(mark_own_lines(found.skill, material))[0][:1] == ["Say `ahoy --loud`."]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from upskill.authoring.grounding import uncovered_by
 from upskill.authoring.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.provenance import Provenance
 from upskill.authoring.refiners import Edit, EditKind, Failure, LineEdit, Proposal, TriedEdits
+from upskill.authoring.skill_files import file_problems
 from upskill.authoring.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, read_ids
 from upskill.errors import UsageError
 from upskill.models import Model
@@ -65,13 +67,33 @@ class Rewrite:
             seed=attempt,
         )
 
-        def read(answer: dict[str, Any], last: bool) -> Proposal | None:
-            return self._read(answer, skill, budget, last=last)
+        async def read(answer: dict[str, Any], last: bool) -> Proposal | None:
+            proposal = self._read(answer, skill, budget, last=last)
+            broken = await self._file_problems(proposal) if proposal else []
+            if proposal and not last and (wrong := [*self._ungrounded(proposal), *broken]):
+                raise InvalidAnswer("; ".join(wrong))
+            return None if broken else proposal
 
         try:
             return await ask(self.model, question, read, repairs=1)
         except NoUsableAnswer:
             return None
+
+    def _ungrounded(self, proposal: Proposal) -> list[str]:
+        """What new lines say and their evidence does not. Kept all the same, they are marked as the teacher's own."""
+        edits = [edit for edit in proposal.edits if edit.line_edit and edit.evidence]
+        files = _text_files(proposal.skill)
+        found = [(edit, uncovered_by(edit.text, edit.evidence, self.material, files)) for edit in edits]
+        return [
+            f"{edit!s:.60} says {', '.join(map(repr, missing[:5]))}, and {', '.join(edit.evidence)} does not"
+            for edit, missing in found
+            if missing
+        ]
+
+    async def _file_problems(self, proposal: Proposal) -> list[str]:
+        written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
+        found = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
+        return [f"{path}: {why}" for path, why in found if path in written]
 
     def _in_turn(self, failures: Sequence[Failure]) -> list[Failure]:
         """The failures, those first that were shown least often."""
