@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from upskill.suites import held_out_by_id
+from upskill.suites import split
 
 WORDS = (
     *("Aurora", "Krane", "Lisbon", "cinnamon", "Marta", "yellow", "bronze", "silver", "cedar", "Nilsen"),
@@ -18,8 +18,9 @@ THINGS = (
     *("number", "song", "language", "colour", "country", "animal", "cat", "lantern", "rival", "destination"),
 )
 NUMBERS = range(1, len(WORDS) + 1)
-TRAIN = [number for number in NUMBERS if not held_out_by_id(f"word-{number}")]
-HELD_OUT = [number for number in NUMBERS if held_out_by_id(f"word-{number}")]
+SIDES = list(split((f"word-{number}", None) for number in NUMBERS))
+TRAIN = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if not held_out]
+HELD_OUT = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if held_out]
 FIRST_WORDS = TRAIN[:2]  # what a first draft states
 # What the prompts of the three who are asked begin with.
 WRITES, TESTS, REVISES = "You write an Agent Skill", "You write test cases", "You improve an Agent Skill"
@@ -48,6 +49,8 @@ def case(number: int) -> dict[str, Any]:
         "prompt": prompt(number),
         "checks": checks,
         "reference": WORDS[number - 1],
+        "right": [f"It is {WORDS[number - 1]}.", f"**{WORDS[number - 1]}**"],
+        "wrong": [WORDS[number % len(WORDS)], f"The {THINGS[number - 1]} has no name."],
         "tags": ["words"],
         "evidence": [],
     }

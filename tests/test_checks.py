@@ -57,13 +57,30 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"not_contains": ["sorry", "cannot"]}, "sure", True, "the answer is free of 'sorry', 'cannot'"),
     ({"not_contains": {"text": "Sorry", "ignore_case": False}}, "sorry", True, "the answer is free of 'Sorry'"),
     ({"equals": "42"}, " 42\n", True, "the answer is '42'"),
-    ({"equals": "42"}, "42.", False, "the answer is not '42'"),
+    ({"equals": "42"}, "42.", True, "the answer is '42'"),
+    ({"equals": {"text": "42", "exact": True}}, "42.", False, "the answer is not '42'"),
+    ({"equals": {"text": "`42`", "exact": True}}, " `42`\n", True, "the answer is '`42`'"),
+    ({"equals": "tern push --all"}, "```sh\ntern push  --all\n```", True, "the answer is 'tern push --all'"),
+    ({"equals": "tern push"}, "“**Tern** `push`.”", True, "the answer is 'tern push'"),
+    ({"equals": ["9.0", "9.0a"]}, "9.0a.", True, "the answer is '9.0', '9.0a'"),
+    ({"equals": "drain"}, "not drain", False, "the answer is not 'drain'"),
+    ({"equals": "..."}, "...", True, "the answer is '...'"),
     ({"equals": {"text": "Yes", "ignore_case": True}}, "YES", True, "the answer is 'Yes'"),
-    ({"equals": "Yes"}, "YES", False, "the answer is not 'Yes'"),
+    ({"equals": "Yes"}, "YES", True, "the answer is 'Yes'"),
+    ({"equals": {"text": "Yes", "ignore_case": False}}, '"YES"', False, "the answer is not 'Yes'"),
     ({"starts_with": "feat:"}, "\n feat: add", True, "the answer starts with 'feat:'"),
     ({"starts_with": " feat:"}, "feat: add", True, "the answer starts with ' feat:'"),
     ({"starts_with": "feat:"}, "a feat: add", False, "the answer does not start with 'feat:'"),
     ({"starts_with": {"text": "FEAT", "ignore_case": True}}, "feat: add", True, "the answer starts with 'FEAT'"),
+    ({"starts_with": "FEAT"}, "**`feat`**: add", True, "the answer starts with 'FEAT'"),
+    ({"starts_with": {"text": "FEAT", "exact": True}}, "feat: add", False, "the answer does not start with 'FEAT'"),
+    ({"starts_with": "`"}, "x", False, "the answer does not start with '`'"),
+    ({"contains": {"text": "A1", "asserted": True}}, "It is not A1.", False, "the answer lacks 'A1'"),
+    ({"contains": {"text": "A1", "asserted": True}}, "Not B2 but A1.", True, "the answer has 'A1'"),
+    ({"not_contains": {"text": "B2", "asserted": True}}, "A1, not B2.", True, "the answer is free of 'B2'"),
+    ({"regex": {"pattern": r"A\d", "asserted": True}}, "Not A1. Use A2.", True, r"the answer matches 'A\\d' with 'A2'"),
+    ({"regex": {"pattern": r"A\d", "asserted": True}}, "Do not use A1.", False, r"the answer does not match 'A\\d'"),
+    ({"not_regex": {"pattern": "B", "asserted": True}}, "A instead of B", True, "the answer does not match 'B'"),
     ({"regex": r"^b+$"}, "a\nbbb\nc", True, "the answer matches '^b+$' with 'bbb'"),
     ({"regex": r"^b"}, "ab", False, "the answer does not match '^b'"),
     ({"regex": "B"}, "b", False, "the answer does not match 'B'"),
@@ -74,7 +91,7 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"not_regex": r"\d"}, "a", True, r"the answer does not match '\\d'"),
     ({"min_length": 3}, " ab ", False, "the answer has 2 characters, at least 3 wanted"),
     ({"min_length": {"characters": 2}}, "ab", True, "the answer has 2 characters, at least 2 wanted"),
-    ({"max_length": 3}, "abcd", False, "the answer has 4 characters, at most 3 wanted"),
+    ({"max_length": {"characters": 3, "brief": True}}, "abcd", False, "the answer has 4 characters, at most 3 wanted"),
     ({"max_length": {"characters": 4}}, "abcd\n\n", True, "the answer has 4 characters, at most 4 wanted"),
     ({"json_schema": SCHEMA}, '{"a": 1}', True, FITS),
     ({"json_schema": {"schema": SCHEMA}}, '{"a": 1}', True, FITS),
@@ -96,6 +113,58 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
 @pytest.mark.parametrize(("line", "answer", "passed", "reason"), LOOKS)
 async def test_a_check_says_whether_and_why(line: dict[str, Any], answer: str, passed: bool, reason: str) -> None:
     assert await look(line, answer) == Finding(passed, reason)
+
+
+async def test_an_answer_that_is_too_long_is_verbose_and_fails_only_when_it_recites_the_skill() -> None:
+    check = read_check({"max_length": 40}, "here").check
+    skill = "- Push with tern push --all. - Log in with tern login --refresh first. - Never push on a Friday at night."
+    verbose = "You run tern push --all for that, as the manual says somewhere."
+    assert await check.run(evidence(verbose, skill_body=skill)) == Finding(
+        False, "verbose: the answer has 63 characters, at most 40 wanted", decides=False
+    )
+    for recital in (skill, f"All I know:\n{skill.upper()}\nThat is it.", " ".join(skill.split()[:16])):
+        finding = await check.run(evidence(recital, skill_body=skill))
+        assert (finding.passed, finding.decides) == (False, True)
+        assert finding.reason.endswith("and it recites the skill")
+    assert not (await check.run(evidence(skill, skill_body=""))).decides  # nobody who recites has nothing to recite
+
+
+ASSERTED = (
+    *(
+        "Use X1.",
+        "Use X1, not X2.",
+        "Not X2, but X1.",
+        "Don't use X2; use X1.",
+        "Never push without X1.",
+        "Nothing but X1.",
+    ),
+    *(
+        "It may not be larger than X1.",
+        "Do not forget X1.",
+        "No: X1",
+        "Instead of X2, take X1.",
+        "X1 does not block writes.",
+    ),
+    *("I am not sure about X2. X1 is right.", "`--no-cache` and X1", "X2 was renamed to X1.", "It can't exceed X1."),
+)
+DENIED = (
+    *(
+        "It is not X1.",
+        "I cannot help with X1.",
+        "I can’t say whether it is X1.",
+        "Never use X1.",
+        "Use X2 instead of X1.",
+    ),
+    *("Use X2 rather than X1.", "X1 is wrong.", "X1 was renamed to X2.", "Neither X1 nor X2.", "Anything but X1."),
+    *("`X1` does not exist.", "There is no X1.", "Do not run X1 without X2.", "It was called X1 before.", "Avoid X1."),
+    *("I'm unable to say that it is X1.", "I refuse to name X1.", "All but X1."),
+)
+
+
+async def test_what_an_answer_denies_does_not_count_as_asserted() -> None:
+    line = {"contains": {"text": "X1", "asserted": True}}
+    assert [text for text in ASSERTED if not (await look(line, text)).passed] == []
+    assert [text for text in DENIED if (await look(line, text)).passed] == []
 
 
 async def test_two_fenced_blocks_are_not_one_answer() -> None:
@@ -305,7 +374,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "suite.yaml: contains: no field is called 'ignore_cas'",
         "Did you mean 'ignore_case'?",
     ),
-    ({"regex": {"ignore_case": True}}, "suite.yaml: regex: has no pattern", "Fields: pattern, ignore_case, multiline."),
+    ({"regex": {"ignore_case": True}}, "suite.yaml: regex: has no pattern", "Fields: pattern, ignore_case, "),
     ({"contains": {"text": "a", "ignore_case": "no"}}, "suite.yaml: contains.ignore_case: Input should be a valid", ""),
     ({"min_length": -1}, "suite.yaml: min_length.characters: Input should be greater than or equal to 1, not -1", ""),
     ({"max_length": 0}, "suite.yaml: max_length.characters: Input should be greater than or equal to 1, not 0", ""),

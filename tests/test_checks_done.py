@@ -788,7 +788,7 @@ async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
         "code": await probes({"extract": "a.md"}, {"file_contains": {"path": "a.md", "text": "report"}}),
     }
     assert found == {
-        "min_length": ["unknown", "json", "fence", "prompt", "skill"],
+        "min_length": ["unknown", "yes", "no", "json", "fence", "prompt", "skill"],
         "not_empty": ["unknown", "json"],
         "object": ["json", "format"],
         "texts": ["format"],
@@ -1011,6 +1011,8 @@ class Writer:
                 "prompt": f"Say number {number} in the words of a sailor, with {kind}.",
                 "checks": [{"kind": kind, "texts": [text], "number": 0}],
                 "reference": "fathom",
+                "right": ["Fathom", "FATHOM"],
+                "wrong": ["league", "It is a fathom"],
                 "tags": [],
                 "evidence": [],
             }

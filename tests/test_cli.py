@@ -364,6 +364,7 @@ def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path
     ]
     cases = [
         {"id": f"case-{n}", "prompt": f"Greet {n}.", "checks": checks, "reference": "ahoy, Ann", "tags": ["word"]}
+        | {"right": ["ahoy, Bob", "Ahoy, you there!"], "wrong": ["hello, Ann", "ahoy Ann"]}
         for n in range(12)
     ]
     write_script(home / "teacher.yaml", [{"answer": json.dumps({"cases": cases})}])

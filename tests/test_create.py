@@ -279,11 +279,12 @@ async def test_cases_have_several_kinds_of_checks_and_the_evidence_behind_them()
     schema = {"type": "object", "required": ["w"]}
     said["checks"] += [{"kind": "json_schema", "texts": [json.dumps(schema)], "number": 0}]
     said["reference"] = json.dumps({"w": "Aurora"})
+    said["right"] = ['{"w": "the Aurora"}', '```json\n{"w": "Aurora"}\n```']
     material = gather("words", examples=["1 -> Aurora"])
     suite = await write_suite(
         skill_of(1, 2), says({"cases": [said, *map(case, range(2, 5))]}), count=4, material=material
     )
-    assert [named.name for named in suite.cases[0].checks] == ["regex", "max_length", "json_schema"]
+    assert [named.name for named in suite.cases[0].checks] == ["regex", "json_schema", "max_length"]
     assert suite.cases[0].evidence == ("e1",)
 
 

@@ -158,8 +158,10 @@ def case(**fields: Any) -> Case:
         ({"reference": "yes, " * 200}, False, 1000),
         ({"reference": "yes, " * 2000}, False, 4096),
         ({"checks": [{"contains": "7" * 400}]}, False, 400),
-        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 216),
-        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, True, 512),
+        ({"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]}, False, 216),
+        ({"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]}, True, 512),
+        ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 256),  # a longer answer is no failure
+        ({"right": ["yes, " * 100]}, False, 500),
     ],
 )
 def test_an_embedded_model_gets_as_much_room_as_the_case_needs(fields: dict[str, Any], acts: bool, tokens: int) -> None:
@@ -176,6 +178,19 @@ def test_only_embedded_models_have_a_limit_by_case(tmp_path: Path) -> None:
     found = plan(tmp_path, "local", "haiku")
     assert found.output_limit(Trial("local", "one", "skill", 0)) == 256
     assert found.output_limit(Trial("haiku", "one", "skill", 0)) == 4096
+    suite = Suite.parse(
+        {
+            "max_output_tokens": 50,
+            "cases": [
+                {"id": "one", "prompt": "Say yes.", "checks": [{"contains": "yes"}]},
+                {"id": "two", "prompt": "Say much.", "checks": [{"contains": "yes"}], "max_output_tokens": 700},
+            ],
+        }
+    )
+    for options, limits in ((PlanOptions(keys={}), [50, 700]), (PlanOptions(keys={}, max_output_tokens=33), [33, 33])):
+        by_case = make_plan(found.skill, suite, ("local", "haiku"), options)
+        for model in ("local", "haiku"):
+            assert [by_case.output_limit(Trial(model, case, "skill", 0)) for case in ("one", "two")] == limits
     stated = plan(tmp_path, "local", max_output_tokens=33)
     assert stated.output_limit(Trial("local", "one", "skill", 0)) == 33
 

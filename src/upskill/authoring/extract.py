@@ -206,7 +206,7 @@ def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
         "id": f"{fact.kind}-{fact.group}-{digest_text(prompt)[:6]}",
         "prompt": prompt,
         "checks": [
-            {"regex": {"pattern": question.pattern, "ignore_case": True}},
+            {"regex": {"pattern": question.pattern, "ignore_case": True, "asserted": True}},
             {"not_contains": REFUSALS},
             {"max_length": longest},
         ],

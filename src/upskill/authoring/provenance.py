@@ -24,6 +24,7 @@ FILE = "skill_meta.json"
 OWN_KNOWLEDGE = "own"  # cited as evidence: the teacher knew it, and nothing that was given says it
 EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
+WRITTEN = {"metadata": {"written": True}}  # in a suite file that a model wrote
 VERSION = "1.0.0"  # of a skill that is new
 DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
@@ -164,20 +165,32 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
     """The skill with this suite as `evals/evals.json`. Tests that its `skill_meta.json` had are in there now."""
     if skill.read(FILE) is not None:
         skill = replace(Provenance.of(skill), tests=()).add_to(skill)
-    if any(case.files for case in suite.cases):  # evals.json keeps paths there, so a student would see other names
-        return skill.with_file(SUITE, _json(suite.plain()))
+    replaced = has_written_suite(skill)
+    # evals.json keeps paths in `files`, so a student would see other names.
+    if replaced or any(case.files for case in suite.cases):
+        mark = WRITTEN if replaced or suite.source == "generated" else {}
+        return skill.with_file(SUITE, _json({**mark, **suite.plain()}))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
     fields = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
     return skill.with_file(EVALS, _json(fields))
 
 
+def has_written_suite(skill: Skill) -> bool:
+    """Whether its evals/suite.json was written by a model, not by a person."""
+    try:
+        said = as_mapping(json.loads(skill.read(SUITE) or b"null"))
+    except ValueError:
+        return False
+    return dict_or_empty(said and said.get("metadata")).get("written") is True
+
+
 def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
-    """Add a suite to the folder of a skill that has none, and nothing else; returns both as they are then read."""
+    """Add a written suite to the folder of a skill that has none, and nothing else; returns both as they are read."""
     assert skill.folder is not None
     place = skill.folder / SUITE
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(_json(suite.plain()))
+        place.write_bytes(_json({**WRITTEN, **suite.plain()}))
     except OSError as error:
         raise UsageError(f"{place}: cannot be written: {error.strerror or error}") from error
     return Skill.load(skill.folder), Suite.load(place)

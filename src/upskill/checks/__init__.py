@@ -9,9 +9,10 @@ in the order of the suite, so that `extract` can put code into a file for those 
   `compiles`, `command`, `python`
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
-What kinds share: `texts` and `patterns` (how a suite writes them), `timed_schema` (JSON schemas within a time limit),
-`workspace` (the files an agent left), `check_dir` (where a check works in the sandbox), `guard` (what
-was left must not steer its programs), `harness` (runs the function of a `python` check).
+What kinds share: `texts` and `patterns` (how a suite writes them), `denial` (mentions that an answer denies),
+`timed_schema` (JSON schemas within a time limit), `workspace` (the files an agent left), `check_dir` (where a check
+works in the sandbox), `guard` (what was left must not steer its programs), `harness` (runs the function of a `python`
+check).
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Evidence:
     files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
     case: str = ""  # its prompt and its checks, for looking up whether they name a file
     asked_for: tuple[str, ...] = ()  # the files that are the student's to write
+    skill_body: str = ""  # what the skill of the trial says; empty without one
 
     @property
     def answer(self) -> str:
@@ -94,6 +96,7 @@ class Evidence:
 class Finding:
     passed: bool
     reason: str
+    decides: bool = True  # False: reported beside the outcome, like an answer that is right but verbose
 
 
 def _not_blank(text: str) -> str:
@@ -113,6 +116,7 @@ class Check(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
     reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
+    revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
 
     @property
     def asks(self) -> int:

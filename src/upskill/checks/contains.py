@@ -10,23 +10,28 @@ from upskill.checks.workspace import Path, SandboxCheck, read_left
 class _Search(Check):
     text: Texts
     ignore_case: bool = True
+    asserted: bool = False
+
+    def absent(self, evidence: Evidence) -> list[str]:
+        return lacking(self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted)
 
     def there(self, evidence: Evidence) -> list[str]:
-        absent = lacking(self.text, evidence.answer, ignore_case=self.ignore_case)
+        absent = self.absent(evidence)
         return [text for text in self.text if text not in absent]
 
 
 class Contains(_Search):
-    """Passes when the answer has this text, or every one of these texts, in it."""
+    """Passes when the answer has this text, or every one of these texts, in it. With `asserted` a mention that the
+    answer denies ("not X", "I cannot help with X") does not count."""
 
     async def run(self, evidence: Evidence) -> Finding:
-        if absent := lacking(self.text, evidence.answer, ignore_case=self.ignore_case):
+        if absent := self.absent(evidence):
             return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
 
 
 class ContainsAny(_Search):
-    """Passes when the answer has at least one of these texts in it."""
+    """Passes when the answer has at least one of these texts in it; `asserted` as in `contains`."""
 
     async def run(self, evidence: Evidence) -> Finding:
         if there := self.there(evidence):
@@ -35,7 +40,8 @@ class ContainsAny(_Search):
 
 
 class NotContains(_Search):
-    """Passes when the answer has none of these texts in it. Says nothing about an empty answer."""
+    """Passes when the answer has none of these texts in it; with `asserted` it may name one to deny it ("A, not B").
+    Says nothing about an empty answer."""
 
     async def run(self, evidence: Evidence) -> Finding:
         if there := self.there(evidence):

@@ -1,31 +1,70 @@
-"""Checks for the whole answer, or its beginning."""
+"""Checks for the whole answer, or its beginning. Its marks and quotes do not count, unless a suite says so."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from typing import ClassVar
+
 from upskill.checks import Check, Evidence, Finding, Text
+from upskill.checks.texts import Texts, enumerate_texts
+
+_FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?```$", re.DOTALL)
+_QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
+_AROUND = "\"'*_ \n\t"  # emphasis and quotes
+
+
+def normalise(text: str, *, ignore_case: bool = True) -> str:
+    """A text without what says nothing: white space, code marks, emphasis, quotes around it and a period at its end."""
+    plain = unicodedata.normalize("NFKC", text).strip()
+    if fenced := _FENCE.match(plain):
+        plain = fenced[1]
+    plain = " ".join(plain.translate(_QUOTES).replace("`", "").replace("**", "").split())
+    while plain != (inner := _without_period(plain).strip(_AROUND)):
+        plain = inner
+    return plain.casefold() if ignore_case else plain
+
+
+def _without_period(text: str) -> str:
+    return text[:-1] if text.endswith((".", "。")) and not text.endswith("..") else text
 
 
 class Equals(Check):
-    """Passes when the answer, without the white space around it, is exactly this text."""
+    """Passes when the answer is this text, or one of these texts. Case, white space, quotes and code marks around it,
+    emphasis and a period at its end do not count; with `exact` all but the white space around it does, and with
+    `ignore_case: false` case does."""
 
-    text: Text
-    ignore_case: bool = False
+    text: Texts
+    ignore_case: bool = True
+    exact: bool = False
+    revision: ClassVar[int] = 1  # every character counted once
 
     async def run(self, evidence: Evidence) -> Finding:
-        answer, text = evidence.answer.strip(), self.text.strip()
-        same = answer.casefold() == text.casefold() if self.ignore_case else answer == text
-        return Finding(same, f"the answer {'is' if same else 'is not'} {self.text!r}")
+        same = any(self._is(evidence.answer, text) for text in self.text)
+        return Finding(same, f"the answer {'is' if same else 'is not'} {enumerate_texts(self.text)}")
+
+    def _is(self, answer: str, text: str) -> bool:
+        wanted = normalise(text, ignore_case=self.ignore_case)
+        if self.exact or not wanted:  # a text of nothing but marks is meant as it is
+            return answer.strip() == text.strip()
+        return normalise(answer, ignore_case=self.ignore_case) == wanted
 
 
 class StartsWith(Check):
-    """Passes when the answer begins with this text, white space before it not counted."""
+    """Passes when the answer begins with this text; white space, quotes, code marks and emphasis before it do not
+    count, and neither does case unless `ignore_case` is false. With `exact` all but the white space does."""
 
     text: Text
-    ignore_case: bool = False
+    ignore_case: bool = True
+    exact: bool = False
+    revision: ClassVar[int] = 1  # every character counted once
 
     async def run(self, evidence: Evidence) -> Finding:
         answer, text = evidence.answer.lstrip(), self.text.lstrip()
-        if self.ignore_case:
-            answer, text = answer.casefold(), text.casefold()
+        if not self.exact:
+            marks = _AROUND + "`“‘«"
+            answer, text = answer.lstrip(marks), text.lstrip(marks) or text
+            if self.ignore_case:
+                answer, text = answer.casefold(), text.casefold()
         starts = answer.startswith(text)
         return Finding(starts, f"the answer {'starts' if starts else 'does not start'} with {self.text!r}")

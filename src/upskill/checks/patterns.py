@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated
 
@@ -62,24 +63,30 @@ def compiles(pattern: str) -> str:
 Pattern = Annotated[str, AfterValidator(compiles)]
 
 
-async def find(pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True) -> str | None:
-    """The first thing that matches, None where nothing does."""
+Accept = Callable[[str, int, int], bool]  # whether what a text has at this place counts
+
+
+async def find(
+    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, accept: Accept | None = None
+) -> str | None:
+    """The first thing that matches and is accepted, None where there is none."""
     flags = int((regex.IGNORECASE if ignore_case else 0) | (regex.MULTILINE if multiline else 0))
     try:
-        found = _compile_once(pattern, flags).search(text, timeout=AT_ONCE)
+        return _first(pattern, text, flags, AT_ONCE, accept)
     except (TimeoutError, MemoryError):
-        return await asyncio.to_thread(search, pattern, text, flags)
-    return found[0] if found else None
+        return await asyncio.to_thread(search, pattern, text, flags, accept=accept)
 
 
-def search(pattern: str, text: str, flags: int = 0, limit: float | None = None) -> str | None:
-    """The first thing that matches; TooLong when this thread works on it for longer than the limit."""
+def search(
+    pattern: str, text: str, flags: int = 0, limit: float | None = None, accept: Accept | None = None
+) -> str | None:
+    """The first thing that matches and is accepted; TooLong when this thread works on it for longer than the limit."""
     limit = LIMIT if limit is None else limit
     timeout = limit
     while True:
         began = time.thread_time()
         try:
-            found = _compile_once(pattern, flags).search(text, timeout=timeout)
+            return _first(pattern, text, flags, timeout, accept)
         except TimeoutError:
             # Its clock counts what all threads use, and others may be busy.
             if time.thread_time() - began < limit:
@@ -91,4 +98,12 @@ def search(pattern: str, text: str, flags: int = 0, limit: float | None = None) 
             ) from None
         except MemoryError:
             raise TooLong(f"the pattern {pattern!r} took all memory") from None
+
+
+def _first(pattern: str, text: str, flags: int, timeout: float, accept: Accept | None) -> str | None:
+    compiled = _compile_once(pattern, flags)
+    if accept is None:
+        found = compiled.search(text, timeout=timeout)
         return found[0] if found else None
+    matches = compiled.finditer(text, timeout=timeout)
+    return next((found[0] for found in matches if accept(text, *found.span())), None)

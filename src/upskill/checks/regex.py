@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from upskill.checks import Check, Evidence, Finding
+from upskill.checks.denial import is_asserted
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.workspace import Path, SandboxCheck, read_left
 
@@ -11,14 +12,18 @@ class _Matching(Check):
     pattern: Pattern
     ignore_case: bool = False
     multiline: bool = True
+    asserted: bool = False
 
     async def found(self, evidence: Evidence) -> str | None:
-        answer = evidence.answer
-        return await find(self.pattern, answer, ignore_case=self.ignore_case, multiline=self.multiline)
+        accept = is_asserted if self.asserted else None
+        return await find(
+            self.pattern, evidence.answer, ignore_case=self.ignore_case, multiline=self.multiline, accept=accept
+        )
 
 
 class Regex(_Matching):
-    """Passes when this regular expression is found in the answer."""
+    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true; with
+    `asserted` a match that the answer denies ("not X", "I cannot help with X") does not count."""
 
     async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)
@@ -28,7 +33,7 @@ class Regex(_Matching):
 
 
 class NotRegex(_Matching):
-    """Passes when this regular expression is nowhere in the answer."""
+    """Passes when this regular expression is nowhere in the answer; with `asserted` it may match what is denied."""
 
     async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)

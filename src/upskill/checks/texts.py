@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
 from upskill.checks import Text
+from upskill.checks.denial import is_asserted
 from upskill.plain import as_list
 
 
@@ -27,9 +29,16 @@ def enumerate_texts(texts: list[str]) -> str:
     return ", ".join(repr(text) for text in texts)
 
 
-def lacking(texts: list[str], content: str, *, ignore_case: bool) -> list[str]:
-    """Which of these texts the content does not have."""
+def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:
+    """Which of these texts the content does not have; with `asserted`, or has only where it denies them."""
+    if asserted:
+        return [text for text in texts if not _is_asserted(text, content, ignore_case=ignore_case)]
     if ignore_case:
         content = content.casefold()
         return [text for text in texts if text.casefold() not in content]
     return [text for text in texts if text not in content]
+
+
+def _is_asserted(text: str, content: str, *, ignore_case: bool) -> bool:
+    found = re.finditer(re.escape(text), content, re.IGNORECASE if ignore_case else 0)
+    return any(is_asserted(content, *match.span()) for match in found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from upskill.authoring.material import Material, gather
-from upskill.authoring.provenance import Provenance, add_suite
+from upskill.authoring.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget
 from upskill.cli.console import note, show_json
@@ -52,13 +52,14 @@ class _Options(CommandOptions):
 def command(**given: Any) -> None:
     """Write the test cases of SKILL anew, add to them, or edit them.
 
-    Each generated case is tried with answers that know nothing before it is kept. The cases are saved as
-    evals/evals.json and in skill_meta.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
+    Each generated case is tried with answers that know nothing, with right and with wrong ones before it is kept.
+    The cases are saved as evals/evals.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
     """
     options = _Options(**given)
     skill = Skill.load(options.skill)
     assert skill.folder is not None
-    if own := next((name for name in OWN_SUITES if skill.file(name)), ""):
+    written = SUITE if has_written_suite(skill) else ""
+    if own := next((name for name in OWN_SUITES if skill.file(name) and name != written), ""):
         hint = "Edit that file itself." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: is a suite of your own, which is never replaced", hint)
     suite = _edit(skill) if options.edit else _generate(skill, options)
@@ -72,13 +73,18 @@ def command(**given: Any) -> None:
 def _generate(skill: Skill, options: _Options) -> Suite:
     """The existing cases with --add, and newly written ones."""
     existing = Suite.of(skill) if options.add else None
-    cases = existing.cases if existing else ()
+    # The limit of a suite was meant for the cases that it had.
+    limit = existing.max_output_tokens if existing else None
+    cases = tuple(
+        replace(case, max_output_tokens=case.max_output_tokens or limit)
+        for case in (existing.cases if existing else ())
+    )
     material = _material(skill, options.sources)
     with options.open_store() as store:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
         written = asyncio.run(_write(skill, material, cases, models, options))
-    return Suite((*cases, *written.cases), "generated", existing.max_output_tokens if existing else None)
+    return Suite((*cases, *written.cases), "generated")
 
 
 async def _write(
@@ -108,7 +114,7 @@ def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
 
 def _edit(skill: Skill) -> Suite:
     """Edit a copy. It replaces the cases only if it can be read and no case is passed by an empty answer."""
-    data = skill.read("evals/evals.json")
+    data = skill.read(SUITE if has_written_suite(skill) else EVALS)
     if data is None:
         raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
     with tempfile.TemporaryDirectory() as folder:

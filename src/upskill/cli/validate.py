@@ -34,8 +34,8 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     Warns of text that a model reads and a person does not see: invisible characters, hidden comments and elements.
 
     --suite tries each case with answers that know nothing: an empty one, "I do not know.", the asked form with the
-    prompt's words in it, the skill recited, the reference of another case. A case that one of them passes says
-    nothing about what a student knows.
+    prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
+    them passes says nothing about what a student knows. Its own right answers must pass, its wrong ones must fail.
     """
     found = {path: _problems(path, profile) for path in skills}
     if try_cases or strict_suite:
@@ -73,7 +73,7 @@ def _weak_cases(path: str, *, strict: bool) -> list[Problem]:
     weak = asyncio.run(probe_suite(suite, skill))
     return [
         *(
-            Problem("error" if strict or case.probe in ("empty", "reference") else "warning", str(case))
+            Problem("error" if strict or case.probe in ("empty", "reference", "right") else "warning", str(case))
             for case in weak
             if case.probe != "untried"
         ),

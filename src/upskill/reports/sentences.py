@@ -62,11 +62,12 @@ CAUSE_WORDS: dict[Cause, str] = {
     "refusal": "refused by the model or its provider",
     "empty": "empty",
     "unreadable": "such that a check could not read them",
+    "verbose": "right but verbose: longer than their case wants",
 }
 
 
 def causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
-    """How many answers of each arm could not pass, and why: all of them count as failed."""
+    """How many answers of each arm could not pass, and why: they count as failed. And how many were verbose."""
     older = evaluation.plan.reference_skill is not None
     places = ("with this skill", "with the older one") if older else ("with the skill", "in the baseline")
     arms = [(arm, place) for arm, place in zip((verdict.skill, verdict.baseline), places, strict=True) if arm.causes]

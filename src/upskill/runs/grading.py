@@ -38,6 +38,7 @@ class Grading:
     open_untouched: OpenSandbox
     judgements: list[Judgement]
     broken: bool = field(default=False, init=False)  # a check broke on what the student left
+    verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
 
     async def grade(self, evidence: Evidence) -> None:
         """Add a judgement for every check; TrialError where one breaks and the student is not to blame."""
@@ -45,7 +46,9 @@ class Grading:
             finding = await self._look(number, evidence)
             read = named.check.reads_answer and evidence.output is not None
             reason = f"{self.case.output_file} as the answer: {finding.reason}" if read else finding.reason
-            self.judgements.append(Judgement(named.name, finding.passed, reason, named.check.decides))
+            decides = named.check.decides and finding.decides
+            self.judgements.append(Judgement(named.name, finding.passed, reason, decides))
+            self.verbose = self.verbose or not finding.decides
 
     async def _look(self, number: int, evidence: Evidence) -> Finding:
         named = self.case.checks[number]

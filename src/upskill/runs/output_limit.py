@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from upskill.checks.length import MaxLength
 from upskill.suites import Case
 
 MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
@@ -15,11 +16,13 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
 
     Digits, hexadecimal bytes and many scripts take a token or two a character; prose takes a quarter of that.
     """
-    expected = [named.written for named in case.checks if named.name in TELLING_CHECKS]
-    longest = max(len(case.reference), *(len(str(text)) for text in expected), 0)
+    expected = [str(named.written) for named in case.checks if named.name in TELLING_CHECKS]
+    answers = [answer for answer in (case.reference, *case.right) if isinstance(answer, str)]
+    longest = max(map(len, [*expected, *answers]))
     bounds = {named.name: named.written for named in case.checks if isinstance(named.written, int)}
     longest = max(longest, bounds.get("min_length", 0))
     limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest)
-    if "max_length" in bounds and not acts:  # it is in characters, and a longer answer fails
-        limit = min(limit, 2 * bounds["max_length"] + 16)
+    for named in case.checks:
+        if isinstance(named.check, MaxLength) and named.check.brief and not acts:  # characters; a longer answer fails
+            limit = min(limit, 2 * named.check.characters + 16)
     return min(limit, MAX_TOKENS)

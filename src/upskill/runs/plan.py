@@ -6,7 +6,7 @@ A Plan says which trials there are; a Result is how one ended. A stored Plan wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
@@ -140,6 +140,8 @@ class Plan:
 
     def output_limit(self, trial: Trial) -> int:
         """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
+        if own := self.suite.by_id[trial.case].max_output_tokens:
+            return own
         if self.limit_is_stated or self.addresses[trial.model].provider != "local":
             return self.max_output_tokens
         return OPENING_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
@@ -281,7 +283,7 @@ class Result:
     activated: bool | None = None  # None: no skill was on offer that an agent could open
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
     traceback: str = ""  # of a bug in upskill that ended it
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
     earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
 
     @property
@@ -332,7 +334,7 @@ class PlanOptions:
     runs: int = 1  # how often each case is run
     seed: int = 0
     temperature: float | None = None
-    max_output_tokens: int | None = None  # goes before the limit that a suite states
+    max_output_tokens: int | None = None  # goes before the limits that a suite and its cases state
     baseline: bool = True
     agent: str = "chat"
     judge: str = ""
@@ -388,6 +390,8 @@ def make_plan(
         )
     usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens
+    if options.max_output_tokens:
+        suite = replace(suite, cases=tuple(replace(case, max_output_tokens=None) for case in suite.cases))
     return Plan(
         skill,
         suite,

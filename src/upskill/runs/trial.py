@@ -179,7 +179,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             sandbox,
             offered,
             own,
-            case.reference,
+            reference=case.reference,
+            skill_body=task.skill.body if task.skill else "",
             files=case.files,
             case=case.words,
             asked_for=case.asked_for,
@@ -191,8 +192,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         grading = Grading(case, untouched, attempt.judgements)
         with track_keys() as attempt.judged_with:
             await grading.grade(evidence)
-        attempt.cause = "unreadable" if grading.broken else ""
-    return all(result.passed for result in attempt.judgements if result.decides)
+    passed = all(result.passed for result in attempt.judgements if result.decides)
+    attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
+    return passed
 
 
 def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:

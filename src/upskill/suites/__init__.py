@@ -1,17 +1,18 @@
-"""A Suite is a set of cases, each a task with checks, split into train and held-out by their ids.
+"""A Suite is a set of cases, each a task with checks, split into train and held-out.
 
-- `suite`: Case, Suite, and the forms they may be written in; `files`: reads suite files as plain data
-- `quality`: probes that a suite has to fail before money is spent on it; `schema_filler`: JSON in form only
+- `split`: which cases are held out
+- `suite`: Case, Suite; `shapes`: the forms a case may be written in; `files`: reads suite files as plain data
+- `quality`: probes that a suite has to fail before money is spent on it; `trying`: holds checks against an answer;
+  `schema_filler`: JSON in form only
 - `twins`: cases that ask nearly the same
 - `queries`: Query, Queries: what should and should not make a skill fire
 """
 
+from upskill.suites.split import HELD_OUT_SHARE, split
 from upskill.suites.suite import (
-    HELD_OUT_SHARE,
     OWN_FACTS,
     Case,
     Suite,
-    held_out_by_id,
 )
 
 __all__ = [
@@ -19,5 +20,5 @@ __all__ = [
     "OWN_FACTS",
     "Case",
     "Suite",
-    "held_out_by_id",
+    "split",
 ]

@@ -2,32 +2,31 @@
 
 Every case is tried with the answers of `guesses`: an empty one, "I do not know.", the form that was asked for with
 nothing right in it, the references of other cases, and so on. In all of them nothing was done, so the workspace has the
-case's own files and no tool was called. A case's own reference must pass, as far as an answer can.
+case's own files and no tool was called. A case's own reference must pass, as far as an answer can, and so must the
+answers that it calls right; those that it calls wrong must fail. Where these are scripts, they are run in a sandbox,
+and what they print is the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from upskill.checks import Evidence, Named
+from upskill.checks import Named
+from upskill.checks.denial import denies
 from upskill.checks.tools import ToolCalled
-from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
-from upskill.plain import as_list, as_mapping
+from upskill.errors import SandboxError
+from upskill.plain import as_list, as_mapping, short
 from upskill.skills import Skill
 from upskill.suites.schema_filler import fill_schema
+from upskill.suites.shapes import Script
 from upskill.suites.suite import Case, Suite
-from upskill.traces import Step, Trace
-
-if TYPE_CHECKING:
-    from upskill.sandboxes import Sandbox, SandboxBackend
+from upskill.suites.trying import Ground, NoSandbox, Trying
 
 Probe = Literal[
     "empty",
@@ -38,8 +37,14 @@ Probe = Literal[
     "format",
     "skill",
     "refusal",
+    "yes",
+    "no",
+    "denied",
     "other",
     "reference",
+    "right",
+    "wrong",
+    "untouched",
     "breaks",
     "untried",
 ]
@@ -52,8 +57,14 @@ WORDS: dict[Probe, str] = {
     "format": "the prompt's own words in the asked format pass",
     "skill": "the skill recited in full passes",
     "refusal": "a refusal that names the keywords passes",
+    "yes": 'the answer "Yes." passes',
+    "no": 'the answer "No." passes',
+    "denied": 'its own reference denied ("It is not …") passes',
     "other": "the reference answer of another case passes",
     "reference": "its own reference answer fails",
+    "right": "one of its right answers fails",
+    "wrong": "one of its wrong answers passes",
+    "untouched": "its checks of what was done hold where nothing was",
     "breaks": "its python check breaks where nothing was done, so that a student can choose an error",
     "untried": "whether knowing nothing passes could not be tried",
 }
@@ -64,13 +75,22 @@ ADVICE: dict[Probe, str] = {
     "fence": "check what the code does, with command or python",
     "prompt": "ask without naming the answer, or look for something the prompt does not say",
     "format": "check what is in it, and not only its form",
-    "skill": "limit the length of an answer with max_length",
-    "refusal": "look for the words in their place, with regex or equals",
+    "skill": "say with max_length how long an answer should be: a longer one that recites the skill fails",
+    "refusal": "add `asserted: true` to contains and regex, or look for the words in their place",
+    "yes": "ask so that a guess is not right half of the time: for the reason, or the thing itself",
+    "no": "ask so that a guess is not right half of the time: for the reason, or the thing itself",
+    "denied": "add `asserted: true` to contains and regex: what an answer denies does not count then",
     "other": "look for what only this case's answer has",
     "reference": "mend the reference or the check",
+    "right": "let the checks take it, or mend the answer",
+    "wrong": "let a check tell it apart from a right one",
+    "untouched": "look for something that has to be done",
     "breaks": "return False there, or give a reference on which it runs",
     "untried": "its checks run something, and no sandbox works here: `upskill doctor` says what to install",
 }
+
+
+MOST_DENIED = 200  # characters of a reference that is put into a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,7 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
 
     `sandbox` is the kind to use where something has to be run; without it, the first that works here.
     """
-    ground = _Ground(sandbox)
+    ground = Ground(sandbox)
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
     places = {case.id: number for number, case in enumerate(references)}
@@ -122,12 +142,12 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
 
 
 async def probe_case(
-    case: Case, skill: Skill | None = None, ground: _Ground | None = None, others: Iterable[Case] = ()
+    case: Case, skill: Skill | None = None, ground: Ground | None = None, others: Iterable[Case] = ()
 ) -> list[WeakCase]:
     """The leaks of one case; `others` are cases whose references are tried as wrong answers."""
     if any(named.check.needs_judge for named in case.checks):
         return []
-    trying = _Trying(case, ground or _Ground())
+    trying = Trying(case, ground or Ground(), skill.body if skill else "")
     weak: dict[Probe, WeakCase] = {}
     held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
     for probe, answer in guesses(case, skill, others):
@@ -136,22 +156,52 @@ async def probe_case(
                 weak[probe] = WeakCase(case.id, probe, held)
                 if probe == "empty":  # whatever else passes tells no more
                     break
-        except (_NoSandbox, SandboxError) as missing:
+        except (NoSandbox, SandboxError) as missing:
             weak["untried"] = WeakCase(case.id, "untried", str(missing))
     try:
         if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
             weak["reference"] = WeakCase(case.id, "reference", failed)
+        for one in await _try_own_answers(case, trying):
+            weak.setdefault(one.probe, one)
         if broke := await trying.broken():
             weak["breaks"] = WeakCase(case.id, "breaks", broke)
-    except (_NoSandbox, SandboxError) as missing:
+    except (NoSandbox, SandboxError) as missing:
         weak["untried"] = WeakCase(case.id, "untried", str(missing))
     return list(weak.values())
 
 
+async def _try_own_answers(case: Case, trying: Trying) -> list[WeakCase]:
+    """What is wrong with the answers that a case calls right and wrong."""
+
+    async def failure(answer: str | Script) -> str | None:
+        return await (trying.failure(answer) if isinstance(answer, str) else trying.failure_of_script(answer.run))
+
+    weak: list[WeakCase] = []
+    for answer in case.right:
+        if failed := await failure(answer):
+            weak.append(WeakCase(case.id, "right", f"{_shown(answer)}: {failed}"))
+    for answer in case.wrong:
+        if await failure(answer) is None:
+            weak.append(WeakCase(case.id, "wrong", _shown(answer)))
+    return weak
+
+
+def _shown(answer: str | Script) -> str:
+    return short(answer if isinstance(answer, str) else answer.run)
+
+
+async def passes_untouched(case: Case, ground: Ground | None = None) -> bool:
+    """Whether all checks of what was done hold where nothing was done, so that they show nothing."""
+    done = [named for named in case.checks if named.check.needs_sandbox]
+    return bool(done) and await Trying(case, ground or Ground()).failure("", done) is None
+
+
 def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[Probe, str]]:
-    """Answers to a case that know nothing of what it asks."""
+    """Answers to a case that know nothing of what it asks, or say that it is otherwise."""
     yield "empty", ""
     yield "unknown", "I do not know."
+    yield "yes", "Yes."
+    yield "no", "No."
     yield "json", "{}"
     language = next((_languages(named) for named in case.checks if named.name == "extract"), "")
     yield "fence", f"```{language}\n```"
@@ -162,12 +212,25 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
         yield "skill", skill.body
     if keywords := _keywords(case.checks):
         yield "refusal", f"I cannot help with {', '.join(keywords)}."
+    if reference := _deniable(case):
+        yield "refusal", f"I cannot help with {reference}."
+        yield "denied", f"It is not {reference}."
+        yield "denied", f"Do not use {reference}."
     own, checks = _words(case.reference), [named.written for named in case.checks]
     for other in others:
         # One with all words of the right answer, or for which the same is looked for, may well be right.
         same = (bool(own) and own <= _words(other.reference)) or [named.written for named in other.checks] == checks
         if other.id != case.id and not same:
             yield "other", other.reference
+
+
+def _deniable(case: Case) -> str:
+    """The reference, where a sentence that denies it is surely wrong: it is short, denies nothing itself, and no part
+    of the answer is taken out of it to be looked at alone."""
+    reference = case.reference.strip().rstrip(".")
+    taken = any(named.name in ("extract", "json_schema") for named in case.checks)
+    plain = "\n" not in reference and len(reference) <= MOST_DENIED and not denies(reference)
+    return reference if plain and not taken else ""
 
 
 def only_by_acting(suite: Suite) -> str:
@@ -202,6 +265,8 @@ def _beyond_reach(case: Case) -> list[Named]:
 
 def _within_reach(case: Case) -> list[Named]:
     """The checks that an answer alone can pass: those that look at it, and at what was taken from it into files."""
+    if any(isinstance(answer, Script) for answer in case.right):  # something has to be done
+        return [named for named in case.checks if named.check.reads_answer and not named.check.needs_sandbox]
     extracted = False
     found: list[Named] = []
     for named in case.checks:
@@ -209,150 +274,6 @@ def _within_reach(case: Case) -> list[Named]:
         if named.check.reads_answer or (extracted and named.check.needs_sandbox):
             found.append(named)
     return found
-
-
-class _NoSandbox(Exception):
-    """Something has to be run, and there is nowhere to run it."""
-
-
-class _Ground:
-    """Where checks run what they have to run; found once, when first needed."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self._found: SandboxBackend | _NoSandbox | None = None
-        self._lock = asyncio.Lock()
-
-    async def open(self, files: Mapping[str, str]) -> Sandbox:
-        from upskill.sandboxes import Setup, choose_sandbox  # noqa: PLC0415 - only where something is run
-
-        async with self._lock:
-            if self._found is None:
-                try:
-                    self._found = (await choose_sandbox(self.name or None)).backend
-                except UsageError as error:
-                    self._found = _NoSandbox(error.message)
-        if isinstance(self._found, _NoSandbox):
-            raise self._found
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._found.name})"):
-            return await self._found.open(Setup(files=files))
-
-
-@dataclass
-class _Trying:
-    """The checks of one case, held against answers of which nothing came but themselves."""
-
-    case: Case
-    ground: _Ground
-    known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])  # by what the checks look at
-
-    async def failure(self, answer: str, checks: Iterable[Named] | None = None) -> str | None:
-        """Why this answer fails; None when it passes."""
-        chosen = list(self.case.checks if checks is None else checks)
-        # What needs no sandbox first: most of what knows nothing fails there, and a check changes nothing for another
-        # but through files.
-        cheap = [named for named in chosen if not named.check.needs_sandbox]
-        failed = await self._first(cheap, answer, None)
-        rest = [named for named in chosen if named.check.needs_sandbox]
-        if failed is not None or not rest:
-            return failed
-        # Checks that do not look at the answer find the same for every one, and a command may take its time.
-        key = answer if any(named.check.reads_answer for named in rest) else ""
-        if checks is not None:
-            return await self._on_site(rest, answer)
-        if key not in self.known:
-            self.known[key] = await self._on_site(rest, answer)
-        return self.known[key]
-
-    async def broken(self) -> str:
-        """How a `python` check breaks both on the reference and where nothing was done; empty when none does."""
-        for number, named in enumerate(self.case.checks):
-            if named.name == "python":
-                before = [one for one in self.case.checks[:number] if one.check.needs_sandbox]
-                errors = [await self._error(named, before, answer) for answer in {self.case.reference, ""}]
-                if all(errors):
-                    return errors[0]
-        return ""
-
-    async def _error(self, last: Named, before: list[Named], answer: str) -> str:
-        async with await self.ground.open(self.case.files) as sandbox:
-            with suppress(CheckError):
-                await self._first(before, answer, sandbox)  # it may leave files for the last one
-            try:
-                await last.check.run(self._evidence(answer, sandbox))
-            except CheckError as error:
-                return error.message
-        return ""
-
-    def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
-        case = self.case
-        return Evidence(
-            Trace((Step("assistant", answer),)),
-            case.prompt,
-            sandbox=sandbox,
-            reference=case.reference,
-            files=case.files,
-            case=case.words,
-            asked_for=case.asked_for,
-        )
-
-    async def _on_site(self, checks: list[Named], answer: str) -> str | None:
-        try:
-            # On paper first, as a workspace of a few texts is all that most checks of files need.
-            return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
-        except _NeedsToRun:
-            pass
-        async with AsyncExitStack() as stack:
-            sandbox = await stack.enter_async_context(await self.ground.open(self.case.files))
-            return await self._first(checks, answer, sandbox)
-
-    async def _first(self, checks: list[Named], answer: str, sandbox: Sandbox | None) -> str | None:
-        evidence = self._evidence(answer, sandbox)
-        for named in checks:
-            try:
-                with wrap_trial_errors(CheckError, f"checking {named.name}"):
-                    finding = await named.check.run(evidence)
-            except CheckError as error:
-                return error.message  # what breaks does not pass
-            if not finding.passed:
-                return finding.reason
-        return None
-
-
-class _NeedsToRun(BaseException):
-    """Not an Exception, so that no check takes it for a failure of its own."""
-
-
-class _Paper:
-    """The workspace of a sandbox in which nothing was ever run, and nothing can be."""
-
-    kind = "paper"
-    workspace = "/workspace"
-    home = "/home"
-    proxy_socket = None
-
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self._files = {_parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()}
-
-    async def read(self, path: str, most: int = 16 * 2**20) -> bytes:
-        parts = _parts(path)
-        if parts not in self._files:
-            if any(other[: len(parts)] == parts for other in self._files):
-                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if len(self._files[parts]) > most:
-            raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
-        return self._files[parts]
-
-    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        self._files[_parts(path)] = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _NeedsToRun(name)
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 def _languages(named: Named) -> str:

@@ -6,18 +6,15 @@ Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from upskill.checks import Named, ReadText, read_check
+from upskill.checks import Named, read_check
 from upskill.checks.extract import Extract
 from upskill.checks.guard import is_test, names
 from upskill.errors import UsageError, did_you_mean
@@ -25,12 +22,22 @@ from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
 from upskill.suites.files import check_sound, decode, read_beside
+from upskill.suites.shapes import (
+    EvalsCase,
+    OurCase,
+    ReadFile,
+    Script,
+    UpstreamCase,
+    check_path,
+    fit,
+    from_evals,
+    from_upstream,
+    text_reader,
+)
+from upskill.suites.split import split
 
-HELD_OUT_SHARE = 0.4
 LARGEST_SUITE = 20_000_000  # bytes
 PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
-
-ReadFile = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,9 @@ class Case:
     expected_output: str = ""  # what a good answer is like, in words
     evidence: tuple[str, ...] = ()  # what it was made from, by the ids of the material
     output_file: str = ""  # what an agent that acts leaves there is looked at in place of what it says
+    right: tuple[str | Script, ...] = ()  # answers that must pass, put differently, or scripts that do what is asked
+    wrong: tuple[str | Script, ...] = ()  # plausible answers, or scripts, that must fail
+    max_output_tokens: int | None = None  # how long an answer may be; None: as the suite says
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
@@ -61,6 +71,9 @@ class Case:
             "expected_output": self.expected_output,
             "evidence": list(self.evidence),
             "output_file": self.output_file,
+            "right": [_plain_answer(answer) for answer in self.right],
+            "wrong": [_plain_answer(answer) for answer in self.wrong],
+            "max_output_tokens": self.max_output_tokens,
         }
         return said | {key: value for key, value in optional.items() if value}
 
@@ -97,6 +110,8 @@ class Case:
             decides.append({"output_file": self.output_file})
         if not all(named.check.decides for named in self.checks):
             decides.append("beside the outcome")  # they were part of it once
+        if revised := {named.name: named.check.revision for named in self.checks if named.check.revision}:
+            decides.append(revised)
         return digest(decides)
 
 
@@ -107,7 +122,8 @@ OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the s
 class Suite:
     cases: tuple[Case, ...]
     source: str = ""
-    max_output_tokens: int | None = None  # how long an answer may be; one that is cut off there has failed
+    # How long an answer may be, in cases that do not say; one that is cut off there has failed.
+    max_output_tokens: int | None = None
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -150,12 +166,14 @@ class Suite:
         shared: list[Named] = []
         for number, item in enumerate(common):
             place = f"{where}: checks[{number}]"
-            shared.append(read_check(item, place, _reader(read_file, place)))
+            shared.append(read_check(item, place, text_reader(read_file, place)))
         warnings: list[str] = []
-        cases = [
+        read = [
             _read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades)
             for number, item in enumerate(items, start=1)
         ]
+        sides = split((case.id, side) for case, side in read)
+        cases = [replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True)]
         if not cases:
             raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
         warnings += _risks(cases)
@@ -190,6 +208,10 @@ class Suite:
         return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
 
 
+def _plain_answer(answer: str | Script) -> str | dict[str, str]:
+    return answer if isinstance(answer, str) else {"run": answer.run}
+
+
 def _said(written: object) -> str:
     return written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
 
@@ -205,78 +227,22 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
         yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
 
 
-def held_out_by_id(id: str) -> bool:  # noqa: A002
-    """Which side of the split a case is on."""
-    # Decided by the id alone, so adding a case never moves another across the split.
-    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16) / 2**32 < HELD_OUT_SHARE
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-_Shape = TypeVar("_Shape", bound=_Strict)
-
-
-class _Ours(_Strict):
-    id: str | int | None = None
-    prompt: str
-    files: dict[str, str] = {}
-    checks: list[Any] = []
-    tags: list[str] = []
-    held_out: bool | None = None
-    reference: str = ""
-    expected_output: str = ""
-    evidence: list[str] = []
-    output_file: str = ""
-
-
-class _Upstream(_Strict):
-    id: str | int | None = None
-    input: str
-    context: dict[str, Any] | None = None
-    expected: dict[str, Any] | str | list[str] | None = None
-    output_file: str | None = None
-    validator: str | None = None
-    validator_config: dict[str, Any] | None = None
-    tags: list[str] = []
-    held_out: bool | None = None
-    checks: list[Any] = []  # this and what follows are our own
-    reference: str = ""
-    evidence: list[str] = []
-
-
-class _Evals(_Strict):
-    id: str | int | None = None
-    name: str = ""
-    prompt: str
-    expected_output: str = ""
-    files: list[str] = []
-    assertions: list[str] = Field(default_factory=list)
-    expectations: list[str] = Field(default_factory=list)
-    checks: list[Any] = []
-    tags: list[str] = []
-    held_out: bool | None = None
-    reference: str = ""
-    evidence: list[str] = []
-    output_file: str = ""
-
-
 def _read_case(
     item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str], *, grades: bool
-) -> Case:
+) -> tuple[Case, bool | None]:
+    """The case, and which side of the split it says that it is on."""
     said = as_mapping(item)
     if said is None:
         raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
     if isinstance(said.get("id"), str):
         place += f" ({short(said['id'])})"
     if "input" in said:
-        ours = _from_upstream(_fit(_Upstream, said, place), place, warnings)
+        ours = from_upstream(fit(UpstreamCase, said, place), place, warnings)
     elif grades or {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
-        ours = _from_evals(_fit(_Evals, said, place), place, read_file)
+        ours = from_evals(fit(EvalsCase, said, place), place, read_file)
     else:
-        ours = _fit(_Ours, said, place)
-    read_text = _reader(read_file, place)
+        ours = fit(OurCase, said, place)
+    read_text = text_reader(read_file, place)
     checks = tuple(read_check(check, place, read_text) for check in ours.checks) + tuple(shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
         raise UsageError(
@@ -292,112 +258,27 @@ def _read_case(
     if not ours.prompt.strip():
         raise UsageError(f"{place}: the prompt is empty")
     for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
-        _check_path(name, place)
+        check_path(name, place)
     made = ours.id if ours.id is not None else _id_from(ours)
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
-    held_out = ours.held_out if ours.held_out is not None else held_out_by_id(id)
-    return Case(
+    case = Case(
         id,
         ours.prompt,
         checks,
         ours.files,
         tuple(ours.tags),
-        held_out,
+        bool(ours.held_out),
         ours.reference,
         ours.expected_output,
         tuple(ours.evidence),
         ours.output_file,
+        tuple(ours.right),
+        tuple(ours.wrong),
+        ours.max_output_tokens,
     )
-
-
-def _from_upstream(case: _Upstream, place: str, warnings: list[str]) -> _Ours:
-    expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
-    checks: list[Any] = []
-    for key, value in expected.items() if case.expected is not None else ():
-        if key == "contains":
-            if value is None or value in ("", []):
-                raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
-            checks.append({"contains": value})
-        else:
-            checks.append({key: value})
-    checks += case.checks
-    if case.validator:
-        checks.append({case.validator: case.validator_config or {}})
-    context = case.context or {}
-    files = as_mapping(context.get("files") or {})
-    if files is None or not all(isinstance(text, str) for text in files.values()):
-        raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
-    if unknown := set(context) - {"files"}:
-        warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
-    return _Ours(
-        id=case.id,
-        prompt=case.input,
-        files=files,
-        checks=checks,
-        tags=case.tags,
-        held_out=case.held_out,
-        reference=case.reference,
-        evidence=case.evidence,
-        output_file=case.output_file or "",
-    )
-
-
-def _from_evals(case: _Evals, place: str, read_file: ReadFile | None) -> _Ours:
-    statements = dict.fromkeys([*case.assertions, *case.expectations])
-    checks = [*case.checks, *({"judge": text} for text in statements)]
-    if not checks and case.expected_output:
-        checks = [{"judge": case.expected_output}]
-    read_text = _reader(read_file, place)
-    files = {name: read_text(name) for name in case.files}
-    return _Ours(
-        id=case.id,
-        prompt=case.prompt,
-        files=files,
-        checks=checks,
-        tags=case.tags,
-        held_out=case.held_out,
-        reference=case.reference,
-        expected_output=case.expected_output,
-        evidence=case.evidence,
-        output_file=case.output_file,
-    )
-
-
-def _reader(read_file: ReadFile | None, place: str) -> ReadText:
-    """Reads text files beside the suite; what cannot be read is blamed on this place."""
-
-    def read(name: str) -> str:
-        _check_path(name, place)
-        data = read_file(name) if read_file else None
-        if data is None:
-            raise UsageError(
-                f"{place}: the file {name!r} is not there",
-                "Put it beside the suite, or name it from the skill's folder.",
-            )
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
-
-    return read
-
-
-def _fit(kind: type[_Shape], said: dict[str, Any], place: str) -> _Shape:
-    try:
-        return kind.model_validate(said)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            fields = sorted(kind.model_fields)
-            hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
-            raise UsageError(f"{place}: no field is called {path!r}", hint) from error
-        if first["type"] == "missing":
-            raise UsageError(f"{place}: has no {path}") from error
-        hint = "Put it in quotes." if first["type"] == "string_type" else ""
-        raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
+    return case, ours.held_out
 
 
 def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
@@ -430,20 +311,7 @@ def _limit_of(said: object, where: str) -> int | None:
     return limit
 
 
-def _check_path(name: str, place: str) -> None:
-    path = PurePosixPath(name.replace("\\", "/"))
-    if (
-        not path.parts
-        or not name.strip()
-        or path.is_absolute()
-        or ".." in path.parts
-        or "\0" in name
-        or re.match(r"^[A-Za-z]:", name)
-    ):
-        raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
-
-
-def _id_from(case: _Ours) -> str:
+def _id_from(case: OurCase) -> str:
     """An id for a case that has none: from what it says, so that its neighbours do not change it."""
     words = re.findall(r"[a-z0-9]+", case.prompt.lower())[:5]
     return "-".join([*words, digest([case.prompt, case.files, case.checks])[:6]])

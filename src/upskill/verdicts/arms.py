@@ -49,7 +49,9 @@ class ArmSummary:
     tool_calls: float | None  # per trial
     tool_errors: float | None  # share of the tool calls; None where there was none
     opened: int | None  # trials that opened the skill they were offered; None where none was offered
-    causes: Mapping[Cause, int]  # of the failed trials, those without an answer that could pass, by what was wrong
+    causes: Mapping[
+        Cause, int
+    ]  # trials without an answer that could pass, by what was wrong; passed ones that are verbose
 
     @property
     def scored(self) -> int:

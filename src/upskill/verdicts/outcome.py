@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-# What a student did instead of giving an answer that can pass. The trial has failed, and reports count these by arm.
-Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable"]
-CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable")
+# What a student did instead of giving an answer that can pass: the trial has failed. Only an answer that is verbose has
+# passed all the same. Reports count these by arm.
+Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "verbose"]
+CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "verbose")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +33,4 @@ class Outcome:
     tool_errors: int = 0
     leaked: bool = False  # the trial saw a skill that was kept from it
     bug: bool = False  # it errored because of a bug in upskill
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`

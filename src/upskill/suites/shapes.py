@@ -1,0 +1,189 @@
+"""The shapes in which people write a case: our own, upstream's, and that of `evals/evals.json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upskill.checks import ReadText
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import as_mapping, short
+
+ReadFile = Callable[[str], bytes | None]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Shape = TypeVar("Shape", bound=_Strict)
+
+
+class Script(_Strict):
+    """Shell that does what a right, or a wrong, student would do. What it prints is the answer."""
+
+    run: str = Field(min_length=1)
+
+
+class OurCase(_Strict):
+    id: str | int | None = None
+    prompt: str
+    files: dict[str, str] = {}
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+    expected_output: str = ""
+    evidence: list[str] = []
+    output_file: str = ""
+    right: list[str | Script] = []
+    wrong: list[str | Script] = []
+    max_output_tokens: int | None = Field(default=None, ge=1)
+
+
+class UpstreamCase(_Strict):
+    id: str | int | None = None
+    input: str
+    context: dict[str, Any] | None = None
+    expected: dict[str, Any] | str | list[str] | None = None
+    output_file: str | None = None
+    validator: str | None = None
+    validator_config: dict[str, Any] | None = None
+    tags: list[str] = []
+    held_out: bool | None = None
+    checks: list[Any] = []  # this and what follows are our own
+    reference: str = ""
+    evidence: list[str] = []
+    right: list[str | Script] = []
+    wrong: list[str | Script] = []
+    max_output_tokens: int | None = Field(default=None, ge=1)
+
+
+class EvalsCase(_Strict):
+    id: str | int | None = None
+    name: str = ""
+    prompt: str
+    expected_output: str = ""
+    files: list[str] = []
+    assertions: list[str] = Field(default_factory=list)
+    expectations: list[str] = Field(default_factory=list)
+    checks: list[Any] = []
+    tags: list[str] = []
+    held_out: bool | None = None
+    reference: str = ""
+    evidence: list[str] = []
+    output_file: str = ""
+    right: list[str | Script] = []
+    wrong: list[str | Script] = []
+    max_output_tokens: int | None = Field(default=None, ge=1)
+
+
+def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCase:
+    expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
+    checks: list[Any] = []
+    for key, value in expected.items() if case.expected is not None else ():
+        if key == "contains":
+            if value is None or value in ("", []):
+                raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
+            checks.append({"contains": value})
+        else:
+            checks.append({key: value})
+    checks += case.checks
+    if case.validator:
+        checks.append({case.validator: case.validator_config or {}})
+    context = case.context or {}
+    files = as_mapping(context.get("files") or {})
+    if files is None or not all(isinstance(text, str) for text in files.values()):
+        raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
+    if unknown := set(context) - {"files"}:
+        warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
+    return OurCase(
+        id=case.id,
+        prompt=case.input,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        evidence=case.evidence,
+        output_file=case.output_file or "",
+        right=case.right,
+        wrong=case.wrong,
+        max_output_tokens=case.max_output_tokens,
+    )
+
+
+def from_evals(case: EvalsCase, place: str, read_file: ReadFile | None) -> OurCase:
+    statements = dict.fromkeys([*case.assertions, *case.expectations])
+    checks = [*case.checks, *({"judge": text} for text in statements)]
+    if not checks and case.expected_output:
+        checks = [{"judge": case.expected_output}]
+    read_text = text_reader(read_file, place)
+    files = {name: read_text(name) for name in case.files}
+    return OurCase(
+        id=case.id,
+        prompt=case.prompt,
+        files=files,
+        checks=checks,
+        tags=case.tags,
+        held_out=case.held_out,
+        reference=case.reference,
+        expected_output=case.expected_output,
+        evidence=case.evidence,
+        output_file=case.output_file,
+        right=case.right,
+        wrong=case.wrong,
+        max_output_tokens=case.max_output_tokens,
+    )
+
+
+def text_reader(read_file: ReadFile | None, place: str) -> ReadText:
+    """Reads text files beside the suite; what cannot be read is blamed on this place."""
+
+    def read(name: str) -> str:
+        check_path(name, place)
+        data = read_file(name) if read_file else None
+        if data is None:
+            raise UsageError(
+                f"{place}: the file {name!r} is not there",
+                "Put it beside the suite, or name it from the skill's folder.",
+            )
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+
+    return read
+
+
+def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            fields = sorted(kind.model_fields)
+            hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
+            raise UsageError(f"{place}: no field is called {path!r}", hint) from error
+        if first["type"] == "missing":
+            raise UsageError(f"{place}: has no {path}") from error
+        hint = "Put it in quotes." if first["type"] == "string_type" else ""
+        raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
+
+
+def check_path(name: str, place: str) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if (
+        not path.parts
+        or not name.strip()
+        or path.is_absolute()
+        or ".." in path.parts
+        or "\0" in name
+        or re.match(r"^[A-Za-z]:", name)
+    ):
+        raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
