@@ -544,7 +544,7 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
     assert more["held_out"]["models"][0]["lift"] == 1.0
-    assert more["calls"] == 75 + 112 + 2 * len(HELD_OUT) - 91
+    assert more["calls"] == 65 + 96 + 2 * len(HELD_OUT) - 91
 
 
 def test_a_student_that_cannot_be_asked_leaves_a_draft_with_its_tests(upskill: Upskill, house: Path) -> None:
