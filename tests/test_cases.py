@@ -204,6 +204,21 @@ async def test_commands_are_offered_and_taken_only_where_students_act() -> None:
     assert "shell scripts" in teacher.asked[0].messages[0].text
 
 
+def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, home: Path) -> None:
+    (home / "rules").mkdir()
+    text = f"---\nname: rules\ndescription: Rules. Use when asked.\n---\n{SKILL.body}\n"
+    (home / "rules" / "SKILL.md").write_text(text, encoding="utf-8")
+    cases = json.dumps({"cases": [acting(1), *(case(number) for number in range(1, 12))]})
+    writer = write_script(home / "writer.yaml", [{"system": "work in a folder with a shell", "answer": cases}])
+    student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
+    arguments = ("eval", "rules", "-m", student, "--test-gen-model", writer, "--max-calls", 1)
+    assert upskill(*arguments).code != 0  # one that only answers gets no such cases
+    assert not (home / "rules" / "evals").exists()
+    upskill(*arguments, "--agent", "tools")
+    suite = Suite.load(home / "rules" / "evals" / "suite.json")
+    assert (suite.cases[0].id, suite.cases[0].checks[0].name, len(suite.cases)) == ("act-1", "command", 12)
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [

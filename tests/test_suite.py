@@ -404,6 +404,11 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: case 1 ('one'): no field is called 'zzz'",
         f"Fields: {FIELDS_OF_OURS}.",
     ),
+    "a right answer that is none": (
+        [CASE | {"right": [{"do": "echo"}]}],
+        "s: case 1 ('one'): right.0: an answer is a text, or a script written as `run: shell`, not {'do': 'echo'}",
+        "",
+    ),
     "no checks": (
         [{"id": "x", "prompt": "y"}],
         "s: case 1 ('x'): has no checks",

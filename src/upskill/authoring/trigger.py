@@ -272,7 +272,9 @@ class TriggerSession:
         writer = await self.models.get(self.writer, "test writer")
         material = sum(skill.tokens for skill in (self.skill, *self.distractors))
         count = self.options.count
-        self.announce(estimate_writing(self.writer, self.models.context.prices, material=material, items=count))
+        self.announce(
+            estimate_writing(self.writer, self.models.context.prices, material=material, items=count, each=60)
+        )
         self.events.message(f"Generating queries with {self.writer.name}...")
         async with forget_unusable_answers(self.models):
             return await write_queries(self.skill, writer, count=count, distractors=self.distractors)

@@ -343,17 +343,17 @@ def run_eval(options: EvalOptions) -> None:
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
     # What is wrong with the students is said before the writer is paid.
-    students = replace(options, quiet=True).make_plan(skill, _STAND_IN).models
+    stand_in = replace(options, quiet=True).make_plan(skill, _STAND_IN)
     address = resolve(writer, keys=find_keys())
     async with models:
-        for student in students:
+        for student in stand_in.models:
             await models.get(student)
         model = await models.get(address, "test writer")
         if not options.replay:
             expected = estimate_writing(address, models.context.prices, material=skill.tokens, items=CASES)
             confirm_cost(options, expected)
         options.tell(f"Generating test cases with {writer}...")
-        written = await write_suite(skill, model, count=CASES, tell=options.tell)
+        written = await write_suite(skill, model, count=CASES, acts=stand_in.acts, tell=options.tell)
     skill, suite = save_suite(skill, written)
     options.tell(f"Wrote {counted(len(suite.cases), 'case')} to {suite.source}")
     return skill, suite

@@ -15,6 +15,7 @@ from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
 USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go by
+CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case with its answers, and of the examples in the prompt
 # Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
 TOOLS, TURN, RESULT = 700, 300, 500
 FEWEST_TURNS = 2  # one that does something, and one that answers
@@ -148,7 +149,7 @@ def estimate_search(
     prompt = size.material + size.tokens + 800
     add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
     if size.cases:
-        add(writer, 1, 3, prompt, 200 * size.cases)
+        add(writer, 1, 3, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
     if student is not None:
         # An agent that acts takes some turns, each of which repeats what came before.
         turns, overhead, answer = (FEWEST_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
@@ -161,10 +162,15 @@ def estimate_search(
 
 
 def estimate_writing(
-    writer: Address, given: Prices | Mapping[str, Mapping[str, float]], *, material: int, items: int
+    writer: Address,
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    material: int,
+    items: int,
+    each: int = CASE_TOKENS,
 ) -> CostEstimate:
     """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
-    taken, answered = material + 800, 200 * items
+    taken, answered = material + 800 + CASES_PROMPT, each * items
     cost = price_for(writer, given).cost(taken, answered)
     tokens = taken + answered
     unknown = (writer.name,) if cost is None else ()

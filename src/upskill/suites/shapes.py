@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from upskill.checks import ReadText
 from upskill.errors import UsageError, did_you_mean
@@ -26,7 +26,17 @@ Shape = TypeVar("Shape", bound=_Strict)
 class Script(_Strict):
     """Shell that does what a right, or a wrong, student would do. What it prints is the answer."""
 
-    run: str = Field(min_length=1)
+    run: str
+
+
+def _is_answer(value: object) -> object:
+    said = as_mapping(value)
+    if not isinstance(value, str) and (said is None or set(said) != {"run"} or not str(said["run"]).strip()):
+        raise ValueError("an answer is a text, or a script written as `run: shell`")
+    return value
+
+
+Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 
 
 class OurCase(_Strict):
@@ -40,8 +50,8 @@ class OurCase(_Strict):
     expected_output: str = ""
     evidence: list[str] = []
     output_file: str = ""
-    right: list[str | Script] = []
-    wrong: list[str | Script] = []
+    right: list[Answer] = []
+    wrong: list[Answer] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
 
 
@@ -58,8 +68,8 @@ class UpstreamCase(_Strict):
     checks: list[Any] = []  # this and what follows are our own
     reference: str = ""
     evidence: list[str] = []
-    right: list[str | Script] = []
-    wrong: list[str | Script] = []
+    right: list[Answer] = []
+    wrong: list[Answer] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
 
 
@@ -77,8 +87,8 @@ class EvalsCase(_Strict):
     reference: str = ""
     evidence: list[str] = []
     output_file: str = ""
-    right: list[str | Script] = []
-    wrong: list[str | Script] = []
+    right: list[Answer] = []
+    wrong: list[Answer] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
 
 
@@ -173,7 +183,8 @@ def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
         if first["type"] == "missing":
             raise UsageError(f"{place}: has no {path}") from error
         hint = "Put it in quotes." if first["type"] == "string_type" else ""
-        raise UsageError(f"{place}: {path}: {first['msg']}, not {short(first['input'])}", hint) from error
+        wrong = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{place}: {path}: {wrong}, not {short(first['input'])}", hint) from error
 
 
 def check_path(name: str, place: str) -> None:

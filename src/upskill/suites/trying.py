@@ -86,7 +86,8 @@ class Trying:
             checks = [named for named in self.case.checks if named.check.needs_sandbox or named.check.reads_answer]
             failed = await self._first(checks, done.output.strip(), sandbox)
         if failed is not None and done.code:
-            return f"{failed}; the script ended with exit code {done.code}: {done.error.strip()[-200:]}"
+            said = f": {error}" if (error := done.error.strip()[-200:]) else ""
+            return f"{failed}; the script ended with exit code {done.code}{said}"
         return failed
 
     async def broken(self) -> str:
