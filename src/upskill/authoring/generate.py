@@ -300,7 +300,7 @@ class Generation:
             cases=len(self.suite.cases) if self.suite else self.options.cases,
             drafts=self.options.candidates,
             attempts=self.attempts,
-            acts=self.options.eval_agent != "chat",
+            acts=self.options.student_acts,
             confirming=2 * CONFIRMING_PAIRS if self.attempts or self.options.candidates > 1 else 0,
         )
         expected = estimate_search(self.teacher, self.writer, self.student, models.context.prices, size)
@@ -347,6 +347,7 @@ class Generation:
                     count=self.options.cases,
                     material=self.material,
                     budget=material_budget(self.writer),
+                    acts=self.options.student_acts,
                     tell=self.events.message,
                 )
         except UpskillError as error:
@@ -391,7 +392,7 @@ class Generation:
         # Stored searches are found by this digest; a refiner is part of it where it is not the usual one.
         search = [material.task, self.teacher.name, student, suite.fingerprint, options.tokens, options.runs]
         search += [] if options.refiner == "rewrite" else [options.refiner]
-        search += [] if options.eval_agent == "chat" else [options.eval_agent]
+        search += [options.eval_agent] if options.student_acts else []
 
         def attempt_ended(attempt: Attempt) -> None:
             self.events.attempt_ended(attempt)

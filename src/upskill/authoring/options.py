@@ -144,6 +144,10 @@ class GenerateOptions(AgentOptions, CommonOptions):
     can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher
 
     @property
+    def student_acts(self) -> bool:
+        return self.eval_agent != "chat"
+
+    @property
     def eval_bounds(self) -> Bounds:
         """How far a student that acts may go."""
         return self.bounds
