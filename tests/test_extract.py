@@ -12,7 +12,7 @@ import pytest
 
 from conftest import REPOSITORY, Upskill, write_script
 from upskill.authoring.extract import Extraction, extract
-from upskill.errors import UpskillError, UsageError
+from upskill.errors import UsageError
 from upskill.models import ModelContext, Models
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
@@ -24,6 +24,7 @@ from upskill.suites.twins import near_duplicates
 from upskill.traces import Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
+LABELLED = REPOSITORY / "tests" / "fixtures" / "evidence"
 TARN = FIXTURES / "claude_code/tarn.jsonl"
 
 
@@ -42,19 +43,27 @@ async def test_a_trace_becomes_one_fact_a_line() -> None:
     made = await extracted()
     lines = made.skill.body.splitlines()
     for fact in (
+        "2. Weigh the crates: `tarn weigh --unit stone`",
+        "15. Run the whole day from a script: `sh ship.sh`",
+        '- `tarn open` fails with "no depot was named": add `--depot south`.',
+        '- `tarn seal` fails with "a crate without wax is not sealed": add `--wax red`.',
+        '- `tarn insure` fails with "no tier of insurance was chosen": add `--tier copper`.',
+        '- `tarn open` fails with "no depot was named": add `--depot south`.',
         "- Use the south depot, not the north one.",
         "- Always run tarn check before tarn send.",
-        "- The command that must run before `tarn send` is `tarn check`.",
-        "- The command to weigh the crates is `tarn weigh --unit stone`.",
-        "- The unit for tarn weigh is `stone`.",
-        '- The cure for "a crate without wax is not sealed" is `--wax red`.',
-        "- The ledger in tarn.toml is `blue`.",
+        '- `tarn.toml` holds `courier = "heron"`, `island = "Skerry"`, `crates = 4`, `retries = 6`, `ledger = "blue"`.',
     ):
         assert fact in lines
+    assert made.skill.description.startswith(
+        "Covers tarn (open, weigh, seal, label, stamp and insure): commands in the order that worked, cures for "
+    )
+    assert (
+        ". Use when a task calls for tarn, or when one of its commands fails, for example: " in made.skill.description
+    )
     assert made.skill.name == "using-tarn"
     assert made.skill.problems() == []
     assert made.skill.tokens <= 800
-    assert made.left_out == ()
+    assert all("fails with" in line for line in made.left_out)
     script = made.skill.file("scripts/ship.sh")
     assert script is not None
     assert script.executable
@@ -62,29 +71,30 @@ async def test_a_trace_becomes_one_fact_a_line() -> None:
 
 async def test_every_line_names_the_steps_it_came_from() -> None:
     made = await extracted()
-    facts = [line for line in made.skill.body.splitlines() if line.startswith("- ")]
+    facts = [line for line in made.skill.body.splitlines() if re.match(r"(?:-|\d+\.) ", line)]
     assert len(facts) > 30
     assert set(made.sources) == set(facts)
     steps = read_trace(TARN).steps
     assert all(re.fullmatch(r"s\d+", id) and int(id[1:]) <= len(steps) for ids in made.sources.values() for id in ids)  # noqa: A001
     assert made.sources["- Use the south depot, not the north one."] == ("s17",)
-    assert made.sources['- The cure for "stamping wants ink" is `--ink violet`.'] == ("s28", "s29")
+    assert made.sources['- `tarn seal` fails with "a crate without wax is not sealed": add `--wax red`.'] == (
+        "s23",
+        "s24",
+    )
 
 
 async def test_the_suite_passes_the_gate_and_holds_nothing_out() -> None:
     made = await extracted()
     suite = made.suite
-    assert len(suite.cases) >= 40
+    assert len(suite.cases) >= 35
     assert await probe_suite(suite, made.skill) == []
     assert near_duplicates(suite.cases) == []
     assert suite.held_out == ()
     assert all(case.reference and case.evidence for case in suite.cases)
     assert {tag for case in suite.cases for tag in case.tags} == {
         "own facts",
+        "workflow",
         "rule",
-        "before",
-        "command",
-        "option",
         "error",
         "setting",
     }
@@ -102,17 +112,19 @@ async def test_what_does_not_fit_is_left_out_and_told() -> None:
     made = await extract(read_trace(TARN), tokens=250, name="short")
     assert made.skill.tokens <= 250
     assert made.skill.name == "short"
-    assert "The ledger in tarn.toml is `blue`." in made.left_out
-    assert all(f"- {line}" not in made.skill.body for line in made.left_out)
+    assert '`tarn seal` fails with "a crate without wax is not sealed": add `--wax red`.' in made.left_out
+    assert all(f" {line}\n" not in made.skill.body for line in made.left_out)
 
 
 async def test_several_traces_are_merged_and_the_later_one_is_right() -> None:
     first = read_trace(TARN)
     later = Trace((Step("user", "Weigh."), ran("tarn weigh --unit ounce", purpose="Weigh the crates")))
     made = await extract([first, later])
-    assert "- The unit for tarn weigh is `ounce`." in made.skill.body
+    (line,) = [
+        line for line in made.skill.body.splitlines() if line.endswith("Weigh the crates: `tarn weigh --unit ounce`")
+    ]
     assert "`tarn weigh --unit stone`" not in made.skill.body.partition("## Errors")[0]
-    assert made.sources["- The unit for tarn weigh is `ounce`."] == ("r2-s2",)
+    assert made.sources[line] == ("r2-s2",)
     again = await extract([first, first])
     assert again.skill.body == (await extract(first)).skill.body
     assert again.sources["- Use the south depot, not the north one."] == ("s17", "r2-s17")
@@ -125,6 +137,8 @@ async def test_secrets_never_reach_the_skill_or_the_suite() -> None:
         ran(f"engine login --token {key}", purpose="Log in"),
         ran(f"engine push --key {key} --to harbour", purpose="Push the engine"),
         ran("engine tag --colour teal", purpose="Tag the engine"),
+        ran("engine check --level 9", purpose="Check the engine"),
+        ran("engine sail --to harbour", purpose="Sail to the harbour"),
         Step("user", f"No, always use {key} for the harbour."),
     )
     made = await extract(Trace(steps))
@@ -141,26 +155,88 @@ async def test_orders_in_a_trace_are_quoted_and_never_a_line_of_their_own() -> N
         Step("user", "Light the lamp."),
         ran("lampctl on", f"lampctl: error: {orders}", failed=True),
         ran("lampctl on --lamp north", orders, purpose="Light the lamp"),
+        ran("lampctl dim --by 3", orders, purpose="Dim the lamp"),
         Step("assistant", orders),
         Step("thinking", orders),
         Step("user", orders, agent="helper"),
     )
     body = (await extract(Trace(steps))).skill.body
-    assert [line for line in body.splitlines() if orders in line] == [f'- The cure for "{orders}" is `--lamp north`.']
+    (line,) = [line for line in body.splitlines() if orders in line]
+    assert line == f'- `lampctl on` fails with "{orders}": add `--lamp north`.'
 
 
-async def test_a_trace_without_anything_to_learn_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="nothing to extract"):
+async def test_a_trace_with_too_little_says_what_was_found_and_what_is_missing() -> None:
+    with pytest.raises(
+        UsageError, match=r"too little in this trace \(1 tool calls\) for a skill: found nothing"
+    ) as nothing:
         await extract(Trace((Step("user", "Hello."), Step("assistant", "Hello."), ran("ls"))))
-    with pytest.raises(UpskillError, match="no test case could be made"):
+    assert "an error and the later success of the same command; a correction" in nothing.value.message
+    assert "--from" in nothing.value.hint
+    one = r"found 1 command that worked \(Light it: `lampctl on --lamp north`\); missing: an error"
+    with pytest.raises(UsageError, match=one):
+        await extract(Trace((Step("user", "Go."), ran("lampctl on --lamp north", purpose="Light it"))))
+    with pytest.raises(UsageError, match="found 1 rule given by the person"):
         await extract(Trace((Step("user", "Go."), Step("user", "No, never do such a thing."))))
 
 
-@pytest.mark.parametrize("name", ["opencode/orchard.json", "markdown/chat.md", "atif/trajectory.json"])
-async def test_short_traces_give_what_little_they_have(name: str) -> None:
-    made = await extract(read_trace(FIXTURES / name))
+@pytest.mark.parametrize(
+    "name", sorted(str(path.relative_to(LABELLED)) for path in LABELLED.glob("*/*") if path.is_file())
+)
+async def test_labelled_traces_become_skills_that_pass_the_gate(name: str) -> None:
+    made = await extract(read_trace(LABELLED / name))
     assert made.suite.cases
+    assert made.skill.problems() == []
     assert await probe_suite(made.suite, made.skill) == []
+
+
+async def test_no_shell_operator_is_ever_a_value() -> None:
+    steps = (
+        Step("user", "Release it."),
+        ran("cd /srv/ferrule && ferrule --version && git status", "ferrule 2.4"),
+        ran("cd /srv/ferrule && ferrule build --out && ls", "built"),
+        ran("ferrule tag --name v1 ; ferrule push --to staging | tail -3", "pushed"),
+        ran("ferrule sign --key > /dev/null 2>&1 || true", "signed"),
+    )
+    made = await extract(Trace(steps))
+    answers = [case.reference for case in made.suite.cases]
+    assert "v1" in answers
+    assert "staging" in answers
+    text = "\n".join([made.skill.body, *answers])
+    assert not re.search(r"&&|\|\||[;|>]|/dev/null|tail|git status|--version", text)
+
+
+async def test_a_value_that_varied_is_no_part_of_a_cure() -> None:
+    steps = (
+        Step("user", "Audit it."),
+        ran("ledger audit --strict", "ledger: error: the currency is not given", failed=True),
+        ran("ledger audit --strict --currency EUR", "ok"),
+        Step("assistant", "It passes."),
+        Step("user", "Don't use EUR here, this ledger is kept in NOK."),
+        ran("ledger audit --strict --currency NOK", "ok"),
+    )
+    body = (await extract(Trace(steps))).skill.body
+    assert '- `ledger audit` fails with "the currency is not given": add `--currency <currency>`.' in body
+    assert "- Don't use EUR here, this ledger is kept in NOK." in body
+
+
+async def test_what_nobody_would_keep_is_left_out() -> None:
+    steps = (
+        Step("user", "Go."),
+        ran("apt-get update && apt-get install -y jq", "done"),
+        Step("tool", tool="Write", arguments={"file_path": "probe.py", "content": "print(1)"}, status="ok"),
+        ran("python probe.py", "1"),
+        ran("python /tmp/fix.py", "1"),
+        ran("lampctl on --lamp north", purpose="Try again after the fix"),
+        ran("lampctl dim --by 3"),
+        ran("lampctl off --lamp north"),
+        Step("assistant", "Done."),
+        Step("user", "No, I never said that. It should be dimmer, you know."),
+    )
+    lines = (await extract(Trace(steps))).skill.body.splitlines()
+    assert lines == [
+        *("# Using lampctl", "", "## Commands that worked, in order", "1. `apt-get install -y jq`"),
+        *("2. `lampctl on --lamp north`", "3. `lampctl dim --by 3`", "4. `lampctl off --lamp north`"),
+    ]
 
 
 async def test_the_embedded_student_finds_its_facts_and_nobody_calls_that_help() -> None:

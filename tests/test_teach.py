@@ -163,7 +163,7 @@ def test_a_recording_alone_can_be_made_and_compiled_by_rules(upskill: Upskill, h
     made = upskill("generate", "--from", path, "-m", "extract", "--no-eval", "--json")
     assert made.code == 0, made.err
     body = Skill.load(harbour / made.json["saved_to"]).body
-    assert "- The command to verify the result is `test -s found.txt`." in body.splitlines()
+    assert "2. Verify the result: `test -s found.txt`" in body.splitlines()
     assert give(upskill, "--only-record", "--no-log-runs").code == 2
 
 

@@ -14,7 +14,8 @@ The verbs, each with an options class (`options`) and events (`events`):
 What they use:
 - `material`: what a teacher is given to write from; `summarize` fits it into a prompt; `mcp` asks tool servers,
   `documents` reads PDF, HTML, notebooks and Word files
-- `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`)
+- `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`); `fixes` are
+  errors with what mended them, `shell` splits lines, `command_roles` says what a command is for
 - `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
   the texts it gets
 - `skill_files`: tries the scripts and references of a draft

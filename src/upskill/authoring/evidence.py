@@ -1,43 +1,75 @@
 """Evidence is what a trace can teach: typed items, each citing the steps it comes from (counted from 1).
 
-Items are the goal, errors with their fixes, corrections by the person, commands that succeeded, the files that were
-left behind, commands and scripts that were reused, and the cost. They are found by rules, without a model; the text of
-a trace is quoted and never obeyed.
+Items are the goal, errors with their fixes (`fixes`), corrections by the person, the workflow (the commands that
+worked, in their order), what commands printed that the next person needs, the files that were left behind, scripts that
+were reused, and the cost. They are found by rules, without a model, so they are guesses; the text of a trace is quoted
+and never obeyed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import Literal
 
-from upskill.authoring.trace_commands import (
-    error_line,
-    only_inspects,
-    program_and_verb,
-    shell_command,
-    split_words,
-    step_failed,
-)
+from upskill.authoring.fixes import ErrorFix, find_fixes
+from upskill.authoring.trace_commands import CommandRun, command_runs, step_failed
 from upskill.authoring.trace_files import FinalFile, changed_files, final_files
 from upskill.traces import Step, Trace, Usage
 
+VERIFY = "verify"  # the tool name under which `teach` records the check that decides on success
+MAX_COMMAND = 200  # characters of a command that anyone would type again
+MAX_TURN = 600  # characters of a turn that corrects; a longer one is a task
+MAX_LINE = 160
 _CONFIRMS = re.compile(
     r"\b(?:test|tests|pytest|unittest|check|verify|validate|lint|ruff|mypy|pyright|tsc|build|compile"
     r"|status|doctor|health)\b"
 )
+# Words that correct wherever they stand, and words that only complain about what was just done.
 _CORRECTS = re.compile(
-    r"^\s*(?:no\b|nope|stop\b|wait\b|actually\b|wrong)|\b(?:not|don't|do not|never|always|instead|rather|wrong"
-    r"|forgot|should(?:n't)?|must(?:n't)?|make sure|prefer|only use|use the|you missed|incorrect"
-    r"|again)\b|^\[Request interrupted",
+    r"^\W*(?:no|nope|stop|wait|wrong|actually)\b(?! (?:problem|worries|need))|\b(?:don't|do not|never|always|instead"
+    r"|rather than|must(?:n't| not)?|should(?:n't| not| have)?|you forgot|you missed|i said|i meant|not what i"
+    r"|that's wrong|incorrect|make sure|only use|have to)\b",
     re.I,
 )
-VERIFY = "verify"  # the tool name under which `teach` records the check that decides on success
-FIX_WINDOW = 25  # calls after an error in which a fix is looked for
-
-FixKind = Literal["command", "before", "file"]
+_COMPLAINS = re.compile(
+    r"\b(?:still|but|gone|missing|broken|wrong|fails?|failed|failing|doesn't|does not|isn't|aren't|not|no longer|again"
+    r"|wants?|prefer|use|belongs?|error|too (?:many|much|long|slow|big|small))\b",
+    re.I,
+)
+_GOES_ON = re.compile(
+    r"^\W*(?:thanks?|thank you|great|perfect|nice|awesome|cool|lovely|excellent|ok(?:ay)?|yes|yep|sure|good"
+    r"|go on|go ahead|continue|proceed|now|next|then|also|and|can|could|would|will|how|what|why|where|when|which|who"
+    r"|is|are|do|does"
+    r"|please (?:add|write|create|update|implement|commit|push|continue|explain|show|run)|let's|commit|push|add|create"
+    r"|write|implement|update|review|read|look|check)\b",
+    re.I,
+)
+_APPROVES = re.compile(r"\b(?:good|great|nice|fine|perfect|lgtm|thanks?|continue|go on|looks? ok(?:ay)?)\b", re.I)
+# What programs write into the turns of a person.
+_WRITTEN_BY_PROGRAMS = re.compile(
+    r"^\s*(?:<(?!user_query)[a-z][\w-]*[ >]|Caveat:|This session is being continued|\[Request interrupted[^\]]*\]\s*$"
+    r"|\[Image|API Error|# AGENTS\.md|OBSERVATION|Observation:|Base directory for this skill|\[?System)",
+)
+_PATH = r"(?:[\w~.-]*/[\w./@:+~-]+|[\w-]+\.[A-Za-z]\w{0,6}\b)"
+# Lines of an output that the next person needs: an address, where something was put, which values are possible.
+_TELLS = (
+    re.compile(
+        r"\b(?:local|listening|running|serving|served|available|started|ready|uploaded|published|deployed)\b"
+        r".*https?://\S+",
+        re.I,
+    ),
+    re.compile(
+        r"^\W*(?:(?:wrote|writing)\s+|(?:wrote|written|saved|output|exported|restored|results?)\b"
+        rf"[^|]*?(?:\bto|\bon|\bin|\binto|:)\s*){_PATH}",
+        re.I,
+    ),
+)
+_TELLS_VALUES = re.compile(
+    r"\b(?:one of|choose from|(?:valid|allowed|possible|supported) (?:values|options|choices|formats)(?: are)?)\b"
+    r"\W{1,4}[\w.-]+[\"'`]?(?:, | or | \| )\W?[\w.-]+",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +81,33 @@ class UserMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorFix:
-    """An error and its fix: another `command`, a command that had to run `before`, or a changed `file`."""
-
-    command: str
-    error: str  # the line that says what was wrong
-    kind: FixKind
-    fix: str  # a command, or the path of a file
-    steps: tuple[int, ...]  # the error first
-
-
-@dataclass(frozen=True, slots=True)
-class SuccessfulCommand:
-    """A command that succeeded, in the form in which it last did."""
+class WorkflowCommand:
+    """A command that worked, in the form in which it last did; `<version>` stands for a value that varied."""
 
     command: str
     purpose: str  # in the agent's words, where it gave one
-    output: str
-    step: int
+    steps: tuple[int, ...]
+    subcommand: str = ""
+    folder: str = ""
     confirms: bool = False  # it examines the result: a test, a check, a build
+
+    @property
+    def step(self) -> int:
+        return self.steps[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A line that a command printed."""
+
+    command: str
+    line: str
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReusedCommand:
-    """A script that was written and run, or a command that was run again."""
+    """A shell script that was written and run, or another script or command that was run again."""
 
     command: str
     steps: tuple[int, ...]
@@ -92,50 +127,35 @@ class TraceEvidence:
     goal: UserMessage
     fixes: tuple[ErrorFix, ...]
     corrections: tuple[UserMessage, ...]
-    successes: tuple[SuccessfulCommand, ...]
+    workflow: tuple[WorkflowCommand, ...]
+    observations: tuple[Observation, ...]
     files: tuple[FinalFile, ...]
     reused: tuple[ReusedCommand, ...]
     cost: Cost
     cwd: str = ""
 
     @property
-    def confirmed(self) -> tuple[SuccessfulCommand, ...]:
+    def confirmed(self) -> tuple[WorkflowCommand, ...]:
         """The commands that examined the result and found it good."""
-        return tuple(item for item in self.successes if item.confirms)
-
-
-@dataclass(frozen=True, slots=True)
-class _ShellRun:
-    """A shell command as one step of a trace ran it."""
-
-    number: int
-    command: str
-    words: tuple[str, ...]
-    step: Step
-    failed: bool
-    error: str = ""
-
-    @property
-    def subcommand(self) -> str:
-        """Equal for attempts at the same thing."""
-        return program_and_verb(self.words)
+        return tuple(item for item in self.workflow if item.confirms)
 
 
 def evidence_of(trace: Trace) -> TraceEvidence:
     """Everything that a trace can teach."""
-    runs = list(_shell_runs(trace))
+    runs = command_runs(trace)
     files = final_files(trace)
-    asked = [(number, step) for number, step in _numbered(trace) if step.kind == "user" and not step.agent]
+    writes = changed_files(trace)
+    asked = [(number, step) for number, step in _numbered(trace) if _is_asked(step)]
     goal = UserMessage(trace.goal or (asked[0][1].text if asked else ""), asked[0][0] if asked else 0)
-    corrections = [UserMessage(step.text.strip(), number) for number, step in asked[1:] if _CORRECTS.search(step.text)]
     calls = trace.calls
     took = [step.seconds for step in calls if step.seconds is not None]
     cost = Cost(trace.usage, len(calls), sum(step_failed(step) for step in calls), sum(took) if took else None)
     return TraceEvidence(
         goal,
-        tuple(_fixes(runs, changed_files(trace))),
-        tuple(corrections),
-        tuple(_successes(trace, runs)),
+        tuple(find_fixes(runs, writes)),
+        tuple(_corrections(trace, asked, runs, [(number, write.path) for number, write in writes])),
+        tuple(_workflow(trace, runs)),
+        tuple(_observations(runs)),
         tuple(files),
         tuple(_reused(runs, files)),
         cost,
@@ -147,37 +167,118 @@ def _numbered(trace: Trace) -> Iterator[tuple[int, Step]]:
     return enumerate(trace.steps, start=1)
 
 
-def _shell_runs(trace: Trace) -> Iterator[_ShellRun]:
-    for number, step in _numbered(trace):
-        if command := shell_command(step):
-            wrong = step_failed(step)
-            yield _ShellRun(
-                number, command, split_words(command), step, wrong, error_line(step.output) if wrong else ""
-            )
+# What the person said.
 
 
-def _successes(trace: Trace, runs: list[_ShellRun]) -> Iterator[SuccessfulCommand]:
-    """Each thing that was done, in the form that worked last."""
-    last: dict[str, _ShellRun] = {}
+def _is_asked(step: Step) -> bool:
+    return step.kind == "user" and not step.agent and not _WRITTEN_BY_PROGRAMS.match(step.text)
+
+
+def _corrections(
+    trace: Trace, asked: list[tuple[int, Step]], runs: Sequence[CommandRun], writes: list[tuple[int, str]]
+) -> Iterator[UserMessage]:
+    """Turns that correct, by their words or by their place: after a finished attempt that is then done differently."""
+    ends = [number for number, _ in asked[1:]] + [len(trace.steps) + 1]
+    for place, (number, step) in enumerate(asked[1:]):
+        text = step.text.strip()
+        if len(text) > MAX_TURN or text.endswith("?"):
+            continue
+        before = asked[place][0]
+        tried = any(one.kind == "tool" for one in trace.steps[before : number - 1])
+        finished = tried and trace.steps[number - 2].kind in ("assistant", "thinking")
+        again = (
+            len(text) <= 200 and not _APPROVES.search(text) and _redone(before, number, ends[place + 1], runs, writes)
+        )
+        corrects = bool(_CORRECTS.search(text)) and (tried or not _GOES_ON.match(text))
+        goes_on = bool(_GOES_ON.match(text)) and not re.match(r"\W*(?:no|don't|never|always)\b", text, re.I)
+        if goes_on and not re.search(r"\b(?:never|always|don't|must|instead|rather)\b", text, re.I):
+            continue
+        if corrects or (finished and (bool(_COMPLAINS.search(text)) or again)):
+            yield UserMessage(text, number)
+
+
+def _redone(before: int, turn: int, end: int, runs: Sequence[CommandRun], writes: list[tuple[int, str]]) -> bool:
+    """Whether the work after a turn does again, in another way, what the attempt before it did."""
+    first = {path for number, path in writes if before < number < turn}
+    if any(path in first for number, path in writes if turn < number < end):
+        return True
+    done = [run for run in runs if before < run.number < turn and run.role == "work"]
+    redone = [run for run in runs if turn < run.number < end and run.role == "work"]
+    lines = {run.text for run in done}
+    return any(run.text not in lines and run.subcommand in {one.subcommand for one in done} for run in redone)
+
+
+# The commands that worked.
+
+
+def _workflow(trace: Trace, runs: Sequence[CommandRun]) -> Iterator[WorkflowCommand]:
+    """Each thing that was done, in the form that worked last, in the order of the last success."""
+    worked: dict[str, list[CommandRun]] = {}
     for run in runs:
-        if not run.failed and not _is_check(run) and not only_inspects(run.words) and "\n" not in run.command:
-            last.pop(run.subcommand, None)  # in the order of the last success
-            last[run.subcommand] = run
-    for run in last.values():
-        confirms = bool(_CONFIRMS.search(run.command))
-        yield SuccessfulCommand(run.command, _purpose(trace, run), run.step.output, run.number, confirms)
+        fits = run.whole and len(run.text) <= MAX_COMMAND and run.subcommand and not _is_check(run)
+        if run.outcome == "ok" and run.role == "work" and fits:
+            worked.setdefault(run.subcommand, []).append(run)
+    for subcommand, same in sorted(worked.items(), key=lambda item: item[1][-1].order):
+        last = same[-1]
+        alike = [run for run in same if _shape(run) == _shape(last)]
+        command = _template(alike)
+        steps = tuple(dict.fromkeys(run.number for run in alike))
+        confirms = bool(_CONFIRMS.search(command))
+        yield WorkflowCommand(command, _purpose(trace, runs, last), steps, subcommand, last.folder, confirms)
     # A check that was named beforehand always counts.
-    for run in runs:
-        if _is_check(run) and not run.failed:
-            yield SuccessfulCommand(run.command, _purpose(trace, run), run.step.output, run.number, confirms=True)
+    for number, step in _numbered(trace):
+        if step.tool == VERIFY and not step_failed(step) and (command := str(step.arguments.get("command", ""))):
+            yield WorkflowCommand(command, "Verify the result", (number,), confirms=True)
 
 
-def _is_check(run: _ShellRun) -> bool:
+def _is_check(run: CommandRun) -> bool:
     return run.step.tool == VERIFY
 
 
-def _purpose(trace: Trace, run: _ShellRun) -> str:
-    """What the agent said the command is for."""
+def _shape(run: CommandRun) -> tuple[str, ...]:
+    """The options of a command, and where its other words stand: equal for runs that differ in values only."""
+    return tuple(
+        word.partition("=")[0] if word.startswith("-") and not word.startswith("-=") else "·"
+        for word in (*run.runner, *run.words)
+    )
+
+
+def _template(runs: Sequence[CommandRun]) -> str:
+    """The last of these runs, with a placeholder for every value that varied."""
+    last = runs[-1]
+    if last.subcommand.endswith((" install", " add", " uninstall", " remove")):
+        return last.text  # what is installed is no value that varies
+    texts = [run.text.split(" ") for run in runs]
+    if len({run.text for run in runs}) == 1 or len({len(words) for words in texts}) != 1:
+        return last.text
+    words = list(texts[-1])
+    varied = [place for place in range(len(words)) if len({text[place] for text in texts}) > 1]
+    if not varied or len(varied) > 3 or len(varied) * 2 > len(words):
+        return last.text
+    if any(re.search(r"[\"'$|<>&;]", text[place]) for text in texts for place in varied):
+        return last.text
+    for place in varied:
+        words[place] = _placeholder([text[place] for text in texts], words[place - 1] if place else "")
+    return " ".join(words)
+
+
+def _placeholder(values: list[str], before: str) -> str:
+    option, equals, _ = values[-1].partition("=")
+    if equals and option.startswith("-"):
+        return f"{option}=<{option.lstrip('-')}>"
+    if equals:
+        return f"{option}=<{option.lower().replace('_', '-')}>"
+    if before.startswith("--"):
+        return f"<{before.lstrip('-')}>"
+    if before == "-m":
+        return "<message>"
+    return "<file>" if all("/" in value or re.search(r"\.\w+$", value) for value in values) else "<name>"
+
+
+def _purpose(trace: Trace, runs: Sequence[CommandRun], run: CommandRun) -> str:
+    """What the agent said the command is for. What it said of a line with several commands is about none of them."""
+    if sum(other.role == "work" for other in runs if other.number == run.number) > 1:
+        return ""
     stated = run.step.arguments.get("description") or run.step.arguments.get("explanation")
     if isinstance(stated, str) and stated.strip():
         return " ".join(stated.split())
@@ -187,64 +288,41 @@ def _purpose(trace: Trace, run: _ShellRun) -> str:
     return ""
 
 
-# Errors and their fixes.
+# What they printed.
 
 
-def _fixes(runs: list[_ShellRun], changes: list[tuple[int, str]]) -> Iterator[ErrorFix]:
-    seen: set[tuple[str, str]] = set()
-    for place, run in enumerate(runs):
-        if not run.failed or only_inspects(run.words) or (run.subcommand, run.error) in seen:
+def _observations(runs: Sequence[CommandRun]) -> Iterator[Observation]:
+    last: dict[tuple[str, int], Observation] = {}
+    for run in runs:
+        if run.role != "work" or not run.whole or len(run.text) > MAX_COMMAND:
             continue
-        found = _find_fix(run, runs[place + 1 : place + 1 + FIX_WINDOW], changes)
-        if found is not None:
-            seen.add((run.subcommand, run.error))
-            yield found
-
-
-def _find_fix(run: _ShellRun, later: list[_ShellRun], changes: list[tuple[int, str]]) -> ErrorFix | None:
-    tries = [other for other in later if other.subcommand == run.subcommand]
-    # The first try that gets further: it succeeds, or something else is wrong with it.
-    further = next((other for other in tries if not other.failed or other.error != run.error), None)
-    if further is not None and further.command == run.command:
-        between = [(number, path) for number, path in changes if run.number < number < further.number]
-        before = [
-            other
-            for other in later
-            if other.number < further.number
-            and not other.failed
-            and other.subcommand != run.subcommand
-            and not only_inspects(other.words)
-        ]
-        if between:
-            return ErrorFix(run.command, run.error, "file", between[-1][1], (run.number, *(n for n, _ in between)))
-        if before:
-            return ErrorFix(run.command, run.error, "before", before[-1].command, (run.number, before[-1].number))
-    worked = next((other for other in tries if not other.failed), None)
-    if worked is None:
-        worked = next((other for other in later[:5] if not other.failed and _similar(run, other)), None)
-    if worked is None or worked.command == run.command:
-        return None
-    return ErrorFix(run.command, run.error, "command", worked.command, (run.number, worked.number))
-
-
-def _similar(one: _ShellRun, two: _ShellRun) -> bool:
-    return not only_inspects(two.words) and SequenceMatcher(None, one.words, two.words).ratio() >= 0.6
+        for line in run.step.output.splitlines()[:200]:
+            plain = " ".join(line.split())
+            if not 8 <= len(plain) <= MAX_LINE:
+                continue
+            kinds = [
+                *(number for number, pattern in enumerate(_TELLS) if run.outcome == "ok" and pattern.search(plain)),
+                *([len(_TELLS)] if run.outcome != "unknown" and _TELLS_VALUES.search(plain) else []),
+            ]
+            for kind in kinds:
+                last[run.subcommand, kind] = Observation(run.text, plain, run.number)
+    yield from sorted(last.values(), key=lambda seen: seen.step)
 
 
 # Reuse.
 
 
-def _reused(runs: list[_ShellRun], files: list[FinalFile]) -> Iterator[ReusedCommand]:
+def _reused(runs: Sequence[CommandRun], files: list[FinalFile]) -> Iterator[ReusedCommand]:
     scripts = {file.path: file for file in files if re.search(r"\.(?:sh|py|js|ts|rb|pl|mjs)$", file.path)}
-    worked = [run for run in runs if not run.failed]
+    worked = [run for run in runs if run.outcome == "ok" and run.role == "work"]
     for path, file in scripts.items():
         ran = [run for run in worked if any(word.removeprefix("./") == path for word in run.words)]
-        if ran:
-            yield ReusedCommand(ran[-1].command, (*file.steps, *(run.number for run in ran)), path)
+        if len(ran) > 1 or (ran and path.endswith(".sh")):
+            yield ReusedCommand(ran[-1].text, (*file.steps, *(run.number for run in ran)), path)
     again: dict[str, list[int]] = {}
     for run in worked:
-        if not only_inspects(run.words):
-            again.setdefault(run.command, []).append(run.number)
+        if run.whole:
+            again.setdefault(run.text, []).append(run.number)
     for command, numbers in again.items():
         if len(numbers) > 1 and not any(path in command for path in scripts):
             yield ReusedCommand(command, tuple(numbers))

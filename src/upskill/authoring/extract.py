@@ -1,9 +1,9 @@
 """Extract: compile traces into a Skill and a Suite by rules alone; the same traces always give the same result.
 
-Commands that succeeded, errors with their fixes, corrections by the person and settings that were left behind become
-lines that state one fact each, which is what small students can use. Test cases ask for the same facts, so they show
-whether a student can look them up and not whether that helps it; only those that pass the quality probes are kept.
-Every line names the steps it came from.
+A skill holds what the traces are sure of: the commands that worked, in their order, errors with their cures, rules that
+the person gave, and lines that commands printed. Where that is too little, extract says what it found and what is
+missing. Test cases ask for the same facts, so they show whether a student can look them up and not whether that helps
+it; only those that pass the quality probes are kept. Every line names the steps it came from.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any
 
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.facts import Fact, Question, facts_of
-from upskill.authoring.trace_commands import only_inspects, program_and_verb, split_words
-from upskill.errors import UpskillError, UsageError
+from upskill.errors import UsageError
 from upskill.plain import digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import OWN_FACTS, Case, Suite
-from upskill.suites.quality import probe_case
+from upskill.suites.quality import probe_case, probe_suite
 from upskill.suites.twins import near_duplicates
 from upskill.traces import Trace
 from upskill.traces.redact import MARK, redact_trace
@@ -30,23 +29,34 @@ from upskill.traces.redact import MARK, redact_trace
 DEFAULT_TOKENS = 800
 MAX_CASES = 60
 MAX_ANSWER = 240  # characters; a longer answer recites the skill
+MIN_FACTS = 3  # a skill of fewer lines is not worth a folder
 ONE_LINE = "Answer in one line."
-# Programs that no extracted skill is about, even where they were run most often.
+# Programs that no extracted skill is named after, even where they were run most often.
 COMMON_PROGRAMS = frozenset(
     (
-        *("python", "python3", "node", "sh", "bash", "git", "npm", "npx", "pip", "pip3", "uv", "uvx", "make", "sudo"),
-        *("docker", "curl", "wget", "pytest", "ruff", "go", "cargo"),
+        *("python", "node", "sh", "bash", "git", "npm", "npx", "pnpm", "yarn", "bun", "pip", "pip3", "uv", "make"),
+        *("docker", "curl", "wget", "pytest", "ruff", "go", "cargo", "apt", "apt-get", "brew", "tsc", "eslint", "gcc"),
+        *("zip", "psql", "sqlite3", "mypy", "cmake", "just", "prettier", "vitest", "jest", "kubectl", "helm", "gh"),
     )
 )
 SECTIONS = {
+    "workflow": "Commands that worked, in order",
+    "error": "Errors and their cures",
     "rule": "Rules",
-    "before": "Order",
-    "command": "Commands",
-    "option": "Options",
-    "error": "Errors",
+    "printed": "What to expect",
     "setting": "Settings",
 }
+KINDS = {
+    "workflow": ("command that worked", "commands that worked"),
+    "error": ("error with a sure cure", "errors with a sure cure"),
+    "rule": ("rule given by the person", "rules given by the person"),
+    "printed": ("address or place that was printed", "addresses or places that were printed"),
+    "setting": ("file of settings", "files of settings"),
+}
 REFUSALS = ["cannot", "can't", "unable to", "don't know"]
+_ANY_FOLDER = frozenset(
+    ("", "app", "src", "work", "workspace", "repo", "project", "root", "home", "tmp", "data", "code")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +82,45 @@ async def extract(
     facts = _merge(
         fact for number, one in enumerate(evidence) for fact in facts_of(one, f"r{number + 1}-" if number else "")
     )
-    if not facts:
-        raise UsageError(
-            "there is nothing to extract: no command that worked, no error that was fixed, no correction, no settings",
-            "Use a trace in which an agent ran commands, or name a model as the teacher with -m.",
-        )
+    _require_enough(facts, evidence)
     kept, left_out = _fit_tokens(facts, tokens)
-    program = _program(evidence)
-    skill = _skill(name or _name(program, evidence), program, evidence, kept)
-    suite, refused = await _suite(kept, skill, program, cases)
+    subject = _subject(kept, evidence)
+    skill, lines = _skill(name, subject, evidence, kept)
+    suite, refused = await _suite(kept, skill, subject.name, cases)
     if not suite.cases:
-        raise UpskillError(
+        raise UsageError(
             "no test case could be made from this trace" + (f": {refused[0]}" if refused else ""),
             "Name a model as the teacher with -m, or give your own tests with --tests.",
         )
-    sources = {f"- {fact.line}": fact.sources for fact in kept}
+    sources = {line: fact.sources for fact, line in lines}
     return Extraction(skill, suite, sources, dict(counts), tuple(fact.line for fact in left_out), tuple(refused))
+
+
+def _require_enough(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> None:
+    """Say what was found and what is missing, where that is too little for a skill."""
+    telling = sum(fact.telling for fact in facts)
+    more = any(fact.kind in ("error", "rule", "setting") for fact in facts)
+    if len(facts) >= MIN_FACTS and telling >= (MIN_FACTS - 1 if more else MIN_FACTS):
+        return
+    found = [f"{count} {KINDS[kind][count != 1]}" for kind in SECTIONS if (count := sum(f.kind == kind for f in facts))]
+    shown = "; ".join(fact.line for fact in facts[:2])
+    missing = [
+        *(["commands that worked and that someone would run again"] if not _any(facts, "workflow") else []),
+        *(["an error and the later success of the same command"] if not _any(facts, "error") else []),
+        *(["a correction that states a rule"] if not _any(facts, "rule") else []),
+    ]
+    calls = sum(one.cost.calls for one in evidence)
+    these = "these traces" if len(evidence) > 1 else "this trace"
+    raise UsageError(
+        f"too little in {these} ({calls} tool calls) for a skill: found "
+        + (f"{', '.join(found)} ({shown})" if found else "nothing that rules can be sure of")
+        + f"; missing: {'; '.join(missing) or 'more of the same'}",
+        "Give more traces of the same work with further --from, or let a model read them: -m MODEL or --handoff DIR.",
+    )
+
+
+def _any(facts: list[Fact], kind: str) -> bool:
+    return any(fact.kind == kind for fact in facts)
 
 
 # The skill.
@@ -114,65 +147,114 @@ def _merge(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _fit_tokens(facts: list[Fact], tokens: int) -> tuple[list[Fact], list[Fact]]:
-    room = tokens - 40  # for headings
-    kept: list[Fact] = []
-    left_out: list[Fact] = []
-    for fact in facts:
-        need = estimate_tokens(fact.line) + 2
+    """The facts that fit, the workflow first."""
+    room = tokens - 60  # for headings
+    ranks = ("workflow", "rule", "setting", "error", "printed")
+    kept: set[str] = set()
+    for fact in sorted(facts, key=lambda fact: ranks.index(fact.kind)):
+        need = estimate_tokens(fact.line) + 3
         if need <= room:
-            kept.append(fact)
+            kept.add(fact.line)
             room -= need
-        else:
-            left_out.append(fact)
-    return kept, left_out
+    return [fact for fact in facts if fact.line in kept], [fact for fact in facts if fact.line not in kept]
 
 
-def _program(evidence: Sequence[TraceEvidence]) -> str:
-    """The program that the skill is about: of those that are not common, the one that was run most often."""
-    counts: Counter[str] = Counter()
-    for one in evidence:
-        for command in [*(item.command for item in one.successes), *(fix.command for fix in one.fixes)]:
-            words = split_words(command)
-            program = program_and_verb(words).split(" ", maxsplit=1)[0] if words else ""
-            if (
-                program
-                and not only_inspects(words)
-                and program not in COMMON_PROGRAMS
-                and re.fullmatch(r"[\w.-]+", program)
-            ):
-                counts[program] += 1
-    return min(counts, key=lambda program: (-counts[program], program)) if counts else ""
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What a skill is about: one program, or the work in one project."""
+
+    program: str
+    project: str
+    verbs: tuple[str, ...]  # of the program
+    programs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.program or self.project
 
 
-def _name(program: str, evidence: Sequence[TraceEvidence]) -> str:
-    goal = next((one.goal.text for one in evidence if one.goal.text), "")
-    words = re.findall(r"[a-z0-9]+", program.lower() or goal.lower())
-    if program:
-        words = ["using", *words]
-    return "-".join(words[:5])[:64].strip("-") or "extracted"
+def _subject(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> _Subject:
+    items = [item for one in evidence for item in one.workflow if item.subcommand]
+    items = [item for item in items if any(f"`{item.command}`" in fact.line for fact in facts)]
+    counts: Counter[str] = Counter(item.subcommand.split()[0] for item in items)
+    counts.update(fix.subcommand.split()[0] for one in evidence for fix in one.fixes if fix.subcommand)
+    own = {
+        name: n for name, n in counts.items() if name not in COMMON_PROGRAMS and re.fullmatch(r"[A-Za-z][\w-]*", name)
+    }
+    best = min(own, key=lambda name: (-own[name], name)) if own else ""
+    # A program that was run once among many others is not what the session was about.
+    program = best if best and own[best] * 3 >= sum(counts.values()) else ""
+    verbs = [item.subcommand.split(" ", 1)[1] for item in items if item.subcommand.startswith(f"{program} ")]
+    folder = next((PurePosixPath(one.cwd).name for one in evidence if one.cwd), "")
+    named = folder.lower() not in _ANY_FOLDER and re.fullmatch(r"[A-Za-z][\w.-]{1,40}", folder)
+    project = folder if named and not re.match(r"tmp|temp|.*\d.*\d", folder) else ""
+    common = [name for name, _ in counts.most_common() if re.fullmatch(r"[A-Za-z][\w.-]*", name)]
+    return _Subject(program, project, tuple(dict.fromkeys(verbs)), tuple(common[:3]))
 
 
-def _skill(name: str, program: str, evidence: Sequence[TraceEvidence], facts: list[Fact]) -> Skill:
-    goal = next((" ".join(one.goal.text.split()) for one in evidence if one.goal.text), "")
-    goal = re.sub(r"[<>`\"]", "", goal.split(". ")[0])[:160].rstrip(". ")
-    about = program or "this task"
-    description = (
-        f"States the commands, options, errors, settings and rules of {about} that proved right in practice. "
-        f"Use when {about} is to be run, configured or mended"
+def _name(subject: _Subject) -> str:
+    words = (
+        ["using", subject.program] if subject.program else ["working-on", subject.project] if subject.project else []
     )
-    description += f", for example: {goal}." if goal and MARK.rstrip() not in goal else "."
-    lines = [f"# {'Using ' + program if program else 'What worked'}"]
+    words = words or ["using", *subject.programs[:2]]
+    return "-".join(re.findall(r"[a-z0-9]+", " ".join(words).lower()))[:64].strip("-") or "extracted"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _description(subject: _Subject, evidence: Sequence[TraceEvidence], facts: list[Fact]) -> str:
+    """What the skill holds, and when to use it."""
+    errors = sum(fact.kind == "error" for fact in facts)
+    holds = ["commands in the order that worked"] if _any(facts, "workflow") else []
+    holds += ["the cure for one error" if errors == 1 else f"cures for {errors} errors"] if errors else []
+    holds += ["rules given by its users"] if _any(facts, "rule") else []
+    programs = _listed(subject.programs) if subject.programs else "the tools of this work"
+    if subject.program:
+        of = f"{subject.program} ({_listed(subject.verbs[:6])})" if subject.verbs else subject.program
+        use = f"Use when a task calls for {subject.program}, or when one of its commands fails"
+    else:
+        of = f"the {subject.project} project ({programs})" if subject.project else programs
+        use = f"Use when working on {subject.project}" if subject.project else f"Use when working with {programs}"
+    goal = next((" ".join(one.goal.text.split()) for one in evidence if one.goal.text), "")
+    goal = re.split(r"(?<=[.!])\s", goal)[0].rstrip(".! ")
+    clean = re.fullmatch(r"[A-Z][\w ,.'/:()@-]{15,139}", goal) and not re.match(
+        r"(?:Thanks|You are|We|We're|I|I'm|Your|Here)\b", goal
+    )
+    use += f", for example: {goal}." if clean and MARK.rstrip() not in goal else "."
+    return f"Covers {of}: {_listed(holds or ['what its commands print'])}. {use}"
+
+
+def _skill(
+    name: str, subject: _Subject, evidence: Sequence[TraceEvidence], facts: list[Fact]
+) -> tuple[Skill, list[tuple[Fact, str]]]:
+    title = (
+        f"Using {subject.program}" if subject.program else f"Working on {subject.project}" if subject.project else ""
+    )
+    body = [f"# {title or 'Using ' + _listed(subject.programs or ('these tools',))}"]
+    lines: list[tuple[Fact, str]] = []
     for kind, heading in SECTIONS.items():
-        if items := [f"- {fact.line}" for fact in facts if fact.kind == kind]:
-            lines += ["", f"## {heading}", *items]
-    skill = Skill.new(name, description, _encodable("\n".join(lines)))
+        items = [fact for fact in facts if fact.kind == kind]
+        if not items:
+            continue
+        numbered = kind == "workflow" and len(items) > 1
+        found = [
+            (fact, _encodable(f"{f'{place}.' if numbered else '-'} {fact.line}"))
+            for place, fact in enumerate(items, start=1)
+        ]
+        body += ["", f"## {heading}", *(line for _, line in found)]
+        lines += found
+    description = _description(subject, evidence, facts)
+    skill = Skill.new(name or _name(subject), description, "\n".join(body))
+    shown = "\n".join(body)
     for one in evidence:
         for command in one.reused:
             file = next((file for file in one.files if file.path == command.path and file.whole), None)
-            if file is not None and len(file.content) <= 20_000:
+            if file is not None and f"`{command.command}`" in shown and len(file.content) <= 20_000:
                 place = f"scripts/{PurePosixPath(file.path).name}"
                 skill = skill.with_file(place, _encodable(file.content).encode(), executable=True)
-    return skill
+    return skill, lines
 
 
 def _encodable(text: str) -> str:
@@ -183,7 +265,7 @@ def _encodable(text: str) -> str:
 # The suite.
 
 
-async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tuple[Suite, list[str]]:
+async def _suite(facts: list[Fact], skill: Skill, subject: str, most: int) -> tuple[Suite, list[str]]:
     written = [
         _case(fact, question, min(MAX_ANSWER, len(skill.body) - 1)) for fact in facts for question in fact.questions
     ]
@@ -197,7 +279,11 @@ async def _suite(facts: list[Fact], skill: Skill, program: str, most: int) -> tu
             kept[case.id] = case
     for _, duplicate in near_duplicates(kept.values()):
         kept.pop(duplicate, None)
-    return Suite(tuple(kept.values()), f"extracted for {program}" if program else "extracted", 64), refused
+    # The answer of one case must not be right for another.
+    for weak in await probe_suite(Suite(tuple(kept.values()), "extracted", 64), skill):
+        if kept.pop(weak.case, None):
+            refused.append(str(weak))
+    return Suite(tuple(kept.values()), f"extracted for {subject}" if subject else "extracted", 64), refused
 
 
 def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:

@@ -1,41 +1,79 @@
-"""Facts: the evidence of a trace as lines of a skill that state one fact each, with questions that ask for it."""
+"""Facts: the evidence of a trace as lines of a skill, with questions that ask for what they state.
+
+Only what is sure becomes a fact: commands that worked, errors whose cure follows from what changed, rules that the
+person gave in so many words, lines that a command printed, and the settings that an error asked for.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import PurePosixPath
 
-from upskill.authoring.evidence import ErrorFix, SuccessfulCommand, TraceEvidence
-from upskill.authoring.trace_commands import program_and_verb, split_words
+from upskill.authoring.evidence import Observation, TraceEvidence, WorkflowCommand
+from upskill.authoring.fixes import ErrorFix
+from upskill.authoring.trace_commands import split_words
 from upskill.authoring.trace_files import FinalFile
 from upskill.traces.redact import MARK
 
-MAX_VALUE, MAX_COMMAND = 60, 120  # characters
+MAX_VALUE, MAX_COMMAND, MAX_MESSAGE = 60, 160, 120  # characters
+MAX_SETTINGS = 10
 SETTINGS_FILES = (".toml", ".ini", ".cfg", ".conf", ".env", ".yaml", ".yml", ".json", ".properties")
+CODE_FILES = re.compile(
+    r"\.(?:py|pyi|ipynb|[cm]?[jt]sx?|rs|go|java|kt|scala|c|h|cc|cpp|hpp|cs|rb|php|swift|m|lua|pl|r|jl|ex|exs|hs|ml|css"
+    r"|scss|html?|vue|svelte|sql|sh|bash|zsh|ps1|proto|graphql|tex|dart|zig)$",
+    re.I,
+)
 _STOP_WORDS = frozenset(
     (
         *("the", "and", "for", "are", "was", "were", "with", "from", "that", "this", "then", "than", "into", "only"),
         *("also", "not", "one", "but", "you", "your", "has", "have", "had", "its", "always", "never", "use", "run"),
-        *("before", "after", "first", "must", "should", "please", "until", "when", "while", "all", "any"),
+        *("before", "after", "first", "must", "should", "please", "until", "when", "while", "all", "any", "new"),
     )
 )
 _SETTING = re.compile(
     r"""^\s*(?:export\s+)?["']?(?P<key>[A-Za-z_][\w.-]*)["']?\s*[=:]\s*(?P<value>[^\s#{\[|>&*].*?)\s*,?\s*$"""
 )
-_SECTION = re.compile(r"^\s*\[+(?P<name>[\w. -]+)\]+\s*$")
+# A sentence that gives a rule, and words that only make sense beside what they point at.
+_RULE = re.compile(
+    r"\b(?:always|never|don't|do not|must|mustn't|should not|shouldn't|use|prefer|only|instead|rather|make sure)\b"
+    r"|^(?:pass|name|label|keep|put|set|sign|run)\b|, not\b",
+    re.I,
+)
+_STANDING = re.compile(r"\b(?:always|never)\b", re.I)
+_SPEAKS = re.compile(r"\b(?:i|i'm|i've|me|my|you|yours?|we|our)\b|fuck|shit|wtf|\bdamn|\.\.\.", re.I)
+_POINTS = re.compile(
+    r"\b(?:it|its|they|them|these|those|same|undo|revert|above|below|one more)\b|^(?:should|must|is|are|was)\b"
+    r"|\b(?:this|that)\b(?! [a-z]{3,} (?:is|are|has|uses|needs|belongs|runs|lives))",
+    re.I,
+)
+_GENERIC_ERROR = re.compile(
+    r"^(?:npm error )?(?:command failed|exit(?:ed)?\b.*|failed|error|errors? (?:found|occurred)|build failed|code \d+"
+    r"|make: \*\*\*.*|killed|terminated|aborted|traceback.*|assertionerror|assert .*|test .*failed|\W*)$|[│┌└▲✖❯─]",
+    re.I,
+)
+_EVERYONE_KNOWS = re.compile(
+    r"(?:sudo )?(?:apt-get|apt|brew|dnf) (?:-\S+ )*(?:update|upgrade)(?: -\S+)*|(?:npm|pnpm|yarn|bun)(?: install| i)?"
+    r"|\S+ (?:-\S+ )*(?:uninstall|remove)\b.*|pip\d? install (?:-U |--upgrade )?pip|make clean|git \w+"
+)
+# What an agent adds to the purpose of a command, about the moment and not about the command.
+_MOMENT = re.compile(
+    r"\s(?:again|after|before|to (?:verify|test|check|see|confirm|make sure)|directly|with fixed?|once more)\b.*"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of a skill. Facts of one `group` are about the same thing, and stay on one side of the split."""
+    """One line of a skill. Facts of one `group` are about the same thing."""
 
     kind: str
     line: str
     sources: tuple[str, ...]  # ids of steps: s12 is the twelfth of the first trace, r2-s12 of the second
     group: str
     questions: tuple[Question, ...] = ()
+    telling: bool = True  # False: nobody needs a skill for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +84,30 @@ class Question:
 
 
 def facts_of(evidence: TraceEvidence, prefix: str = "") -> Iterator[Fact]:
-    """The facts of one trace, the most telling first."""
+    """The facts of one trace: the workflow, errors and their cures, rules, what was printed, settings."""
+    bundled = {command.path for command in evidence.reused if command.path}
+    for_once = {
+        PurePosixPath(file.path).name
+        for file in evidence.files
+        if not (file.path in bundled and file.whole) and not file.path.endswith(SETTINGS_FILES)
+    }
+    for item in evidence.workflow:
+        yield from _command(item, prefix, for_once)
+    templates = {item.subcommand: item.command for item in evidence.workflow}
+    for fix in evidence.fixes:
+        yield from _error(fix, templates.get(fix.subcommand, ""), prefix)
     known = _proven_words(evidence)
     for item in evidence.corrections:
-        for sentence in _sentences(item.text):
+        for sentence in _rules(item.text, known):
             yield _rule(sentence, known, (f"{prefix}s{item.step}",))
-    for fix in evidence.fixes:
-        if fix.kind == "before":
-            yield from _order(fix, prefix)
-    for item in evidence.successes:
-        yield from _command(item, prefix)
-    for fix in evidence.fixes:
-        if fix.kind == "command":
-            yield from _error(fix, prefix)
+    errors = {" ".join(fix.error.split()) for fix in evidence.fixes}
+    for seen in evidence.observations:
+        if seen.line not in errors:
+            yield from _printed(seen, prefix)
+    asked_for = {fix.fix for fix in evidence.fixes if fix.kind == "file"}
     for file in evidence.files:
-        yield from _settings(file, prefix)
+        if file.path in asked_for:
+            yield from _settings(file, prefix)
 
 
 def _quotable(*texts: str) -> bool:
@@ -68,109 +115,249 @@ def _quotable(*texts: str) -> bool:
     return all(text.strip() and "\n" not in text and MARK.rstrip() not in text and "`" not in text for text in texts)
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """The sentences of a correction, without openings such as "no, please"."""
+# Commands that worked.
+
+
+def _command(item: WorkflowCommand, prefix: str, for_once: set[str]) -> Iterator[Fact]:
+    words = split_words(item.command)
+    if not _quotable(item.command) or len(item.command) > MAX_COMMAND:
+        return
+    temporary = any(PurePosixPath(word).name in for_once or word.startswith(("/tmp/", "/var/")) for word in words)  # noqa: S108
+    if item.subcommand and (temporary or _EVERYONE_KNOWS.fullmatch(item.command)):
+        return
+    purpose = as_infinitive(item.purpose)
+    folder = item.folder if item.folder and not item.folder.startswith(("/", "~", "$", "..")) else ""
+    where = f" (in `{folder}`)" if folder and _quotable(folder) else ""
+    said = f"{purpose[0].upper()}{purpose[1:]}: `{item.command}`{where}" if purpose else f"`{item.command}`{where}"
+    program = (item.subcommand or item.command).split()[0]
+    arguments = _arguments(words, item.subcommand)
+    questions: list[Question] = []
+    if "<" not in item.command:
+        what = f"to {purpose}" if purpose else f"for {item.subcommand}"
+        after = next((place for place, word in enumerate(words) if PurePosixPath(word).name == program), -1) + 1
+        pattern = _pattern(" ".join(words[after:]) or item.command)
+        questions.append(Question(f"What is the command {what} with {program}?", pattern, f"`{item.command}`"))
+        questions += _about_options(words, item.subcommand)
+    yield Fact(
+        "workflow",
+        said,
+        steps_of(item.steps[-3:], prefix),
+        _slug(item.subcommand),
+        tuple(questions),
+        telling=bool(arguments),
+    )
+
+
+def _about_options(words: tuple[str, ...], subcommand: str) -> Iterator[Question]:
+    for place, option in enumerate(words):
+        if not re.match(r"--[a-z]", option):
+            continue
+        name, equals, value = option.partition("=")
+        if not equals:
+            value = words[place + 1] if place + 1 < len(words) else ""
+        if value and re.fullmatch(r"[\w./:@+-]+", value) and not value.startswith("-") and len(value) <= MAX_VALUE:
+            said = name.lstrip("-").replace("-", " ")
+            yield Question(f"What is the {said} for {subcommand}?", _pattern(value), value)
+
+
+# Errors and their cures.
+
+
+def _error(fix: ErrorFix, template: str, prefix: str) -> Iterator[Fact]:
+    message = bare_message(fix.error, fix.subcommand)
+    cure = _cure(fix, template)
+    if not fix.related or cure is None or not _quotable(message) or _GENERIC_ERROR.search(message):
+        return
+    if len(message) > MAX_MESSAGE or len(message.split()) < 2:
+        return
+    if message.endswith("not found") and fix.kind == "before" and fix.fix.split()[-1] == fix.subcommand:
+        return  # everyone installs a program that is missing
+    said, key = cure
+    line = f'`{fix.subcommand}` fails with "{message}": {said}.'
+    telling = [word for word in split_words(key) if word.lower() not in message.lower() and len(word) > 1]
+    questions = (
+        (Question(f'What is the cure for "{message}" of {fix.subcommand}?', _pattern(telling[-1]), f"`{key}`"),)
+        if telling
+        else ()
+    )
+    yield Fact("error", line, steps_of(fix.steps, prefix), _slug(fix.subcommand), questions)
+
+
+def _cure(fix: ErrorFix, template: str) -> tuple[str, str] | None:
+    """What to do, as the end of a sentence, and the words in it that matter; None where that is not clear."""
+    if fix.kind == "before":
+        fits = _quotable(fix.fix) and len(fix.fix) <= MAX_COMMAND
+        return (f"run `{fix.fix}` first", fix.fix) if fits else None
+    if fix.kind == "file":
+        return _cure_in_file(fix)
+    if fix.folder:
+        return (f"run it in `{fix.folder}`", fix.folder) if _quotable(fix.folder) else None
+    if not _quotable(*fix.added, *fix.dropped) or len(fix.added) > 3 or len(fix.dropped) > 2:
+        whole = len(fix.fix) <= MAX_COMMAND and _quotable(fix.fix)
+        return (f"run `{fix.fix}` instead", fix.fix) if whole and fix.added else None
+    added = " ".join(fix.added)
+    if fix.added and fix.dropped:
+        if not _replaces(fix):
+            return None
+        return f"use `{added}` instead of `{' '.join(fix.dropped)}`", added
+    if fix.added:
+        first = fix.added[0]
+        # A value that varied later is no part of the cure.
+        parts = [re.sub(r"\s.*", "", part) for part in fix.added]
+        varied = [re.search(rf"{re.escape(part)} (<[\w-]+>)", template) for part in parts]
+        added = " ".join(
+            f"{part} {found[1]}" if found else whole
+            for part, found, whole in zip(parts, varied, fix.added, strict=True)
+        )
+        verb = "set" if re.match(r"[A-Z_]+=", first) else "run it with" if first in ("sudo", "uv") else "add"
+        return f"{verb} `{added}`", added
+    return f"leave out `{' '.join(fix.dropped)}`", " ".join(fix.dropped)
+
+
+def _replaces(fix: ErrorFix) -> bool:
+    """Whether the new words stand in for the old ones, and are not just another thing to work on."""
+    old, new = " ".join(fix.dropped), " ".join(fix.added)
+    return (
+        any(word.lstrip("-") in fix.error for word in old.split())
+        or old.split()[0] == new.split()[0]
+        or SequenceMatcher(None, old, new).ratio() >= 0.6
+    )
+
+
+def _cure_in_file(fix: ErrorFix) -> tuple[str, str] | None:
+    name = PurePosixPath(fix.fix).name
+    path = fix.fix if not fix.fix.startswith(("/", "~")) else name
+    if CODE_FILES.search(name) or not _quotable(path):
+        return None  # code that was mended is mended
+    if fix.change is not None:
+        old, new = (_changed_part(fix.change[0], fix.change[1]), _changed_part(fix.change[1], fix.change[0]))
+        if old and new and _quotable(old, new) and len(old) + len(new) <= MAX_COMMAND:
+            return f"in `{path}`, change `{old}` to `{new}`", new
+        if new and _quotable(new) and len(new) <= MAX_COMMAND and not old:
+            return f"add `{new}` to `{path}`", new
+    return f"{'write' if fix.written else 'edit'} `{path}`", path
+
+
+def _changed_part(text: str, other: str) -> str:
+    """The lines of an edit that the other side has not."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    apart = [line for line in lines if line not in {line.strip() for line in other.splitlines()}]
+    return "\n".join(apart)
+
+
+def bare_message(error: str, subcommand: str) -> str:
+    """An error message without the program's name in front and the advice at its end."""
+    message = " ".join(error.split())
+    message = re.sub(r"^(?:E {1,3}|! |npm (?:ERR!|error) |thread .{0,40}panicked at \S+ )", "", message)
+    message = re.sub(
+        r"^/?(?:usr/)?(?:bin/)?(?:ba|z)?sh: (?:line )?\d+: |^\S*\(?\d+[:,]\d+\)?:? +(?:error +)?", "", message
+    )
+    message = re.sub(r"^(?:[a-z_]\w*\.)+[A-Z]\w+: ", "", message)
+    for word in subcommand.split():
+        message = re.sub(rf"^{re.escape(word)}:\s*", "", message)
+    message = re.sub(r"^(?:[\w.]*error|fatal)\b(?: TS\d+)?(?:[:\s]+(?:- )?)", "", message, flags=re.I)
+    for word in subcommand.split():
+        message = re.sub(rf"^{re.escape(word)}:\s*", "", message)
+    message = re.split(r"\s*;\s|\s+\((?=use |run |try |no |hint|--|see )|\.\s", message)[0].strip().rstrip(".:,")
+    return message.replace('"', "'").replace("`", "'")
+
+
+# Rules.
+
+
+def _rules(text: str, known: set[str]) -> Iterator[str]:
+    """The sentences of a correction that give a rule and can be understood by themselves."""
     plain = " ".join(text.strip().strip("\"'").split())
     for part in re.split(r"(?<=[.!?])\s+", plain):
-        sentence = re.sub(
-            r"^(?:no|nope|yes|ok|okay|stop|wait|actually|and|but|please|well)\b[,.!:]*\s*", "", part, flags=re.I
-        )
-        sentence = re.sub(r"^(?:no|please|and)\b[,.!:]*\s*", "", sentence, flags=re.I)
-        if len(sentence.split()) >= 3 and len(sentence) <= 200 and _quotable(sentence) and not sentence.endswith("?"):
+        sentence = _without_opening(part)
+        sentence = re.sub(r"^you (?:should not|shouldn't|must not|mustn't)\b", "Do not", sentence, flags=re.I)
+        sentence = re.sub(r"^you (?:should|must|have to|need to)\b\s*", "", sentence, flags=re.I)
+        words = sentence.split()
+        if len(words) < 3 or len(sentence) > 200 or not _quotable(sentence) or sentence.endswith("?"):
+            continue
+        if not _RULE.search(sentence) or _SPEAKS.search(sentence):
+            continue
+        if _POINTS.search(sentence) and not _STANDING.search(sentence):
+            continue
+        named = {word.lower() for word in re.findall(r"[A-Za-z][\w-]{2,}", sentence)} - _STOP_WORDS
+        if named & known or re.search(r"`|\s-{1,2}[a-zA-Z]|_|/", sentence) or _STANDING.search(sentence):
             yield sentence[0].upper() + sentence[1:] + ("" if sentence[-1] in ".!" else ".")
 
 
+def _without_opening(sentence: str) -> str:
+    """A sentence without openings such as "no, please"."""
+    for _ in range(3):
+        sentence = re.sub(
+            r"^(?:no|nope|yes|ok|okay|stop|wait|actually|and|but|so|please|well|hey|hmm|i said|i meant)\b[,.!:]*\s*",
+            "",
+            sentence,
+            flags=re.I,
+        )
+    return sentence
+
+
 def _proven_words(evidence: TraceEvidence) -> set[str]:
-    """Words that proved to matter: those of commands that succeeded and of files that were left."""
-    texts = [item.command for item in evidence.successes] + [file.content for file in evidence.files]
+    """Words that proved to matter: those of commands that worked and of settings that were left."""
+    texts = [item.command for item in evidence.workflow]
+    texts += [file.content for file in evidence.files if file.path.endswith(SETTINGS_FILES)]
+    texts += [PurePosixPath(file.path).stem for file in evidence.files]
     return {word.lower() for text in texts for word in re.findall(r"(?<![\w-])[A-Za-z][\w-]{2,}", text)}
 
 
 def _rule(sentence: str, known: set[str], sources: tuple[str, ...]) -> Fact:
-    questions: list[Question] = []
     words = re.findall(r"[\w-]+", sentence)
     telling = [
         word
         for word in words
         if word.lower() in known and word.lower() not in _STOP_WORDS and len(word) > 2 and words.count(word) == 1
     ]
+    questions: tuple[Question, ...] = ()
     if telling:
-        blank = telling[0]
-        gap = re.sub(rf"\b{re.escape(blank)}\b", "____", sentence, count=1)
-        questions.append(Question(f"Fill in the blank: {gap}", _pattern(blank), blank))
-    return Fact("rule", sentence, sources, _slug(sentence), tuple(questions))
+        gap = re.sub(rf"\b{re.escape(telling[0])}\b", "____", sentence, count=1)
+        questions = (Question(f"Fill in the blank: {gap}", _pattern(telling[0]), telling[0]),)
+    return Fact("rule", sentence, sources, _slug(sentence), questions)
 
 
-def _order(fix: ErrorFix, prefix: str) -> Iterator[Fact]:
-    later, first = program_and_verb(split_words(fix.command)), program_and_verb(split_words(fix.fix))
-    if later and first and later != first and _quotable(later, first):
-        question = Question(f"What is the command that must run before {later}?", _pattern(first), f"`{first}`")
-        line = f"The command that must run before `{later}` is `{first}`."
-        yield Fact("before", line, _steps(fix.steps, prefix), _slug(f"before {later}"), (question,))
+# What was printed, and settings.
 
 
-def _command(item: SuccessfulCommand, prefix: str) -> Iterator[Fact]:
-    words = split_words(item.command)
-    head = program_and_verb(words)
-    if not _quotable(item.command) or len(item.command) > MAX_COMMAND or not head:
-        return
-    program = head.split()[0]
-    purpose = _as_infinitive(item.purpose)
-    what = f"to {purpose}" if purpose else f"for {head}"
-    pattern = _pattern(" ".join(_arguments(words, head)) or item.command)
-    question = Question(f"What is the command {what} with {program}?", pattern, f"`{item.command}`")
-    sources = (f"{prefix}s{item.step}",)
-    yield Fact("command", f"The command {what} is `{item.command}`.", sources, _slug(head), (question,))
-    for option in [word for word in words if re.match(r"--[a-z]", word)]:
-        value = _value_of(option, words)
-        name = option.partition("=")[0].lstrip("-").replace("-", " ")
-        if value and not value.startswith("-") and _quotable(value) and len(value) <= MAX_VALUE:
-            question = Question(f"What is the {name} for {head}?", _pattern(value), value)
-            yield Fact("option", f"The {name} for {head} is `{value}`.", sources, _slug(head), (question,))
-
-
-def _error(fix: ErrorFix, prefix: str) -> Iterator[Fact]:
-    head = program_and_verb(split_words(fix.command))
-    cure = _cure(fix)
-    message = _bare_message(fix.error, head)
-    if not cure or not message or not _quotable(message, cure) or len(message) > 120 or len(cure) > MAX_COMMAND:
-        return
-    telling = [word for word in cure.split() if word.lower() not in message.lower()]
-    if not telling or any(word.startswith("-") and word in message for word in cure.split()):
-        return  # a wrong value: the fact on the option has the right one
-    question = Question(f'What is the cure for "{message}"?', _pattern(telling[-1]), f"`{cure}`")
-    yield Fact("error", f'The cure for "{message}" is `{cure}`.', _steps(fix.steps, prefix), _slug(head), (question,))
+def _printed(seen: Observation, prefix: str) -> Iterator[Fact]:
+    line = seen.line.strip("-=> \t➜✓•*")
+    if _quotable(seen.command) and MARK.rstrip() not in line and '"' not in line and len(seen.command) <= MAX_VALUE:
+        yield Fact("printed", f'`{seen.command}` prints "{line}".', (f"{prefix}s{seen.step}",), _slug(seen.command))
 
 
 def _settings(file: FinalFile, prefix: str) -> Iterator[Fact]:
-    """One fact for each setting in a file."""
+    """The settings of a file that an error asked for, as one line."""
     name = PurePosixPath(file.path).name
     if not name.endswith(SETTINGS_FILES) or not file.whole:
         return
-    section = ""
-    for line in file.content.splitlines()[:200]:
-        if found := _SECTION.match(line):
-            section = found["name"].strip() + "."
-        elif found := _SETTING.match(line):
-            key, value = f"{section}{found['key']}", found["value"].strip("\"'")
-            if _quotable(key, value) and len(value) <= MAX_VALUE and not key.lower().endswith(("version", "schema")):
-                question = Question(f"What is the {key} in {name}?", _pattern(value), value)
-                text = f"The {key} in {name} is `{value}`."
-                yield Fact("setting", text, _steps(file.steps, prefix), _slug(f"{name} {key}"), (question,))
+    lines = [line.strip() for line in file.content.splitlines() if line.strip() and not line.strip().startswith("#")]
+    found = [match for line in lines if (match := _SETTING.match(line))]
+    if not found or len(found) != len(lines) or len(found) > MAX_SETTINGS or not _quotable(*lines):
+        return
+    questions = tuple(
+        Question(f"What is the {match['key']} in {name}?", _pattern(value), value)
+        for match in found
+        if (value := match["value"].strip("\"'")) and len(value) <= MAX_VALUE
+    )
+    listed = ", ".join(f"`{line.rstrip(',')}`" for line in lines)
+    yield Fact("setting", f"`{name}` holds {listed}.", steps_of(file.steps, prefix), _slug(name), questions)
 
 
 # Words.
 
 
-def _steps(numbers: Iterable[int], prefix: str) -> tuple[str, ...]:
+def steps_of(numbers: Iterable[int], prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}s{number}" for number in numbers)
 
 
-def _as_infinitive(purpose: str) -> str:
+def as_infinitive(purpose: str) -> str:
     """What an agent said a command is for, if it can follow the word "to"; else empty."""
-    plain = purpose.strip().rstrip(".:!").strip()
-    if not re.fullmatch(r"[A-Za-z]+(?: [\w'./-]+){1,9}", plain) or re.match(
-        r"(?i)(?:i|it|now|the|this|that|let)\b", plain
+    plain = _MOMENT.sub("", purpose.strip().rstrip(".:!")).strip()
+    if not re.fullmatch(r"[A-Za-z]+(?: [\w'./()-]+){1,9}", plain) or re.match(
+        r"(?i)(?:i|it|now|the|this|that|let|let's|we|runs|try|trying|again|first|next|then|ok|okay|before|since)\b",
+        plain,
     ):
         return ""
     first, _, rest = plain.partition(" ")
@@ -181,46 +368,13 @@ def _as_infinitive(purpose: str) -> str:
 
 def _arguments(words: tuple[str, ...], head: str) -> tuple[str, ...]:
     """The words of a command after its program and verb."""
-    known = head.split()
     rest = list(words)
-    for word in known:
+    for word in head.split():
         for place, other in enumerate(rest):
             if other == word or PurePosixPath(other).name == word:
                 del rest[place]
                 break
     return tuple(rest)
-
-
-def _value_of(option: str, words: tuple[str, ...]) -> str:
-    if "=" in option:
-        return option.partition("=")[2]
-    place = words.index(option)
-    return words[place + 1] if place + 1 < len(words) else ""
-
-
-def _cure(fix: ErrorFix) -> str:
-    """What only the command that worked has: an option with its value, or all of it."""
-    before, after = split_words(fix.command), split_words(fix.fix)
-    if program_and_verb(before) != program_and_verb(after):
-        return fix.fix
-    new: list[str] = []
-    for place, word in enumerate(after):
-        if word in before:
-            continue
-        if place and after[place - 1].startswith("-") and after[place - 1] not in new and not word.startswith("-"):
-            new.append(after[place - 1])
-        new.append(word)
-    return " ".join(new)
-
-
-def _bare_message(error: str, head: str) -> str:
-    """An error message without the program's name in front and the advice at its end."""
-    message = error.strip()
-    for word in head.split():
-        message = re.sub(rf"^{re.escape(word)}:\s*", "", message)
-    message = re.sub(r"^(?:\w*error|fatal):\s*", "", message, flags=re.I)
-    message = re.split(r"\s*[;(]|\.\s", message)[0].strip().rstrip(".:")
-    return message.replace('"', "'")
 
 
 def _pattern(answer: str) -> str:

@@ -280,18 +280,27 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
 
 
 def _findings(evidence: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What rules find in a trace, with the steps it is based on."""
+    """What rules guess from a trace, with the steps it is based on."""
     for message in evidence.corrections:
-        yield json.dumps({"the person corrected": message.text}, ensure_ascii=False), (message.step,)
+        yield _guess({"the person corrected": message.text}), (message.step,)
     for fix in evidence.fixes:
-        shown = {"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}
-        yield json.dumps(shown, ensure_ascii=False), fix.steps
+        yield _guess({"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}), fix.steps
+    if evidence.workflow:
+        worked = [item.command for item in evidence.workflow]
+        yield _guess({"worked, in this order": worked}), tuple(item.step for item in evidence.workflow)
+    for seen in evidence.observations:
+        yield _guess({"worth knowing of": seen.command, "printed": seen.line}), (seen.step,)
     for success in evidence.confirmed:
-        yield json.dumps({"confirmed the result": success.command}, ensure_ascii=False), (success.step,)
+        yield _guess({"confirmed the result": success.command}), (success.step,)
     for reused in evidence.reused:
-        yield json.dumps({"was run again and again": reused.command}, ensure_ascii=False), reused.steps
+        yield _guess({"was run again and again": reused.command}), reused.steps
     for file in evidence.files:
-        yield json.dumps({"was left behind": file.path}, ensure_ascii=False), file.steps
+        yield _guess({"was left behind": file.path}), file.steps
+
+
+def _guess(found: dict[str, Any]) -> str:
+    """A finding as a teacher sees it: rules found it, so it may be wrong."""
+    return json.dumps({"guess": found}, ensure_ascii=False)
 
 
 def _step(step: Step) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.evidence import error_line, step_failed
 from upskill.authoring.generate import EXTRACT, Generation
 from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import (
@@ -21,6 +20,7 @@ from upskill.authoring.lesson import (
 from upskill.authoring.material import ToolSchema
 from upskill.authoring.options import TeachOptions
 from upskill.authoring.teachers import check_start
+from upskill.authoring.trace_commands import error_line, step_failed
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Models
 from upskill.plain import counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from upskill.authoring.trace_commands import shell_command, step_failed
@@ -44,9 +44,9 @@ class FileWrite:
     replacements: tuple[tuple[str, str, bool], ...] = ()  # of an edit: the old text, the new one, and if everywhere
 
 
-def changed_files(trace: Trace) -> list[tuple[int, str]]:
-    """The numbers of the steps that wrote to a file, with its path."""
-    return [(number, _relative(write.path, trace.cwd)) for number, write in _writes(trace)]
+def changed_files(trace: Trace) -> list[tuple[int, FileWrite]]:
+    """The numbers of the steps that wrote to a file, with what they wrote."""
+    return [(number, replace(write, path=_relative(write.path, trace.cwd))) for number, write in _writes(trace)]
 
 
 def final_files(trace: Trace) -> list[FinalFile]:

@@ -58,6 +58,8 @@ def read(path: Path) -> Trace:
             reader.stream(row)
         elif "msg" in row:  # `codex exec --json` of 2025
             reader.event(dict_or_empty(row["msg"]), at)
+        elif isinstance(kind, str):  # sessions of 2025: items without a wrapping
+            reader.item(row, at)
     return builder.build()
 
 
