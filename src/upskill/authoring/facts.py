@@ -131,19 +131,19 @@ def _command(item: WorkflowCommand, prefix: str, for_once: set[str]) -> Iterator
     said = f"{purpose[0].upper()}{purpose[1:]}: `{item.command}`{where}" if purpose else f"`{item.command}`{where}"
     program = (item.subcommand or item.command).split()[0]
     arguments = _arguments(words, item.subcommand)
-    questions: list[Question] = []
-    if "<" not in item.command:
-        what = f"to {purpose}" if purpose else f"for {item.subcommand}"
-        after = next((place for place, word in enumerate(words) if PurePosixPath(word).name == program), -1) + 1
-        pattern = _pattern(" ".join(words[after:]) or item.command)
-        questions.append(Question(f"What is the command {what} with {program}?", pattern, f"`{item.command}`"))
-        questions += _about_options(words, item.subcommand)
+    what = f"to {purpose}" if purpose else f"for {item.subcommand}"
+    after = next((place for place, word in enumerate(words) if PurePosixPath(word).name == program), -1) + 1
+    pattern = _pattern(" ".join(words[after:]) or item.command)
+    questions = (
+        Question(f"What is the command {what} with {program}?", pattern, f"`{item.command}`"),
+        *_about_options(words, item.subcommand),
+    )
     yield Fact(
         "workflow",
         said,
         steps_of(item.steps[-3:], prefix),
         _slug(item.subcommand),
-        tuple(questions),
+        questions,
         telling=bool(arguments),
     )
 
@@ -378,8 +378,10 @@ def _arguments(words: tuple[str, ...], head: str) -> tuple[str, ...]:
 
 
 def _pattern(answer: str) -> str:
-    """A regular expression that finds the words of an answer, whole and in order."""
-    words = [re.escape(word) for word in re.split(r"[\s=]+", answer) if word]
+    """A regular expression that finds the words of an answer, whole and in order; anything for a placeholder."""
+    words = [
+        r"\S+" if re.fullmatch(r"<[\w.-]+>", word) else re.escape(word) for word in re.split(r"[\s=]+", answer) if word
+    ]
     return r"(?<![\w-])" + r"[\s=\"'`]+".join(words) + r"(?![\w-])"
 
 

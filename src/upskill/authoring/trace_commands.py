@@ -18,6 +18,7 @@ from upskill.authoring.shell import ShellCommand, parse_shell
 from upskill.plain import as_list
 from upskill.traces import Step, Trace
 
+MAX_LINE = 500  # characters of a line that says what was wrong
 Outcome = Literal["ok", "failed", "unknown"]
 
 
@@ -44,7 +45,7 @@ _EXIT_LINE = re.compile(
 )
 _SUMMARY = re.compile(r"\b\d+ (?:errors?|problems?|warnings?|failed|passed|tests?|previous errors?)\b", re.I)
 _STRONG = re.compile(
-    r"\berror\b|\bfatal\b|error:|exception\b|\w+Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)",
+    r"\berror\b|\bfatal\b|error:|exception\b|Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)",
     re.I,
 )
 _WEAK = re.compile(
@@ -152,10 +153,11 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
         place + 1 < len(commands) and any(after.joint in ("|", "||", ";") for after in commands[place + 1 :])
         for place in range(len(commands))
     ]
-    blamed = _blame(runs, step) if failed or (signs and any(hidden)) else None
+    error = error_line(step.output) if failed or (signs and any(hidden)) else ""
+    blamed = _blame(runs, error) if error or failed else None
     for place, run in enumerate(runs):
         if blamed is not None and place == blamed:
-            yield replace(run, outcome="failed", error=error_line(step.output))
+            yield replace(run, outcome="failed", error=error)
         elif failed or (blamed is None and signs and hidden[place] and run.role in ("work", "script")):
             reached = failed and blamed is not None and place < blamed and run.role != "context"
             yield replace(run, outcome="ok") if reached else run
@@ -163,9 +165,8 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
             yield replace(run, outcome="ok")
 
 
-def _blame(runs: list[CommandRun], step: Step) -> int | None:
+def _blame(runs: list[CommandRun], error: str) -> int | None:
     """Which command of a failed line failed; None where that cannot be told."""
-    error = error_line(step.output)
     work = [place for place, run in enumerate(runs) if run.role in ("work", "script")]
     named = [place for place in work if re.search(rf"(?<![\w/-]){re.escape(_program(runs[place]))}\b", error)]
     if len(work) == 1:
@@ -192,7 +193,7 @@ def step_failed(step: Step) -> bool:
 def error_line(output: str) -> str:
     """The line of an output that says what was wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _EXIT_LINE.match(line.strip())]
-    lines = [line.removeprefix("Output: ").strip() for line in lines]
+    lines = [line.removeprefix("Output: ").strip()[:MAX_LINE] for line in lines]
     if not lines:
         return ""
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
