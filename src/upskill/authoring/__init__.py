@@ -7,8 +7,8 @@ The verbs, each with an options class (`options`) and events (`events`):
   a skill from the recording
 - `trigger`: measures on which queries a skill fires (`trigger_plan`, `trigger_queries`); `description` looks for a
   description that fires better
-- `refine`: searches for a better skill; `comparison` is its gate, `failures` is what a refiner may see, `refiners` are
-  the kinds of it
+- `refine`: searches for a better skill; `comparison` decides what is kept, `failures` is what a refiner may see,
+  `refiners` are the kinds of it
 - `extract`: compiles traces into a skill by rules alone; `facts` are its lines and questions
 
 What they use:
@@ -21,5 +21,7 @@ What they use:
 - `skill_files`: tries the scripts and references of a draft
 - `grounding`: whether what a line says stands in the evidence that it cites
 - `teachers`: who can write a skill on this machine
-- `output`: where drafts and finished skills are saved; `provenance`: its skill_meta.json
+- `improve`: what an older skill brings along, and cases for what is asked for
+- `output`: where drafts and finished skills are saved; `provenance`: its skill_meta.json; `versions`: what a person has
+  edited since, and what was replaced
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upskill.runs.events import Events
@@ -25,5 +26,6 @@ class AuthoringEvents(Events):
     attempt_ended: Callable[[Attempt], None] = _ignore  # after it was stored
     duel_started: Callable[[Plan], None] = _ignore  # two candidates against each other, on fresh seeds
     confirmation_ended: Callable[[Confirmation], None] = _ignore
+    replace_edited: Callable[[Path, str], bool] | None = None  # asks whether a skill edited by hand may be replaced
     held_out_started: Callable[[Plan], None] = _ignore  # the last evaluation
     step: Callable[[Step], None] = _ignore  # of a teacher that does a task

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from upskill.authoring.comparison import CONFIRMING_PAIRS
@@ -19,9 +20,10 @@ from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
 from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result
 from upskill.authoring.grounding import mark_own_lines
+from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence
 from upskill.authoring.material import Material, ToolSchema, gather
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.output import check_output, draft_folder, named_after, remove_draft
+from upskill.authoring.output import Destination, named_after, remove_draft
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
 from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Refiner, RefinerFactory
@@ -30,6 +32,7 @@ from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
 from upskill.authoring.teachers import check_start
+from upskill.authoring.versions import as_improved, save_version
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
@@ -91,10 +94,14 @@ class Generation:
         self.events = events
         self.tools = tools
         self.keys = models.context.keys if models else find_keys()
+        self.renamed: dict[str, str] = {}  # ids of what is stored with an older skill
         self.material = self.gather()
         older = self.material.skill
         self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
         self.extracts = options.model == EXTRACT
+        self.requested = bool(older and options.task.strip() and not self.extracts)
+        # Somebody's own tests, given with the request, are what it is judged by.
+        self.writes_cases = self.suite is None or (self.requested and not options.tests)
         self.teacher = self._choose_teacher()
         writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
@@ -102,7 +109,15 @@ class Generation:
         self.attempts = self._choose_attempts()
         self.refiner: RefinerFactory = REFINERS.load(options.refiner)
         self.executor = options.open_executor()
-        self.name = self._choose_name()
+        self.destination = Destination(
+            options.output,
+            Path(options.settings.skills_dir),
+            older,
+            (self.teacher.name, self.material.task),
+            force=options.force,
+            events=events,
+        )
+        self.name = self.destination.choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
         self.draft: Path | None = None  # the folder of what is written so far
         if self.student is not None:
@@ -115,11 +130,16 @@ class Generation:
                     await self._prepare(models)
                     skill, suite, refinement = await self._make(models, kept)
             cost = self._cost(used.values(), refinement, kept)
-        folder = self._folder(skill)
-        skill = mark_own_lines(named_after(folder, skill), self.material)
-        skill = add_suite(self._provenance(skill, refinement).with_cost(cost).add_to(skill), suite)
-        skill.save(folder, overwrite=True)
+        folder = self.destination.choose_folder(skill)
+        provenance = self._provenance(skill, refinement).with_cost(cost)
+        # Cases for a change that was not made would only fail.
+        kept_suite = suite if self._is_improved(skill) or not self.suite else self.suite
+        skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
+        skill = add_suite(skill, kept_suite)
+        skill, previous = save_version(skill, folder)
         remove_draft(self.draft, folder)
+        if previous:
+            self.events.message(f"The version before is kept in {previous}.")
         ledger = models.ledger or Ledger()
         return Generated(
             skill,
@@ -132,6 +152,7 @@ class Generation:
             cost,
             dict(ledger.spent),
             ledger.calls,
+            previous,
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -164,6 +185,7 @@ class Generation:
                     "there is no task", 'Say what the skill is for: upskill generate "…", or give a trace with --from.'
                 )
             material = replace(material, task=" ".join(goal.split())[:2000])
+        material, self.renamed = add_stored_evidence(material)
         if material.redacted:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
@@ -202,44 +224,14 @@ class Generation:
             return 0
         return options.max_attempts
 
-    def _choose_name(self) -> str:
-        """The skill's name where --output or the skill to be improved decides it; else empty."""
-        if not self.options.output:
-            return self.material.skill.name if self.material.skill else ""
-        folder = Path(self.options.output)
-        check_output(folder, may_replace=self.options.force or self._is_ours(folder))
-        return folder.name
-
-    def _folder(self, skill: Skill) -> Path:
-        """Where the skill is saved: --output, or a folder of its name that holds nobody else's skill."""
-        if self.options.output:
-            return Path(self.options.output)
-        skills, number = Path(self.options.settings.skills_dir), 1
-        while (folder := skills / (f"{skill.name}-{number}" if number > 1 else skill.name)).exists():
-            if self.options.force or self._is_ours(folder):
-                break
-            number += 1
-        return folder
-
-    def _is_ours(self, folder: Path) -> bool:
-        """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
-        older = self.material.skill
-        if older is not None and older.folder is not None and folder.resolve() == older.folder:
-            return True
-        try:
-            found = Provenance.of(Skill.load(folder)).metadata
-        except UpskillError:
-            return False
-        return (found.get("generated_by"), found.get("source_task")) == (self.teacher.name, self.material.task)
-
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
         """Save what is written so far, marked as unproven: whatever happens next, it is not lost."""
         if self.draft is None:
-            self.draft = draft_folder(self._folder(skill), self._is_ours)
+            self.draft = self.destination.choose_draft_folder(skill)
             self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
-        skill = mark_own_lines(named_after(self.draft, skill), self.material)
-        skill = self._provenance(skill, None).with_state(DRAFT).add_to(skill)
-        (add_suite(skill, suite) if suite else skill).save(self.draft, overwrite=True)
+        provenance = self._provenance(skill, None).with_state(DRAFT)
+        skill = mark_own_lines(provenance.add_to(named_after(self.draft, skill)), self.material)
+        save_version(add_suite(skill, suite) if suite else skill, self.draft)
 
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None
@@ -288,7 +280,7 @@ class Generation:
                 await models.get(judge, "judge")
         if not self.extracts:
             await models.get(self.teacher, "teacher")
-            if self.suite is None:
+            if self.writes_cases:
                 await models.get(self.writer, "test writer")
 
     def _announce_cost(self, models: Models) -> None:
@@ -297,7 +289,7 @@ class Generation:
         size = SearchSize(
             material=min(self.material.tokens, material_budget(self.teacher)),
             tokens=self.options.tokens,
-            cases=len(self.suite.cases) if self.suite else self.options.cases,
+            cases=(len(self.suite.cases) if self.suite else 0) + (self.options.cases if self.writes_cases else 0),
             drafts=self.options.candidates,
             attempts=self.attempts,
             acts=self.options.student_acts,
@@ -334,22 +326,29 @@ class Generation:
                 drafts.append(draft)
                 if number == 0:
                     self._keep_draft(draft)
-        return drafts, self.suite or await self._write_suite(drafts[0], models), material
+        return drafts, await self._write_suite(drafts[0], models), material
 
     async def _write_suite(self, skill: Skill, models: Models) -> Suite:
+        """The cases that were given or lie with the older skill, and those that are written."""
+        before = rename_evidence(self.suite, self.renamed) if self.suite else None
+        if before and not self.writes_cases:
+            return before
+        write = partial(
+            write_suite,
+            skill,
+            await models.get(self.writer, "test writer"),
+            count=self.options.cases,
+            material=self.material,
+            budget=material_budget(self.writer),
+            acts=self.options.student_acts,
+            tell=self.events.message,
+        )
+        if before:
+            return await add_requested_cases(before, write, models, self.events.message)
         self.events.message("Generating test cases...")
-        writer = await models.get(self.writer, "test writer")
         try:
             async with forget_unusable_answers(models):
-                return await write_suite(
-                    skill,
-                    writer,
-                    count=self.options.cases,
-                    material=self.material,
-                    budget=material_budget(self.writer),
-                    acts=self.options.student_acts,
-                    tell=self.events.message,
-                )
+                return await write()
         except UpskillError as error:
             if type(error) is not UpskillError:
                 raise
@@ -412,6 +411,8 @@ class Generation:
                 search=digest(search),
                 known_failures=stored_failures(store, drafts[0], student, suite) if self.material.skill else (),
                 evidence={piece.id: piece.text for piece in self.material.pieces},
+                older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
+                requested=self.requested,
                 executor=self.executor,
             ),
             events=replace(self.events, attempt_ended=attempt_ended),
@@ -432,5 +433,12 @@ class Generation:
         return SearchCost(search, spent | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
-        """Who made the skill, and how it did."""
-        return add_result(Provenance.of(skill).with_author(self.teacher.name, self.material.task), refinement)
+        """Who made the skill or improved it, and how it did."""
+        provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
+        if self._is_improved(skill):
+            provenance = as_improved(provenance, self.teacher.name, self.material.task)
+        return add_result(provenance, refinement)
+
+    def _is_improved(self, skill: Skill) -> bool:
+        older = self.material.skill
+        return older is not None and older.visible_hash != skill.visible_hash

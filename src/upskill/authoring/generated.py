@@ -35,6 +35,7 @@ class Generated:
     cost: SearchCost  # of making it, including earlier calls that were interrupted
     spent: Mapping[str, Usage]  # by this call, by role
     calls: int  # of models, by this call
+    previous: Path | None = None  # where the version that it replaced is kept
 
     @property
     def fit(self) -> Evaluation | None:

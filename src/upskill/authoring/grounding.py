@@ -59,7 +59,7 @@ def mark_own_lines(skill: Skill, material: Material) -> Skill:
         line: (*ids, OWN_KNOWLEDGE)
         for line, ids in provenance.sources.items()
         # What an older skill cites was given when it was made.
-        if material.ids.issuperset(ids) and uncovered_by(line, ids, material, files)
+        if material.ids.issuperset(ids) and material.stored.isdisjoint(ids) and uncovered_by(line, ids, material, files)
     }
     return provenance.with_sources(own, {}).add_to(skill) if own else skill
 

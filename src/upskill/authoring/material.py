@@ -60,6 +60,7 @@ class Material:
     traces: tuple[Trace, ...] = ()  # without their secrets
     redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
     left_out: tuple[str, ...] = ()  # what a teacher does not see, in words
+    stored: frozenset[str] = frozenset()  # ids of pieces that an older skill kept, of which there may be only a part
 
     @property
     def tokens(self) -> int:

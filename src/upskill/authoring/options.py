@@ -59,7 +59,9 @@ class GenerateOptions(AgentOptions, CommonOptions):
         help="The skill's folder, named like the skill (default ./skills/NAME).",
         metavar="DIR",
     )
-    force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
+    force: bool = option(
+        "--force", default=False, help="Replace the output folder, whatever is in it, also what was edited by hand."
+    )
     tokens: int = option(
         "--tokens", default=800, help="How long the skill should be.", metavar="N", minimum=50, show_default=True
     )

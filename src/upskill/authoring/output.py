@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from upskill.authoring.provenance import DRAFT, Provenance
+from upskill.authoring import versions
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.provenance import FILE, Provenance
+from upskill.authoring.versions import edited_by_hand, record_version
 from upskill.errors import UpskillError, UsageError
 from upskill.skills import Skill
 from upskill.skills.files import replace_file
@@ -32,19 +35,68 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
         raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
 
 
-def draft_folder(folder: Path, is_ours: Callable[[Path], bool]) -> Path:
-    """Where a draft is saved: this folder, or one beside it where this one holds more than a draft of ours."""
-    for number in count(1):
-        place = folder.with_name(f"{folder.name}-{number}") if number > 1 else folder
-        if not place.exists() or (is_ours(place) and is_draft(place)):
-            return place
-    raise AssertionError("not reached")
+@dataclass(frozen=True)
+class Destination:
+    """Where one call saves its skill: a folder that is free, or that holds what the same call may replace."""
+
+    output: str | None  # the folder that was asked for
+    skills: Path  # where skills are kept otherwise
+    older: Skill | None  # to be improved
+    author: tuple[str, str]  # the teacher and the task
+    force: bool = False
+    events: AuthoringEvents = field(default_factory=AuthoringEvents)
+
+    def choose_name(self) -> str:
+        """The skill's name where --output or the skill to be improved decides it; UsageError if it cannot be saved."""
+        if not self.output and self.older is None:
+            return ""
+        folder = Path(self.output) if self.output else self.skills / (self.older.name if self.older else "")
+        if self.output:
+            check_output(folder, may_replace=self.force or self.is_ours(folder))
+        if self.events.replace_edited is None and not self.force and self.is_ours(folder):
+            versions.refuse_to_replace(folder)
+        return folder.name
+
+    def choose_folder(self, skill: Skill) -> Path:
+        """For the finished skill."""
+        first = self._first(skill)
+        if self.force:
+            return first
+        folder = versions.choose_folder(first, skill, self.is_ours, self.events.replace_edited)
+        if folder != first:
+            self.events.message(f"{first} is left as it is.")
+        return folder
+
+    def choose_draft_folder(self, skill: Skill) -> Path:
+        """For a draft: the same, or one beside it where that one holds more than a draft of ours."""
+        first = self._first(skill)
+        for number in count(1):
+            place = first.with_name(f"{first.name}-{number}") if number > 1 else first
+            if not place.exists() or (
+                self.is_ours(place) and is_draft(place) and not edited_by_hand(Skill.load(place))
+            ):
+                return place
+        raise AssertionError("not reached")
+
+    def is_ours(self, folder: Path) -> bool:
+        """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
+        if self.older is not None and self.older.folder is not None and folder.resolve() == self.older.folder:
+            return True
+        try:
+            found = Provenance.of(Skill.load(folder)).metadata
+        except UpskillError:
+            return False
+        made = (found.get("generated_by"), found.get("source_task")), (found.get("improved_by"), found.get("request"))
+        return self.author in made
+
+    def _first(self, skill: Skill) -> Path:
+        return Path(self.output) if self.output else self.skills / skill.name
 
 
 def is_draft(folder: Path) -> bool:
     """Whether a folder holds a skill that was saved on the way, and never finished."""
     try:
-        return Provenance.of(Skill.load(folder)).metadata.get("state") == DRAFT
+        return versions.is_draft(Skill.load(folder))
     except UpskillError:
         return False
 
@@ -70,11 +122,14 @@ def write_file(path: Path, text: str) -> None:
 
 
 def replace_manifest(skill: Skill, folder: Path) -> Path:
-    """Write only the skill's SKILL.md into its folder, all of it or nothing."""
+    """Write only the skill's SKILL.md into its folder, all of it or nothing; and that it was us, if it was before."""
     name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
     target = (folder / name).resolve()
+    recorded = not edited_by_hand(Skill.load(folder))
     try:
         replace_file(target, skill.read(name) or b"")
+        if recorded:
+            replace_file((folder / FILE).resolve(), record_version(Skill.load(folder)).read(FILE) or b"")
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
     return folder

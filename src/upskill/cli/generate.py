@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import click
@@ -80,6 +82,12 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     def confirmation_ended(found: Confirmation) -> None:
         options.tell(report.confirmation_line(found))
 
+    def replace_edited(folder: Path, diff: str) -> bool:
+        click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
+        return click.confirm("Replace it? The present version is kept beside it", err=True)
+
+    can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
+
     def held_out_started(plan: Plan) -> None:
         options.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
@@ -97,6 +105,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         attempt_ended=attempt_ended,
         duel_started=duel_started,
         confirmation_ended=confirmation_ended,
+        replace_edited=replace_edited if can_ask else None,
         held_out_started=held_out_started,
         step=step,
     )

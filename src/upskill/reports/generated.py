@@ -168,6 +168,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
             "fingerprint": skill.fingerprint,
         },
         "saved_to": str(generated.folder),
+        "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
         "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)},

@@ -17,7 +17,8 @@ MANIFEST = "SKILL.md"
 MAX_MANIFEST_BYTES = 1_000_000  # a body of this size is over 200,000 tokens
 MAX_FOLDER_BYTES = 256_000_000
 MAX_FILES = 10_000
-IGNORED_NAMES = {".git", "__pycache__", ".DS_Store"}
+PREVIOUS = ".previous"  # beside skills: versions of them that were replaced
+IGNORED_NAMES = {".git", "__pycache__", ".DS_Store", PREVIOUS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,258 @@
+"""`upskill generate "REQUEST" --from SKILL`: what was asked for is done, and nothing of before is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, Upskill
+from teaching import (
+    NUMBERS,
+    REVISES,
+    TESTS,
+    TRAIN,
+    case,
+    fact,
+    prompt,
+    student_rules,
+    write_rules,
+)
+from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
+from upskill.authoring.improve import add_stored_evidence, rename_evidence
+from upskill.authoring.material import Material, Piece
+from upskill.authoring.output import replace_manifest
+from upskill.authoring.provenance import Provenance, add_suite
+from upskill.authoring.versions import edited_by_hand, record_version
+from upskill.skills import find_skills
+from upskill.suites import Case
+
+REQUEST = "it should know the rest of the ship too"
+OLD, NEW = NUMBERS[:10], NUMBERS[10:]
+FOLDER = Path("skills") / "house-words"
+FILLER = "- Everything here is about the ship."
+WIDER: dict[str, Any] = {
+    "note": "",
+    "edits": [{"kind": "insert", "line": 12, "text": "\n".join(map(fact, NEW)), "evidence": ["own"], "why": ""}],
+}
+SHORTER: dict[str, Any] = {"note": "", "edits": [{"kind": "delete", "line": 12, "text": "", "evidence": [], "why": ""}]}
+# It states the new facts and drops the old ones.
+TRADE: dict[str, Any] = {
+    "note": "",
+    "edits": [
+        {"kind": "insert", "line": 1, "text": "\n".join(map(fact, NEW)), "evidence": ["own"], "why": ""},
+        *({"kind": "delete", "line": line, "text": "", "evidence": [], "why": ""} for line in range(2, 7)),
+    ],
+}
+
+
+def written_case(number: int) -> dict[str, Any]:
+    """A case as a suite file says it."""
+    said = case(number)
+    checks = [{check["kind"]: check["texts"][0] if check["texts"] else check["number"]} for check in said["checks"]]
+    return {**said, "checks": checks}
+
+
+def teacher(cases: Sequence[int], revision: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in cases]})},
+        {"system": REVISES, "answer": json.dumps(revision)},
+    ]
+
+
+@pytest.fixture
+def house(home: Path) -> Path:
+    """A skill that upskill wrote, that states half of the facts, and passes all of its cases."""
+    body = "\n".join(["# The ship", *map(fact, OLD), FILLER])
+    skill = Skill.new("house-words", "States facts about the ship. Use when asked about it.", body)
+    stored = {"d1": {"kind": "document", "from": "log.md", "text": "From the log: the name of the ship is Aurora."}}
+    provenance = Provenance().with_author("somebody", "know the ship").with_sources({fact(1): ["d1"]}, stored)
+    suite = Suite.parse([written_case(number) for number in OLD], "old")
+    record_version(add_suite(provenance.add_to(skill), suite)).save(home / FOLDER)
+    write_rules(home / "teacher.json", teacher(NEW, WIDER))
+    write_rules(home / "student.json", student_rules())
+    return home
+
+
+def improve(upskill: Upskill, *more: object, request: str = REQUEST) -> Done:
+    student = ("--eval-model", "scripted:student.json", "--tokens", 1000, "--attempts", 1, "--cases", len(NEW))
+    return upskill("generate", request, "--from", FOLDER, "-m", "scripted:teacher.json", *student, *more)
+
+
+def revising_prompt(house: Path) -> dict[str, Any]:
+    with open_store(house / "runs") as store:
+        (asked,) = [request for role, request, _ in store.requests() if role == "teacher" and "You improve" in request]
+    text = json.loads(asked)["messages"][1]["text"]
+    return json.loads(text.partition("\n\n<<<MATERIAL")[0]) | {"material": text.partition("\n\n<<<MATERIAL")[2]}
+
+
+def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskill: Upskill, house: Path) -> None:
+    before = Skill.load(house / FOLDER)
+    done = improve(upskill, "--json")
+    assert done.code == 0, done.err
+    said = done.json
+    assert [one["decision"] for one in said["attempts"]] == ["first draft", "confirmed"]
+    assert (said["confirmation"]["only_not_worse"], said["confirmation"]["older_cases_broken"]) == (False, [])
+    assert set(said["confirmation"]["mended"]) == {f"word-{number}" for number in NEW if number in TRAIN}
+    saved = Skill.load(house / FOLDER)
+    assert all(fact(number) in saved.body for number in NUMBERS)
+    suite = Suite.of(saved)
+    assert suite is not None
+    assert {one.id for one in suite.cases} == {f"word-{number}" for number in NUMBERS}
+    assert said["saved_to"] == str(FOLDER)
+    # The version before is kept, and the new one says where it comes from.
+    previous = Path(said["previous"])
+    assert previous.parent == Path("skills/.previous/house-words")
+    assert Skill.load(previous).fingerprint == before.fingerprint
+    known = Provenance.of(saved).metadata
+    assert (known["version"], known["previous_version"]) == ("1.1.0", "1.0.0")
+    assert (known["source_task"], known["request"]) == ("know the ship", REQUEST)
+    assert not edited_by_hand(saved)
+    changed = upskill("diff", "house-words", "c1", "c2").out
+    assert f"+{fact(NEW[0])}" in changed
+
+
+def test_the_teacher_is_told_the_request_and_shown_what_stands_behind_the_older_skill(
+    upskill: Upskill, house: Path
+) -> None:
+    assert improve(upskill).code == 0
+    shown = revising_prompt(house)
+    assert shown["request"] == REQUEST
+    assert shown["sources"] == {"2": ["d1"]}
+    assert "From the log: the name of the ship is Aurora." in shown["material"]
+    assert {failure["asked"] for failure in shown["failures"]} == {prompt(number) for number in NEW if number in TRAIN}
+    assert Provenance.of(Skill.load(house / FOLDER)).sources[fact(1)] == ("d1",)
+
+
+def test_a_change_that_costs_older_cases_is_not_made(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", teacher(NEW, TRADE))
+    before = Skill.load(house / FOLDER)
+    done = improve(upskill, "--json")
+    assert done.code == 0, done.err
+    attempt = done.json["attempts"][1]
+    assert attempt["decision"] in ("worse", "not enough evidence")
+    assert "older cases: 0 cases better" in attempt["note"]
+    saved = Skill.load(house / FOLDER)
+    assert (saved.visible_hash, done.json["previous"]) == (before.visible_hash, None)
+    suite = Suite.of(saved)
+    assert suite is not None
+    assert {one.id for one in suite.cases} == {f"word-{number}" for number in OLD}
+
+
+@pytest.mark.parametrize("cases", [OLD, ()])
+def test_where_no_case_can_get_better_a_change_has_to_be_shown_not_worse(
+    upskill: Upskill, house: Path, cases: Sequence[int]
+) -> None:
+    """The cases that a writer thinks of are there already, or it thinks of none."""
+    write_rules(house / "teacher.json", teacher(cases, SHORTER))
+    done = improve(upskill, "--json", request="make it shorter")
+    assert done.code == 0, done.err
+    assert done.json["confirmation"]["only_not_worse"]
+    assert done.json["ended"] == "all attempts are used"
+    assert [one["decision"] for one in done.json["attempts"]] == ["first draft", "confirmed"]
+    saved = Skill.load(house / FOLDER).body
+    assert FILLER not in saved
+    assert all(fact(number) in saved for number in OLD)
+
+
+def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill, house: Path) -> None:
+    harm = {"note": "", "edits": [{**SHORTER["edits"][0], "line": line} for line in range(2, 8)]}
+    write_rules(house / "teacher.json", teacher((), harm))
+    done = improve(upskill, "--json", request="make it shorter")
+    assert [one["accepted"] for one in done.json["attempts"]] == [True, False]
+    assert all(fact(number) in Skill.load(house / FOLDER).body for number in OLD)
+
+
+# What a person has edited.
+
+
+def edit_by_hand(house: Path) -> str:
+    manifest = house / FOLDER / "SKILL.md"
+    manifest.write_text(manifest.read_text() + "- My own line.\n")
+    return manifest.read_text()
+
+
+def test_a_skill_that_was_edited_by_hand_is_not_replaced_unless_someone_says_so(upskill: Upskill, house: Path) -> None:
+    text = edit_by_hand(house)
+    for more in ((), ("--output", FOLDER)):
+        refused = improve(upskill, *more)
+        assert refused.code == 2
+        assert f"{FOLDER}: was written or edited by hand, and would be replaced" in refused.err
+        assert "--force" in refused.err
+        assert (house / FOLDER / "SKILL.md").read_text() == text
+    assert not (house / "runs").exists()  # nothing was asked or paid for
+    elsewhere = improve(upskill, "--output", "other/house-words", "--json")
+    assert (elsewhere.code, elsewhere.json["saved_to"]) == (0, "other/house-words")
+    assert (house / FOLDER / "SKILL.md").read_text() == text
+    forced = improve(upskill, "--force", "--json")
+    assert forced.code == 0, forced.err
+    assert (Path(forced.json["previous"]) / "SKILL.md").read_text() == text
+    saved = Skill.load(house / FOLDER)
+    assert "- My own line." in saved.body
+    assert fact(NEW[0]) in saved.body
+    assert not edited_by_hand(saved)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_whoever_can_answer_is_shown_the_change_and_asked(house: Path, answer: bool) -> None:
+    text = edit_by_hand(house)
+    asked: list[tuple[Path, str]] = []
+
+    def ask(folder: Path, diff: str) -> bool:
+        asked.append((folder, diff))
+        return answer
+
+    options = GenerateOptions(
+        task=REQUEST,
+        sources=(str(FOLDER),),
+        model="scripted:teacher.json",
+        eval_model="scripted:student.json",
+        tokens=1000,
+        attempts=1,
+        cases=len(NEW),
+    )
+    made = generate_now(options, events=AuthoringEvents(replace_edited=ask))
+    ((folder, diff),) = asked
+    assert (folder, f"+{fact(NEW[0])}" in diff, "- My own line." in diff) == (FOLDER, True, True)
+    assert made.folder == (FOLDER if answer else FOLDER.with_name("house-words-2"))
+    assert fact(NEW[0]) in Skill.load(made.folder).body
+    left = made.previous if answer else house / FOLDER
+    assert left is not None
+    assert (left / "SKILL.md").read_text() == text
+
+
+def test_a_skill_that_a_person_wrote_counts_as_edited_and_the_record_follows_what_upskill_does(house: Path) -> None:
+    skill = Skill.load(house / FOLDER)
+    assert not edited_by_hand(skill)
+    assert edited_by_hand(Skill.new("mine", "Mine.", "My words."))
+    assert edited_by_hand(skill.with_file("skill_meta.json", b"{"))
+    replace_manifest(skill.with_description("Another description of the ship."), house / FOLDER)
+    assert not edited_by_hand(Skill.load(house / FOLDER))
+    edit_by_hand(house)
+    replace_manifest(Skill.load(house / FOLDER).with_description("A third one."), house / FOLDER)
+    assert edited_by_hand(Skill.load(house / FOLDER))
+
+
+def test_the_versions_before_are_no_skills_of_the_folder(upskill: Upskill, house: Path) -> None:
+    done = improve(upskill)
+    assert f"The version before is kept in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
+    assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
+
+
+def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: Path) -> None:
+    older = Skill.load(house / FOLDER)
+    material = Material(REQUEST, (Piece("d1", "document", "Another document."),), older)
+    found, renamed = add_stored_evidence(material)
+    assert renamed == {"d1": "old-d1"}
+    assert {piece.id: piece.text[:12] for piece in found.pieces} == {"d1": "Another docu", "old-d1": "From the log"}
+    assert found.skill is not None
+    kept = Provenance.of(found.skill)
+    assert (kept.sources[fact(1)], list(kept.evidence)) == (("old-d1",), ["old-d1"])
+    assert found.skill.visible_hash == older.visible_hash
+    suite = Suite((Case("a", "A?", (), evidence=("d1", "d2")),))
+    assert rename_evidence(suite, renamed).cases[0].evidence == ("old-d1", "d2")
+    assert add_stored_evidence(replace(material, skill=None))[1] == {}
