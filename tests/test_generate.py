@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -208,6 +209,7 @@ def test_the_skill_is_kept_as_a_draft_when_the_test_writer_fails(upskill: Upskil
     assert done.code == 3
     assert "the skill was written, its test cases were not" in done.err
     assert "The skill is in skills/house-words, a draft without a proof." in done.err
+    assert [row["state"] for row in upskill("list", "--json").json] == ["draft, unproven"]
     assert is_kept_as_draft(house / "skills" / "house-words")
     with open_store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
         assert [role for role, _, _ in store.requests()] == ["teacher"]
@@ -216,6 +218,19 @@ def test_the_skill_is_kept_as_a_draft_when_the_test_writer_fails(upskill: Upskil
 def is_kept_as_draft(folder: Path) -> bool:
     kept = Skill.load(folder)
     return fact(FIRST[0]) in kept.body and Provenance.of(kept).metadata["state"] == "draft, unproven"
+
+
+def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
+    write_rules(house / "student.json", [{"seconds": 120, "answer": "Hm."}])
+    student = ("--eval-model", "scripted:student.json")
+    process = start("generate", TASK, "-m", "scripted:teacher.json", *student)
+    assert process.stderr is not None
+    assert any("(attempt 1)" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "What was written is saved" in err
+    assert is_kept_as_draft(house / "skills" / "house-words")
 
 
 def test_a_draft_is_never_saved_over_a_finished_skill(upskill: Upskill, house: Path) -> None:

@@ -190,8 +190,6 @@ class Generation:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
             tell(f"Left out: {left_out}.")
-        if not material.pieces and not material.skill and not more:
-            tell(ONLY_A_SENTENCE)
         return material
 
     def _choose_teacher(self) -> Address:
@@ -310,6 +308,8 @@ class Generation:
             material = await summarize(self.material, teacher, budget=budget, tell=tell)
         drafts = [self.material.skill] if self.material.skill else []
         if not drafts:
+            if not material.pieces:
+                tell(ONLY_A_SENTENCE)
             tell(f"Generating skill with {self.teacher.name}...")
             for number in range(self.options.candidates):
                 async with forget_unusable_answers(models):

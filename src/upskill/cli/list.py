@@ -8,6 +8,7 @@ import click
 from rich.markup import escape
 from rich.tree import Tree
 
+from upskill.authoring.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
@@ -41,6 +42,7 @@ def command(folder: str | None, verbose: int, as_json: bool) -> None:
                     "description": skill.description,
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
+                    "state": _state(skill),
                     "fingerprint": skill.fingerprint,
                     "files": [file.path for file in skill.files],
                 }
@@ -50,7 +52,8 @@ def command(folder: str | None, verbose: int, as_json: bool) -> None:
     else:
         tree = Tree(escape(str(root)))
         for skill in skills:
-            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens")
+            state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
+            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
             branch.add(escape(" ".join(skill.description.split())))
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
@@ -59,3 +62,11 @@ def command(folder: str | None, verbose: int, as_json: bool) -> None:
             note("No skills found. A skill is a folder with a SKILL.md in it.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
+
+
+def _state(skill: Skill) -> str:
+    """That a generated skill is a draft or unproven; empty for every other."""
+    try:
+        return str(Provenance.of(skill).metadata.get("state", ""))
+    except UsageError:  # someone else's file
+        return ""
