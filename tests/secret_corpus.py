@@ -3,8 +3,8 @@
     python tests/secret_corpus.py [--misses seen]
 
 The corpus is in tests/fixtures/secrets. What was wrong in every other line was looked at while the rules were written
-("seen"), and not in the rest ("unseen"). A text with secrets counts as found when nothing of any of them is left; one
-without is a false alarm when anything but an e-mail address or a home folder was replaced.
+("seen"), and not in the rest ("unseen"); found_later.txt is seen. A text with secrets counts as found when no half of
+any of them is left; one without is a false alarm when anything but an e-mail address or a home folder was replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ from upskill.traces.redact import redact
 
 CORPUS = Path(__file__).parent / "fixtures" / "secrets"
 Half = Literal["seen", "unseen"]
+LATER = "found_later.txt"
 NOT_SECRET = ("email", "home-path")
 ALPHABETS = {
     "alnum": string.ascii_letters + string.digits,
@@ -48,9 +49,9 @@ class Sample:
 def read_corpus() -> list[Sample]:
     return [
         sample
-        for name in ("positives.txt", "negatives.txt")
+        for name in ("positives.txt", "negatives.txt", LATER)
         for number, line in enumerate(_lines(CORPUS / name))
-        for sample in [_sample(line, "seen" if number % 2 == 0 else "unseen")]
+        for sample in [_sample(line, "seen" if number % 2 == 0 or name == LATER else "unseen")]
     ]
 
 
@@ -117,7 +118,13 @@ def measure(samples: Sequence[Sample], clean: Callable[[str, Counter[str]], str]
 
 
 def _survives(sample: Sample, left: str) -> bool:
-    return any(line in left for secret in sample.secrets for line in secret.split("\n"))
+    """Whether any of the secrets, or half of a long one, is still there."""
+    return any(part in left for secret in sample.secrets for line in secret.split("\n") for part in _parts(line))
+
+
+def _parts(secret: str) -> Iterator[str]:
+    size = len(secret) if len(secret) < 12 else max(8, len(secret) // 2)
+    return (secret[start : start + size] for start in range(len(secret) - size + 1))
 
 
 def main() -> None:

@@ -214,7 +214,8 @@ def _spans(found: re.Match[str]) -> list[tuple[int, int]]:
     if "value" in found.re.groupindex:
         return [found.span("value")] if found["value"] else []
     groups = [found.span(number) for number in range(1, found.re.groups + 1) if found[number]]
-    return groups or [found.span()]
+    # A group at the beginning is what tells the kind (`(abc|abd)_…`), and the secret is all of it.
+    return [found.span()] if not groups or groups[0][0] == found.start() else groups
 
 
 def _is_distinctive(value: str) -> bool:

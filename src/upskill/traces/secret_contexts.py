@@ -139,6 +139,26 @@ FLAGS = (
     _flag("rabbitmqctl", "rabbitmqctl", r"(?:add_user|change_password)\s+\S+\s+"),
     _flag("lftp", "lftp", r"-u\s*[\"']?[^\s,\"']+,"),
     _flag("rdp rdesktop", r"\w*freerdp\w*|rdesktop", r"(?:/p:|-p\s*)"),
+    _flag("openssl", "openssl", r"-k\s+"),
+    _flag("security", r"security\s+add-\w+-password", r"-w\s+"),
+    _flag("vault", r"vault\s+login", r"(?:-\S+\s+)*", r"(?P<value>[\w.-]{12,})(?!\S)"),
+    rule(
+        "secret",
+        "configure _authtoken",
+        r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})",
+        _is_random,
+    ),
+    rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
+    rule("password", "sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@", _is_password),
+    rule(
+        "password",
+        "chpasswd",
+        r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
+        _is_password,
+    ),
+    rule("password", "chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})", _is_password),
+    rule("password", "securestring", rf"\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}", _is_password, re.I),
+    rule("password", "pass pwd token secret", rf"\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}", _is_password, re.I),
     rule("password", "kinit passwd su", rf"\b(?:kinit|passwd|su)\b[^\n|;]{{0,200}}<<<\s*{_VALUE}", _is_password),
     rule(
         "password",
@@ -203,6 +223,13 @@ FILES = (
     rule("password", "password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
     rule(
         "password",
+        _HINTS,
+        rf"{NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)",
+        _is_password,
+        re.I,
+    ),
+    rule(
+        "password",
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
         _is_password,
@@ -242,10 +269,14 @@ ASSIGNMENTS = (
     ),
 )
 _WORD = r"(?P<quote>[\"'`«])?(?P<value>(?(quote)[^\"'`»\n]{4,}|[^\s\"',;`«»]{4,200}?(?=[.,;:!?)]*(?:\s|$))))"
-_IS = r"(?:\s+(?:is|was|are|will\s+be|ist|lautet|war))(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
+_IS = (
+    r"(?:\s+(?:for|of|on|to|in)(?:\s+[\w.@-]+){1,4}?)?(?:\s+(?:is|was|are|will\s+be|ist|lautet|war|est|es)|\s*[-=]>)"
+    r"(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
+)
+_NAMED = rf"\b(?:{LONG_NAME}|the\s+pass|mot\s+de\s+passe|contraseña|senha)"
 PROSE = (
-    rule("password", "pass pwd kennwort", rf"\b{LONG_NAME}{_IS}{_WORD}", _is_mixed, re.I),
-    rule("password", "pass pwd kennwort", rf"\b{LONG_NAME}{_IS}{_QUOTED}", _is_password, re.I),
+    rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed, re.I),
+    rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password, re.I),
     rule("password", "pass", rf"\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed, re.I),
     rule("password", "pass", rf"\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password, re.I),
     rule("password", "credential", rf"\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed, re.I),

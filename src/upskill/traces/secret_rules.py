@@ -53,7 +53,12 @@ SHAPES: tuple[Rule, ...] = (
     ),
     rule("private-key", "-----begin", rf"{_BLOCK}(?:(?:\\n|\s)*[A-Za-z0-9+/=:,\-]{{8,}})*"),  # cut off
     rule("private-key", "age-secret-key-1", r"\bAGE-SECRET-KEY-1[A-Z0-9]{20,}"),
-    rule("github-token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
+    rule("github-token", "github_pat_ ghp_ gho_ ghu_ ghs_ ghr_", r"\b(?:github_pat_\w{30,}|gh[pousr]_\w{30,})"),
+    rule(
+        "gitlab-token",
+        "gl gr1348941",
+        r"\b(?:gl(?:pat|dt|ft|soat|rt|cbt|ptt|agent|imt|oas|ffct)-|GR1348941)[\w.-]{20,}",
+    ),
     rule("slack-token", "xox xapp-", r"\bxox[abeoprs]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}"),
     rule("slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,}"),
     rule("discord-webhook", "/webhooks/", r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}"),
@@ -113,8 +118,6 @@ HOME_FOLDER = re.compile(
 # among them. The first group knows shapes and goes before our CONTEXTS, which would call everything a `secret`.
 SHAPE_DETECTORS = {
     "aws": ("aws-key", "akia asia abia acca a3t aws"),
-    "github_token": ("github-token", "gh"),
-    "gitlab_token": ("gitlab-token", "gl gr1348941"),
     "sendgrid": ("sendgrid-key", "sg."),
     "telegram_token": ("telegram-token", ":"),
     "twilio": ("twilio-key", "sk ac"),
