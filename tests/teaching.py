@@ -40,9 +40,9 @@ def number_in(asked: str) -> int:
 
 def case(number: int) -> dict[str, Any]:
     checks: list[dict[str, Any]] = [
-        {"kind": "regex", "texts": [rf"\b{WORDS[number - 1]}\b"], "number": 0},
-        {"kind": "max_length", "texts": [], "number": 60},
-        *([{"kind": "not_contains", "texts": ["do not know"], "number": 0}] if number % 3 == 0 else []),
+        {"kind": "regex", "texts": [rf"\b{WORDS[number - 1]}\b"], "number": 0, "exact": False},
+        {"kind": "max_length", "texts": [], "number": 60, "exact": False},
+        *([{"kind": "not_contains", "texts": ["do not know"], "number": 0, "exact": False}] if number % 3 == 0 else []),
     ]
     return {
         "id": f"word-{number}",

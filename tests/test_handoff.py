@@ -112,6 +112,9 @@ def test_an_earlier_answer_that_was_changed_starts_the_lesson_over(upskill: Upsk
     command = ("teach", "count", "--handoff", "desk", "--only-record", "--check", "ls")
     assert upskill(*command).code == 0
     first = prompts(desk)[0]
+    write_answer(desk, first, call("bash"))
+    wrong = upskill(*command)
+    assert (wrong.code, "$.call: 'command' is a required property" in wrong.err) == (2, True), wrong.err
     write_answer(desk, first, call("bash", command="touch stale"))
     assert upskill(*command).code == 0
     write_answer(desk, first, call("bash", command="touch two"))
@@ -122,3 +125,14 @@ def test_an_earlier_answer_that_was_changed_starts_the_lesson_over(upskill: Upsk
     assert done.code == 0, done.err
     steps = json.loads(Path(done.json["lesson"]["trace"]).read_text())
     assert "stale" not in json.dumps(steps)
+
+
+def test_a_journal_that_cannot_be_read_is_named(upskill: Upskill, desk: Path) -> None:
+    command = ("teach", "count", "--handoff", "desk", "--only-record")
+    assert upskill(*command).code == 0
+    write_answer(desk, prompts(desk)[0], call("bash", command="true"))
+    assert upskill(*command).code == 0
+    (journal,) = desk.glob("*.journal.json")
+    journal.write_text("[{}")
+    done = upskill(*command)
+    assert (done.code, f"desk/{journal.name}: cannot be read" in done.err) == (2, True)

@@ -34,8 +34,13 @@ class Journal:
         self.workspace = folder / f"{name}.workspace.tar"
         self.done: list[Step] = []
         if self.file.is_file() and self.workspace.is_file():
-            rows: list[dict[str, Any]] = json.loads(self.file.read_text(encoding="utf-8"))
-            self.done = [Step(**row) for row in rows]
+            try:
+                rows: list[dict[str, Any]] = json.loads(self.file.read_text(encoding="utf-8"))
+                self.done = [Step(**row) for row in rows]
+            except (ValueError, TypeError) as error:
+                raise UsageError(
+                    f"{self.file}: cannot be read: {error}", "Remove it, and the lesson starts over."
+                ) from error
         self._left = list(self.done)
 
     def replay(self, call: ToolCall) -> Step | None:

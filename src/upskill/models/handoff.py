@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import parse_json_answer
 from upskill.plain import counted, digest
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
 
@@ -108,9 +112,19 @@ def _check_form(file: Path, text: str, request: Request) -> None:
     except ValueError as error:
         raise WrongAnswer(str(file), f"it is not JSON: {error}") from error
     errors = list(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
-    if wrong := min(errors, key=lambda error: len(error.absolute_path), default=None):
+    if errors:
+        wrong = _nearest(min(errors, key=lambda error: len(error.absolute_path)))
         message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
         raise WrongAnswer(str(file), f"{wrong.json_path}: {message}")
+
+
+def _nearest(error: ValidationError) -> ValidationError:
+    """What is wrong with the form that was meant, where there are several: the one whose fixed words are all there."""
+    forms: dict[Any, list[ValidationError]] = {}
+    for one in error.context or ():
+        forms.setdefault(one.relative_schema_path[0], []).append(one)
+    meant = [errors for errors in forms.values() if all(one.validator not in ("enum", "const") for one in errors)]
+    return _nearest(meant[0][0]) if meant else error
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
