@@ -235,6 +235,18 @@ async def test_tokens_that_a_server_does_not_count_are_estimated_and_said_so_onc
     assert len([line for line in it.told if "estimated from the length of the text" in line]) == 1
 
 
+@both_formats
+@pytest.mark.parametrize("taken", [None, 0, "many", -5, 10**30, float("nan")])
+async def test_a_part_of_the_usage_that_cannot_be_is_estimated_and_never_nothing(format_: str, taken: Any) -> None:
+    """A prompt of no tokens would make a skill free."""
+    names = ("input_tokens", "output_tokens") if format_ == "anthropic" else ("prompt_tokens", "completion_tokens")
+    async with opened(format_, Say("Hello there!", usage={names[0]: taken, names[1]: 7})) as it:
+        used = (await it.model.reply(HELLO)).usage
+    assert 0 < used.input_tokens < 100
+    assert used.output_tokens == 7
+    assert any("estimated from the length of the text" in line for line in it.told)
+
+
 @pytest.mark.parametrize(
     ("name", "field"),
     [

@@ -36,9 +36,12 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
     return "refusal" if CONTENT_FILTER.search(error) and status in (None, 200, 400, 403, 422, 451) else None
 
 
+MOST_COUNTED = 10**12
+
+
 def count_or_zero(value: object) -> int:
-    """The value where it is a positive number, otherwise 0."""
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    """The value where it is a positive number that could be a count, otherwise 0."""
+    return int(value) if isinstance(value, int | float) and 0 < value <= MOST_COUNTED else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:

@@ -178,17 +178,16 @@ class AnthropicModel(HttpModel):
         thinking = tuple(block for block in blocks if block.get("type") in ("thinking", "redacted_thinking"))
         thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
         model = str(answer.get("model") or "")
-        return Reply(text, self.parse_usage(answer, request), stop, calls, thinking if calls else (), thoughts, model)
+        usage = self.parse_usage(answer, request, text + thoughts)
+        return Reply(text, usage, stop, calls, thinking if calls else (), thoughts, model)
 
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
-        del request, output  # this API always reports its usage
         usage = dict_or_empty(answer.get("usage"))
         read = count_or_zero(usage.get("cache_read_input_tokens"))
         written = count_or_zero(usage.get("cache_creation_input_tokens"))
         taken = count_or_zero(usage.get("input_tokens")) + read + written
         given = count_or_zero(usage.get("output_tokens"))
-        if not usage:
-            self.tell_once(f"{self.address.name}: the server does not report its token usage; it counts as 0")
+        taken, given = self.fill_in_usage(taken, given, request, output)
         reasoning = count_or_zero(dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens"))
         return Usage(taken, given, read, min(reasoning, given), self.price.cost(taken, given, read, written))
 

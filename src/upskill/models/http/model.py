@@ -40,7 +40,14 @@ from upskill.models.http.transport import (
     acquire_transport,
 )
 from upskill.models.ledger import count_retry
-from upskill.models.parsing import CONTEXT_OVERFLOW, collect_secrets, redact, safe_excerpt, unanswered_stop
+from upskill.models.parsing import (
+    CONTEXT_OVERFLOW,
+    collect_secrets,
+    estimate_tokens,
+    redact,
+    safe_excerpt,
+    unanswered_stop,
+)
 from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
@@ -255,6 +262,17 @@ class HttpModel(ABC):
     @abstractmethod
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         """The tokens used, as the response states them; estimated from `output` where it does not."""
+
+    def fill_in_usage(self, taken: int, given: int, request: Request, output: str) -> tuple[int, int]:
+        """Input and output tokens, estimated where a server says nothing: no prompt has none, and no text either."""
+        if taken and (given or not output):
+            return taken, given
+        self.tell_once(
+            f"{self.address.name}: the server does not report its token usage; it is estimated from the length of the"
+            " text"
+        )
+        asked = "".join(message.text for message in request.messages)
+        return taken or estimate_tokens(asked), given or estimate_tokens(output)
 
     def _delay_after_error(self, error: TransportError, tries: int) -> float:
         """Seconds until the next attempt; raises the ModelError when there is none."""

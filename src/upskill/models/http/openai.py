@@ -12,7 +12,7 @@ from upskill.models import Address, Message, Model, ModelContext, Reply, Request
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
-from upskill.models.parsing import count_or_zero, estimate_tokens, parse_arguments
+from upskill.models.parsing import count_or_zero, parse_arguments
 from upskill.models.prices import find_price, price_list_id
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
@@ -160,13 +160,7 @@ class ChatCompletionsModel(HttpModel):
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         usage = dict_or_empty(answer.get("usage"))
         taken, given = count_or_zero(usage.get("prompt_tokens")), count_or_zero(usage.get("completion_tokens"))
-        if not usage or not taken + given:
-            self.tell_once(
-                f"{self.address.name}: the server does not report its token usage; "
-                "it is estimated from the length of the text"
-            )
-            taken = estimate_tokens("".join(message.text for message in request.messages))
-            given = estimate_tokens(output)
+        taken, given = self.fill_in_usage(taken, given, request, output)
         cached = count_or_zero(dict_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
         cached = cached or count_or_zero(usage.get("prompt_cache_hit_tokens"))
         reasoning = count_or_zero(dict_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens"))
