@@ -88,7 +88,7 @@ def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskil
     assert "says '--force', and d1 does not" in asked[1]
     saved = Skill.load(tern / done.json["saved_to"])
     assert "--force" not in saved.body
-    assert (own_lines(saved), done.json["notes"]) == (([], 2), [])
+    assert (own_lines(saved), done.json["own_lines"], done.json["notes"]) == (([], 2), 0, [])
 
 
 def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill, tern: Path) -> None:
@@ -114,5 +114,6 @@ def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(up
     for said in (done.out, done.err):
         assert "NOTHING BUT THE MODEL'S MEMORY stands behind this skill" in " ".join(said.split())
         assert "--from" in said
+    assert "upskill eval skills/tern -m MODEL" in done.out
     given = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval")
     assert "MEMORY" not in given.out + given.err

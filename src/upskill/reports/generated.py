@@ -13,6 +13,7 @@ from rich.text import Text
 from upskill.authoring.comparison import Confirmation
 from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import Recording
+from upskill.authoring.provenance import own_lines
 from upskill.authoring.refine import Attempt, Refinement
 from upskill.authoring.trace_commands import error_line, shell_command, step_failed
 from upskill.reports import json as json_report
@@ -59,10 +60,10 @@ def _next_commands(generated: Generated) -> str:
     for what, evaluation in (("held-out", generated.held_out), ("fit", generated.fit)):
         if evaluation:
             rows.append((f"upskill show last:{what}", f"what was asked and answered, {what}"))
-    if generated.material.pieces:
-        rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
+    if generated.material.pieces:
+        rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
     rows.append((f"upskill install {folder} --to claude-code", "use it"))
     width = max(len(typed) for typed, _ in rows)
     return "\n".join(["Next:", *(f"  {typed:<{width}}  {why}" for typed, why in rows)])
@@ -182,6 +183,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
         "calls": generated.calls,
+        "own_lines": len(own_lines(skill)[0]),
         "notes": [*generated.grounding_notes, *generated.student_notes],
         "bugs": json_report.bugs(generated.evaluations),
         "making": generated.cost.plain(),
