@@ -340,9 +340,10 @@ async def test_kinds_that_cannot_be_had_are_said_and_the_cases_are_kept() -> Non
 
 async def test_a_small_model_is_not_asked_for_kinds_that_it_cannot_write() -> None:
     told: list[str] = []
-    teacher = says({"cases": [plain(number) for number in range(1, 13)]})
+    teacher = says({"cases": [plain(number) | {"right": ["nonsense"], "wrong": []} for number in range(1, 13)]})
     suite = await write_suite(skill_of(1), teacher, count=12, budget=2000, tell=told.append)
     assert (len(teacher.asked), len(suite.cases)) == (1, 12)
+    assert '"right"' not in json.dumps(teacher.asked[0].schema)
     assert "The generated cases have few kinds of checks beside contains: none." in told
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 MOST_BEFORE, MOST_AFTER = 300, 60  # characters around a mention that are looked at
+MOST_MENTIONS = 1000  # that are looked at: where all of these are denied, so is the rest
 
 _CODE = re.compile(r"`[^`\n]*`")
 # Where another clause begins; "nothing but X" and "all but X" are no such place.

@@ -12,11 +12,13 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated
 
 import regex
 from pydantic import AfterValidator
 
+from upskill.checks.denial import MOST_MENTIONS
 from upskill.errors import CheckError
 
 LIMIT = 2.0  # seconds of processor time
@@ -105,5 +107,5 @@ def _first(pattern: str, text: str, flags: int, timeout: float, accept: Accept |
     if accept is None:
         found = compiled.search(text, timeout=timeout)
         return found[0] if found else None
-    matches = compiled.finditer(text, timeout=timeout)
+    matches = islice(compiled.finditer(text, timeout=timeout), MOST_MENTIONS)
     return next((found[0] for found in matches if accept(text, *found.span())), None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
 from upskill.checks import Text
-from upskill.checks.denial import is_asserted
+from upskill.checks.denial import MOST_MENTIONS, is_asserted
 from upskill.plain import as_list
 
 
@@ -41,4 +42,4 @@ def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool
 
 def _is_asserted(text: str, content: str, *, ignore_case: bool) -> bool:
     found = re.finditer(re.escape(text), content, re.IGNORECASE if ignore_case else 0)
-    return any(is_asserted(content, *match.span()) for match in found)
+    return any(is_asserted(content, *match.span()) for match in islice(found, MOST_MENTIONS))
