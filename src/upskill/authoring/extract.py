@@ -280,10 +280,10 @@ async def _suite(facts: list[Fact], skill: Skill, subject: str, most: int) -> tu
     for _, duplicate in near_duplicates(kept.values()):
         kept.pop(duplicate, None)
     # The answer of one case must not be right for another.
-    for weak in await probe_suite(Suite(tuple(kept.values()), "extracted", 64), skill):
+    for weak in await probe_suite(Suite(tuple(kept.values()), "extracted"), skill):
         if kept.pop(weak.case, None):
             refused.append(str(weak))
-    return Suite(tuple(kept.values()), f"extracted for {subject}" if subject else "extracted", 64), refused
+    return Suite(tuple(kept.values()), f"extracted for {subject}" if subject else "extracted"), refused
 
 
 def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
@@ -298,6 +298,7 @@ def _case(fact: Fact, question: Question, longest: int) -> dict[str, Any]:
         ],
         "tags": [fact.kind, OWN_FACTS],
         "reference": _encodable(question.answer),
+        "max_output_tokens": max(64, len(question.answer)),
         "evidence": list(fact.sources),
         "held_out": False,  # a line and its questions come from one fact
     }
