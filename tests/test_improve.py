@@ -159,12 +159,34 @@ def test_where_no_case_can_get_better_a_change_has_to_be_shown_not_worse(
     assert all(fact(number) in saved for number in OLD)
 
 
+def test_a_target_that_is_reached_is_no_reason_not_to_do_what_was_asked(upskill: Upskill, house: Path) -> None:
+    said = improve(upskill, "--target", 0, "--json").json
+    assert [one["decision"] for one in said["attempts"]] == ["first draft", "confirmed"]
+
+
 def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill, house: Path) -> None:
     harm = {"note": "", "edits": [{**SHORTER["edits"][0], "line": line} for line in range(2, 8)]}
     write_rules(house / "teacher.json", teacher((), harm))
-    done = improve(upskill, "--json", request="make it shorter")
-    assert [one["accepted"] for one in done.json["attempts"]] == [True, False]
+    done = improve(upskill, request="make it shorter")
+    assert "The change that was asked for was not made; the skill is as it was." in done.err
     assert all(fact(number) in Skill.load(house / FOLDER).body for number in OLD)
+
+
+def test_cases_that_are_too_few_to_show_anything_are_said_before_a_change_is_paid_for(
+    upskill: Upskill, house: Path
+) -> None:
+    two = [{**written_case(number), "held_out": False} for number in OLD[:2]]
+    (house / "two.json").write_text(json.dumps(two))
+    write_rules(house / "teacher.json", teacher((), SHORTER))
+    few = improve(upskill, "--tests", "two.json", "--json", request="make it shorter").json
+    assert few["ended"] == "no train case fails, and 2 are too few to show that a change does no harm"
+    with open_store(house / "runs") as store:
+        assert list(store.requests()) == []
+    # Where there are new cases to get better, so few older ones count with them.
+    older = Skill.load(house / FOLDER)
+    record_version(add_suite(older, Suite.parse(two, "two"))).save(house / FOLDER, overwrite=True)
+    write_rules(house / "teacher.json", teacher(NEW, WIDER))
+    assert improve(upskill, "--json").json["confirmation"]["decision"] == "confirmed"
 
 
 # What a person has edited.

@@ -24,6 +24,7 @@ MOST_ROUNDS = 12  # of the confirmation, on few cases
 SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
 HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets no second look
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
+FEWEST_NOT_WORSE = 3  # cases; on fewer, MOST_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
 
 Decision = Literal[

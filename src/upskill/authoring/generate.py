@@ -132,12 +132,14 @@ class Generation:
             cost = self._cost(used.values(), refinement, kept)
         folder = self.destination.choose_folder(skill)
         provenance = self._provenance(skill, refinement).with_cost(cost)
-        # Cases for a change that was not made would only fail.
-        kept_suite = suite if self._is_improved(skill) or not self.suite else self.suite
+        is_improved = self._is_improved(skill)
         skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
-        skill = add_suite(skill, kept_suite)
+        # Cases for a change that was not made would only fail.
+        skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
         skill, previous = save_version(skill, folder)
         remove_draft(self.draft, folder)
+        if self.requested and not is_improved:
+            self.events.message("The change that was asked for was not made; the skill is as it was.")
         if previous:
             self.events.message(f"The version before is kept in {previous}.")
         ledger = models.ledger or Ledger()

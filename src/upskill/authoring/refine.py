@@ -136,9 +136,9 @@ class _Search:
         older = self.options.older_cases
         self.older = tuple(case for case in self.suite.train if case.id in older)
         wanted = tuple(case for case in self.suite.train if case.id not in older)
-        self.wanted, self.fresh = _keep_fresh_cases(wanted or self.older)
-        if not wanted:
-            self.older = ()
+        if not wanted or len(self.older) < comparing.FEWEST_NOT_WORSE:  # they count with the rest
+            wanted, self.older = self.suite.train, ()
+        self.wanted, self.fresh = _keep_fresh_cases(wanted)
         self.wanted_ids = frozenset(case.id for case in self.wanted)
 
     async def run(self, drafts: Sequence[Skill]) -> Refinement:
@@ -206,8 +206,12 @@ class _Search:
     def _reason_to_stop(self) -> str:
         """Why no further attempt is made, in words: it has succeeded, or no attempt could be shown to."""
         assert self.best is not None
+        if self.options.requested and self.best is self.attempts[0]:
+            if self._has_room or len(self.wanted) >= comparing.FEWEST_NOT_WORSE:
+                return ""  # whatever passes already
+            return f"no train case fails, and {len(self.wanted)} are too few to show that a change does no harm"
         if self.options.requested and not self._has_room:
-            return "the requested change is made" if self.best is not self.attempts[0] else ""
+            return "the requested change is made"
         if self._pass_rate >= self.options.target:
             return "the target is reached"
         failing, cases = len(self._failing), len(self.fresh or self.wanted)

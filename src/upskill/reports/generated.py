@@ -133,10 +133,10 @@ def attempt_line(attempt: Attempt) -> str:
 
 def confirmation_line(found: Confirmation) -> str:
     """What the one test at the end of a search says of all that was kept provisionally."""
+    before = "older skill" if found.only_not_worse or found.older_cases else "first draft"
     if found.decision == "confirmed":
-        what = "not worse than the older skill" if found.only_not_worse else "better than the first draft"
-        return f"  confirmed, {what}: {found.summary}"
-    return f"  {found.decision}, so the first draft is kept: {found.summary}"
+        return f"  confirmed, {'not worse' if found.only_not_worse else 'better'} than the {before}: {found.summary}"
+    return f"  {found.decision}, so the {before} is kept: {found.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
