@@ -46,9 +46,10 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
         assert done.json == {"waiting_for": [f"desk/{stem}.prompt.md"]}
         assert "Write the answer" in (desk / f"{stem}.prompt.md").read_text()
         write_answer(desk, stem, answer)
-    done = go(upskill)
+    done = go(upskill, "--max-cost", 1)  # which costs nothing here
     assert done.code == 0, done.err
     assert "held-out: 0% -> 100%" in done.out
+    assert "price unknown" not in done.out + done.err
 
 
 def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upskill, desk: Path) -> None:

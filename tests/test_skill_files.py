@@ -13,7 +13,7 @@ from teaching import HELD_OUT, TESTS, TRAIN, WORDS, WRITES, case, draft, fact, p
 from upskill import Skill, UsageError, open_store
 from upskill.sandboxes import choose_sandbox
 
-GUIDE = "# Tern\n\nPush with `tern push`. Exit code 17 means locked, 18 means lost.\n"
+GUIDE = "# Tern\n\nPush with `tern push`, or scripts/all.sh of the project. Exit code 17 means locked, 18 means lost.\n"
 HELPFUL = "#!/bin/sh\nif [ \"$1\" = --help ]; then echo 'usage: push.sh [--dry-run]'; exit 0; fi\ntern push\n"
 BROKEN = '#!/bin/sh\n# --dry-run\necho "no option is called $1" >&2\nexit 3\n'
 CODES = "# Exit codes\n\n- 17: locked\n- 18: lost\n"
@@ -21,7 +21,7 @@ CODES = "# Exit codes\n\n- 17: locked\n- 18: lost\n"
 
 def written(script: str, codes: str = CODES, **more: Any) -> dict[str, Any]:
     texts = [
-        "- Push with `tern push`.",
+        "- Push with `tern push`, or with scripts/all.sh of the project.",
         "- To push everything, run `scripts/push.sh --dry-run` first.",
         "- What an exit code means: references/codes.md.",
     ]
@@ -63,10 +63,13 @@ def make(upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, A
 def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(upskill: Upskill, tern: Path) -> None:
     asked = make(upskill, tern, written(BROKEN), written(HELPFUL))
     assert len(asked) == 3
+    assert "A script is the better form when" in asked[0]
+    assert "A reference is the better form for" in asked[0]
     assert "scripts/push.sh: `scripts/push.sh --help` fails in a sandbox (exit code 3): no option is called" in asked[1]
     saved = Skill.load(tern / "out" / "tern")
     assert saved.is_runnable("scripts/push.sh")
     assert saved.resources == ("references/codes.md", "scripts/push.sh")
+    assert "scripts/all.sh" in saved.body  # a file of the user's, which the material names
     # The line names the skill's own file and its flag: that needs no evidence.
     assert "dry-run" not in asked[1].partition("cannot be used")[2]
 

@@ -22,7 +22,8 @@ Problem = tuple[str, str]  # the file, and what is wrong with it
 
 async def file_problems(skill: Skill, material: Material, tokens: int) -> list[Problem]:
     """What is wrong with the files of a draft. A script has to print its help in a sandbox, and exit with 0."""
-    found = [*_form_problems(skill, tokens), *_reference_problems(skill, material)]
+    known = evidence_text(material.ids, material)
+    found = [*_form_problems(skill, known, tokens), *_reference_problems(skill, known if material.pieces else "")]
     scripts = [path for path in skill.resources if path.startswith(SCRIPTS)]
     return found + await _run_scripts(skill, scripts) if scripts else found
 
@@ -37,10 +38,11 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     return skill.with_body("\n".join(lines))
 
 
-def _form_problems(skill: Skill, tokens: int) -> Iterator[Problem]:
+def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:
     named = set(MENTIONED.findall(skill.body))
     files = {path for path in skill.resources if path.startswith((SCRIPTS, REFERENCES))}
-    for path in sorted(named - files):
+    # What the material names is a file of the user's own.
+    for path in sorted(path for path in named - files if path not in known):
         yield path, "a block names it, and there is no such file"
     for path in sorted(files - named):
         yield path, "no block says when to read or run it"
@@ -52,13 +54,10 @@ def _form_problems(skill: Skill, tokens: int) -> Iterator[Problem]:
         )
 
 
-def _reference_problems(skill: Skill, material: Material) -> Iterator[Problem]:
-    """A reference may only say what the material says."""
-    if not material.pieces:
-        return
-    known = evidence_text(material.ids, material)
+def _reference_problems(skill: Skill, known: str) -> Iterator[Problem]:
+    """A reference may only say what the material says, where there is any."""
     for path in skill.resources:
-        if path.startswith(REFERENCES) and (missing := uncovered(_text(skill, path), known)):
+        if known and path.startswith(REFERENCES) and (missing := uncovered(_text(skill, path), known)):
             yield path, f"it says {', '.join(map(repr, missing[:5]))}, and nothing in the material does"
 
 

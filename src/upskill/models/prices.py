@@ -67,7 +67,9 @@ def find_price(provider: str, *names: str, given: Prices | None = None) -> Price
 
 def price_for(address: Address, given: Prices | None = None) -> Price:
     """The price of the model at an address, before it is opened."""
-    provider = {"local": FREE, "scripted": FREE, "anthropic": "anthropic"}.get(address.provider, "")
+    # Whoever answers a handoff is paid elsewhere, if at all.
+    free = {"local": FREE, "scripted": FREE, "handoff": FREE}
+    provider = (free | {"anthropic": "anthropic"}).get(address.provider, "")
     if address.provider == "openai":
         provider = price_list_id(ENDPOINTS[address.endpoint or "openai"], address.base_url)
     return find_price(provider, address.name, address.model, given=given)
