@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
@@ -25,6 +25,11 @@ _CANARY = re.compile(re.escape(CANARY) + r"[0-9a-f]{16}")
 def activated(trace: Trace, skill: str, canary: str = "") -> bool:
     """Whether the skill of this name was opened."""
     return any(_opens(step, skill) or (canary and canary in step.output) for step in trace.calls)
+
+
+def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
+    """Steps without those that open a skill, which only one arm can take: what is left can decide an outcome."""
+    return [step for step in steps if step.tool not in SKILL_TOOLS and not (skill and _opens(step, skill))]
 
 
 def resources_read(trace: Trace, skill: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
+from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.check_dir import Full, open_check_dir, told
 from upskill.checks.guard import disarm
@@ -62,7 +63,7 @@ class PythonCheck(SandboxCheck):
                 "output": step.output,
                 "status": step.status,
             }
-            for step in evidence.trace.steps
+            for step in without_openings(evidence.trace.steps, evidence.skill)
         ]
         told_it = {
             "token": token,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from upskill.agents.activation import SKILL_TOOLS
+from upskill.agents.activation import SKILL_TOOLS, without_openings
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts
@@ -26,6 +26,8 @@ class _Calls(Check):
     async def found(self, evidence: Evidence) -> list[Step]:
         names = {name.casefold() for name in self.tool}
         calls = [step for step in evidence.trace.calls if step.tool.casefold() in names]
+        if self.decides:  # opening a skill counts for neither arm
+            calls = without_openings(calls, evidence.skill)
         if self.arguments is None:
             return calls
         return [step for step in calls if await find(self.arguments, _said(step)) is not None]
@@ -38,7 +40,7 @@ class _Calls(Check):
 class ToolCalled(_Calls):
     """Passes when this tool, or one of these, was called, with arguments whose JSON matches this pattern, so often.
     Agents name their tools differently, and case does not matter: `[bash, shell]`. Tools that open a skill are only
-    reported: one arm has none to open."""
+    reported, and opening one never counts among others: one arm has none to open."""
 
     at_least: int = Field(default=1, ge=1)
     at_most: int | None = Field(default=None, ge=1)

@@ -66,6 +66,16 @@ async def _run_job(job: Job) -> list[Result]:
     return results
 
 
+_REMOVE_SKILLS = """
+home=$1; shift
+for name; do
+  find "$home" -type d -path "*skills/$name" -prune 2>/dev/null | while IFS= read -r folder; do
+    chmod -R u+rwX "$folder" "${folder%/*}" 2>/dev/null; rm -rf -- "$folder"
+  done
+done
+"""
+
+
 async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None) -> Result:
     """Run one trial. Whatever goes wrong around the student belongs to this trial: it is errored, never failed.
 
@@ -163,6 +173,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 home = sandbox.home if sandbox else "/"
                 withheld = Withheld(plan.skill, home, case.text) if task.skill is None else None
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, withheld, sandbox)
+                await _take_skills_away(sandbox, task)
         if attempt.cause:  # no check could change that, and nobody is paid to grade it
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
             if attempt.cause == "length" and isinstance(agent, ExternalAgent):
@@ -188,7 +199,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 evidence = await _with_output(evidence, case.output_file)
-        untouched = partial(_open_sandbox, plan, case, agent, task)
+        untouched = partial(_open_untouched, plan, case, agent, task)
         grading = Grading(case, untouched, attempt.judgements)
         with track_keys() as attempt.judged_with:
             await grading.grade(evidence)
@@ -227,6 +238,21 @@ async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> Asy
         sandbox = await kind.open(agent.setup(task))
     async with sandbox:
         yield sandbox
+
+
+@asynccontextmanager
+async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+    """A sandbox as it is graded where nobody did anything."""
+    async with _open_sandbox(plan, case, agent, task) as sandbox:
+        await _take_skills_away(sandbox, task)
+        yield sandbox
+
+
+async def _take_skills_away(sandbox: Sandbox | None, task: Task) -> None:
+    """Remove the skills on offer, so that checks find the same home folder in every arm."""
+    if sandbox is not None and task.offered_skills:
+        names = [skill.name for skill in task.offered_skills]
+        await sandbox.run(["/bin/sh", "-c", _REMOVE_SKILLS, "sh", sandbox.home, *names])
 
 
 class _Judge:
