@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from simulations import chances, percent, table
 from upskill.authoring import comparison
 from upskill.authoring.comparison import Comparison
-from upskill.verdicts.statistics import Floats
+from upskill.verdicts.statistics import Floats, lift_excludes
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
 BEGIN, END = "<!-- search: begin -->", "<!-- search: end -->"
@@ -218,6 +218,36 @@ def nulls(sims: int) -> dict[str, dict[int, Found]]:
     return found
 
 
+OLDER: tuple[tuple[str, Rates], ...] = (
+    ("nothing changes, facts, all pass", sharp(1.0, 0.0)),
+    ("nothing changes, noisy, 90 % pass", equal(0.9)),
+    ("nothing changes, noisy, 70 % pass", equal(0.7)),
+    ("noisy, 90 % → 75 %", worse(0.9, 0.15)),
+    ("noisy, 70 % → 55 %", worse(0.7, 0.15)),
+    ("facts, every sixth is lost", lambda rng, sims, cases: sharp(1.0, 1 / 6)(rng, sims, cases)[::-1]),
+)
+
+
+def not_worse(sims: int) -> dict[str, dict[int, tuple[float, float]]]:
+    """By world and number of older cases: how often they are shown not worse, and how often although they are."""
+    found: dict[str, dict[int, tuple[float, float]]] = {}
+    for number, (name, world) in enumerate(OLDER):
+        for cases in CASES:
+            rng = np.random.default_rng((SEED, 200 + number, cases))
+            before, after = world(rng, sims, cases)
+            looks = comparison.confirming_rounds(cases)
+            shape = (sims, looks[-1], cases)
+            rates = [rates[:, np.newaxis, :] for rates in (after, before)]
+            change = (rng.random(shape) < rates[0]).astype(np.float64) - (rng.random(shape) < rates[1])
+            shown = np.zeros(sims, dtype=bool)
+            for rounds, alpha in zip(looks, (comparison.FIRST_LOOK, comparison.LAST_LOOK), strict=True):
+                seen = change[:, :rounds].reshape(sims, -1)
+                shown |= lift_excludes(seen, 1, -comparison.MARGIN, level=1 - 2 * alpha, resamples=2_000)[0]
+            is_worse = (after - before).mean(axis=1) <= -comparison.MARGIN
+            found.setdefault(name, {})[cases] = float(shown.mean()), float((shown & is_worse).mean())
+    return found
+
+
 def tables(sims: int) -> Iterator[str]:
     yield "### Are real gains kept?"
     yield ""
@@ -256,6 +286,22 @@ def tables(sims: int) -> Iterator[str]:
     yield ""
 
 
+def older_table(sims: int) -> Iterator[str]:
+    yield "### Are older cases shown not worse?"
+    yield ""
+    rows = [
+        [name, *(f"{percent(shown, 0)} ({percent(wrongly)})" for shown, wrongly in by_cases.values())]
+        for name, by_cases in not_worse(sims).items()
+    ]
+    yield from table(("older cases after a requested change", *(f"{cases} train cases" for cases in CASES)), rows)
+    yield ""
+    yield (
+        f"{sims:,} confirmations a cell: the share that shows the older cases not worse (in brackets: although they "
+        "pass less often by 10 points or more)."
+    )
+    yield ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few simulations")
@@ -267,9 +313,10 @@ def main() -> None:
     if options.json:
         kept = [one.kept for by_cases in gains(sims).values() for one, _ in by_cases.values()]
         wrongly = [found.wrongly for by_cases in nulls(sims).values() for found in by_cases.values()]
-        print(json.dumps({"kept": kept, "wrongly": wrongly}))
+        harmed = [wrong for by_cases in not_worse(200).values() for _, wrong in by_cases.values()]
+        print(json.dumps({"kept": kept, "wrongly": wrongly, "harmed": harmed}))
         return
-    text = "\n".join(tables(sims)).rstrip() + "\n"
+    text = "\n".join([*tables(sims), *older_table(sims // 5)]).rstrip() + "\n"
     print(text)
     if options.write:
         before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)

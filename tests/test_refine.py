@@ -439,6 +439,7 @@ def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_
     rates = json.loads(ran.stdout)
     assert min(rates["kept"]) >= 0.8
     assert max(rates["wrongly"]) <= ALPHA
+    assert max(rates["harmed"]) <= ALPHA  # older cases that a requested change costs 10 points
 
 
 async def search_copies(student: str, refiner: Scripted, copies: int, knows: Sequence[int], without: str = "") -> Any:
