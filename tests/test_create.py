@@ -105,8 +105,9 @@ async def test_a_colon_in_the_description_is_no_trouble() -> None:
 async def test_files_go_below_references_and_scripts_only() -> None:
     bad = draft([1]) | {"files": [{"path": "../evil.sh", "text": "x"}]}
     good = draft([1]) | {
-        "files": [{"path": "scripts/run.sh", "text": "echo"}, {"path": "references/a.md", "text": "A"}]
+        "files": [{"path": "scripts/run.sh", "text": "#!/bin/sh\necho help"}, {"path": "references/a.md", "text": "A"}]
     }
+    good["blocks"] = [{"text": "Run scripts/run.sh, then read references/a.md.", "evidence": ["own"]}]
     teacher = says(bad, good)
     skill = await write_skill(Material("words"), teacher)
     assert "'../evil.sh' is neither below references/" in teacher.asked[1].messages[-1].text

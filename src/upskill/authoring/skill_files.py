@@ -22,9 +22,12 @@ Problem = tuple[str, str]  # the file, and what is wrong with it
 
 async def file_problems(skill: Skill, material: Material, tokens: int) -> list[Problem]:
     """What is wrong with the files of a draft. A script has to print its help in a sandbox, and exit with 0."""
+    files = [path for path in skill.resources if path.startswith((SCRIPTS, REFERENCES))]
+    if not files and not MENTIONED.search(skill.body):
+        return []
     known = evidence_text(material.ids, material)
     found = [*_form_problems(skill, known, tokens), *_reference_problems(skill, known if material.pieces else "")]
-    scripts = [path for path in skill.resources if path.startswith(SCRIPTS)]
+    scripts = [path for path in files if path.startswith(SCRIPTS)]
     return found + await _run_scripts(skill, scripts) if scripts else found
 
 
