@@ -180,6 +180,20 @@ def test_what_cannot_be_weighed_is_refused() -> None:
         compute_verdict([replace(row, passed=cast("Any", "false"))])
 
 
+def test_arms_that_different_snapshots_answered_prove_nothing() -> None:
+    rows = both(alike(12, "F", "P"))
+    apart = [replace(row, snapshot="m-1" if row.arm == "skill" else "m-0") for row in rows]
+    found = compute_verdict(apart)
+    assert (found.decision, found.reason) == ("undecided", "snapshots")
+    assert "--fresh" in found.recommendation
+    assert not check_requirement(parse_requirement("decision=helps"), found).held
+    mostly = [replace(row, snapshot="m-0") if row.case == rows[0].case else row for row in apart]
+    assert compute_verdict(mostly).reason == "snapshots"
+    # A provider that moves on in the middle of a run answers both arms of a case alike.
+    moved = [replace(row, snapshot=f"m-{row.case < rows[6].case:d}") for row in rows]
+    assert compute_verdict(moved).decision == compute_verdict(rows).decision == "helps"
+
+
 def test_one_verdict_is_about_one_model() -> None:
     with pytest.raises(ValueError, match="one model"):
         compute_verdict(both(alike(2, "P", "F")) + both(alike(2, "P", "F"), model="other"))

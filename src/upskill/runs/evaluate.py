@@ -245,7 +245,12 @@ class _Run:
         looks = self._looks_before(run, self._look(run, model, rows))
         options = self.options
         verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
-        hopeless = verdict.reason in ("isolation", "errors", "no baseline")  # no further round would change that
+        hopeless = verdict.reason in (
+            "isolation",
+            "snapshots",
+            "errors",
+            "no baseline",
+        )  # no further round would change that
         return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
 
 

@@ -322,6 +322,7 @@ class Result:
             bool(self.leak),
             self.bug,
             self.cause,
+            self.trace.model if self.trace else "",
         )
 
 

@@ -90,6 +90,8 @@ def _rarely_opened(verdict: Verdict) -> str:
 def _recommend_evidence(verdict: Verdict) -> str:
     if verdict.reason == "isolation":
         return "Use none of these numbers: the arms were not isolated, so none of them means anything."
+    if verdict.reason == "snapshots":
+        return "Run again with --fresh: the arms were answered by different snapshots of the model."
     if verdict.reason == "errors":
         arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
         trials = counted(arm.scored + arm.errored, "trial")

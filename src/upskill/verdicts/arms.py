@@ -14,6 +14,7 @@ from upskill.verdicts.outcome import Cause, Outcome
 
 Interval = tuple[float, float]
 Key = tuple[str, int]  # case, seed
+SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,21 @@ class Pairs:
     @property
     def differences(self) -> statistics.Floats:
         return self.column(passed, after=True) - self.column(passed, after=False)
+
+    @property
+    def answered_by_different_models(self) -> bool:
+        """Whether one arm was answered by another snapshot of the model than the other, and not by chance."""
+        named = [
+            (before.snapshot, after.snapshot, unit)
+            for before, after, unit in zip(self.before, self.after, self.units, strict=True)
+            if before.snapshot and after.snapshot
+        ]
+        if not any(before != after for before, after, _ in named):
+            return False
+        usual = Counter(name for *names, _ in named for name in names).most_common(1)[0][0]
+        more = [(after == usual) - (before == usual) for before, after, _ in named]
+        apart = {before for before, *_ in named}.isdisjoint(after for _, after, _ in named)
+        return apart or statistics.sign_flip_p_value(more, [unit for *_, unit in named]) <= SNAPSHOTS_BY_CHANCE
 
     def where(self, *, opened: bool) -> Pairs:
         """The pairs whose later trial opened the skill, or did not."""

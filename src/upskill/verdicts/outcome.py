@@ -34,3 +34,4 @@ class Outcome:
     leaked: bool = False  # the trial saw a skill that was kept from it
     bug: bool = False  # it errored because of a bug in upskill
     cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
+    snapshot: str = ""  # the name that the provider answered under

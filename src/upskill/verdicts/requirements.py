@@ -82,13 +82,18 @@ def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool)
     if is_ratio != (match[2] == "x"):
         kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
         raise UsageError(f"{text!r}: {quantity} is compared with {kind}", hint)
-    return float(match[1]) / (100.0 if match[2] == "%" else 1.0)
+    number = float(match[1]) / (100.0 if match[2] == "%" else 1.0)
+    if not is_ratio and abs(number) > 1:
+        raise UsageError(f"{text!r}: {quantity} is never beyond 1, which is 100%", hint)
+    return number
 
 
 def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
     """Whether a verdict meets a requirement, and on which number that was decided."""
     if verdict.reason == "isolation":
         return Ruling(requirement, False, "the run is invalid: its arms were not isolated")
+    if verdict.reason == "snapshots":
+        return Ruling(requirement, False, "different snapshots of the model answered the arms")
     compare = _COMPARE[requirement.comparison]
     if requirement.decision is not None:
         held = compare(verdict.decision, requirement.decision)

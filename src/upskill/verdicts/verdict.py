@@ -36,6 +36,8 @@ StoppingPoint = Literal["open", "early", "last"]
 
 ERRORS_COULD_EXPLAIN = "errors could explain it"
 UNFINISHED = "unfinished"
+SNAPSHOTS = "snapshots"  # the arms were answered by different ones
+NO_EVIDENCE_NEEDED = ("errors", "isolation", SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN)  # more would not help
 EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
 
 
@@ -207,17 +209,19 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     missing = None
     if options.isolation_broken or any(row.leaked for row in rows):
         decision, reason = "undecided", "isolation"
+    elif pairs.answered_by_different_models:
+        decision, reason = "undecided", SNAPSHOTS
     else:
         decision, reason = _decide(verdict, _Findings(lift, _proven_saving(pairs, options, level), options.margin))
     unpaired, of_all = count_unpaired(baseline, skill)
-    if pairs and reason not in ("errors", "isolation") and unpaired > MAX_ERROR_RATE * of_all:
+    if pairs and reason not in ("errors", "isolation", SNAPSHOTS) and unpaired > MAX_ERROR_RATE * of_all:
         decision, reason = "undecided", UNFINISHED
     if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
         missing = _weigh_missing(baseline, skill, decision, options, level)
         if missing.changes_decision:
             decision, reason = "undecided", ERRORS_COULD_EXPLAIN
     verdict = replace(verdict, decision=decision, reason=reason, missing=missing)
-    if decision == "undecided" and pairs and reason not in ("errors", "isolation", UNFINISHED, ERRORS_COULD_EXPLAIN):
+    if decision == "undecided" and pairs and reason not in NO_EVIDENCE_NEEDED:
         needed = evidence_needed(
             pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
         )

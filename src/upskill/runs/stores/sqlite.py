@@ -174,7 +174,7 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         # All columns are in the index `results_for_reports`, so that no trace is read.
         rows = self._stream(
             "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
-            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug, cause"
+            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug, cause, snapshot"
             " FROM results WHERE run = ?",
             run.number,
         )
