@@ -42,6 +42,10 @@ def command(**given: Any) -> None:
     on fresh seeds. The number at the end is from held-out cases that nothing before has seen. After Ctrl-C the same
     command continues where it stopped.
 
+    With a skill's folder in --from, TASK is the change that is asked for. It is made when new cases for it get better
+    and the older ones are shown not worse. A skill that was edited by hand is not replaced without asking, and the
+    version before is kept in .previous/ beside it.
+
     \b
     upskill generate "write changelog entries the way we do" -e "fixed login -> Fixed: login (#12)" -m sonnet
     upskill generate "deploy with tern" --from claude-code:last -m opus --eval-model haiku
