@@ -802,7 +802,8 @@ async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
 @pytest.mark.usefixtures("no_sandbox")
 async def test_the_reference_of_another_case_must_not_pass() -> None:
     def case(name: str, reference: str, pattern: str) -> dict[str, Any]:
-        return {"id": name, "prompt": "Which?", "checks": [{"regex": pattern}], "reference": reference}
+        regex = {"pattern": pattern, "asserted": True}
+        return {"id": name, "prompt": "Which?", "checks": [{"regex": regex}], "reference": reference}
 
     loose, strict = case("loose", "push it", r"^\w+ it"), case("strict", "pull it", "^pull it$")
     same = case("same", "to pull it", "pull")  # another's answer with all of its words is no wrong one
