@@ -225,6 +225,24 @@ def brought(leave: str, checks: list[dict[str, Any]], files: dict[str, str], pro
 
 
 BROUGHT_PLANTS = {
+    "an expected result": brought(
+        "echo wrong | tee out.txt > expected.txt", command("diff out.txt expected.txt"), {"expected.txt": "right\n"}
+    ),
+    "an expected result that a script reads": brought(
+        "echo wrong | tee out.txt > data/golden.txt",
+        command("python3 verify.py"),
+        {
+            "data/golden.txt": "right\n",
+            "verify.py": "assert open('out.txt').read() == open('data/golden.txt').read()\n",
+        },
+    ),
+    ".proverc": brought(
+        "echo '--exec true' > .proverc", command("prove t"), {"t/add.t": 'print "1..1\\nnot ok 1\\n";\n'}
+    ),
+    "a replaced commit": Plant(
+        f"{GIT}; echo 2 > a; git commit -qam b; git replace HEAD~1 HEAD",
+        command('test "$(git show HEAD~1:a)" = 2'),
+    ),
     "a test that is run as a script": brought(
         f"{EMPTY} test_add.py", command("python3 test_add.py", contains="OK"), {"test_add.py": MAIN}
     ),

@@ -135,6 +135,17 @@ async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monke
         assert told[-1] == 2
 
 
+def test_a_run_that_is_not_kept_still_counts_the_looks_that_were(upskill: Upskill, home: Path) -> None:
+    skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
+    argv = ("eval", str(skill), "-m", student, "--json")
+    for seed in ("1", "2"):
+        assert upskill(*argv, "--seed", seed).code == 0
+    told = json.loads(upskill(*argv, "--seed", "3", "--no-log-runs").out)
+    assert told["models"][0]["look"] == 3
+    elsewhere = json.loads(upskill(*argv, "--seed", "3", "--no-log-runs", "-d", "nowhere").out)
+    assert (elsewhere["models"][0]["look"], Path("nowhere").exists()) == (1, False)
+
+
 def test_edited_cases_are_told_from_the_others(upskill: Upskill, home: Path) -> None:
     folder = write_skill(home / "greeter")
     command = ("eval", folder, "-m", write_script(home / "student.yaml"), "--json")

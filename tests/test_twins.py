@@ -42,6 +42,18 @@ def test_the_same_text_with_other_checks_is_a_twin_and_on_other_files_it_is_not(
     assert find_twins(apart) == {}
 
 
+def test_what_cannot_be_seen_a_number_and_a_length_make_no_other_question() -> None:
+    asked = "What is the capital of France?"
+    same = cases(
+        {"prompt": asked, "checks": [{"contains": "Paris"}, {"max_length": 300}]},
+        {"prompt": f"2. {asked}", "checks": [{"contains": "Paris"}, {"max_length": 301}]},
+        {"prompt": asked.replace(" ", "\u200b \u00a0"), "checks": [{"contains": "paris"}]},
+        {"prompt": f"Question 4. {asked}", "checks": [{"contains": "PARIS"}]},
+        {"prompt": f"Please, {asked}", "checks": [{"contains": "Paris"}, {"min_length": 2}]},
+    )
+    assert find_twins(same) == {case.id: "c0" for case in same}
+
+
 def test_questions_that_share_a_template_are_not_twins() -> None:
     template = "Read the table below, which lists flags of a tool with what they do, and say in one word which it is: "
     asked = cases(

@@ -73,6 +73,7 @@ ENVIRONMENT: Mapping[str, str] = {
     **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
     "PERL_USE_UNSAFE_INC": "0",
     "npm_config_globalconfig": "/dev/null",
@@ -108,7 +109,17 @@ TOOLS = (
     Tool(
         r"pytest|py\.test|unittest|nose2|tox|nox|coverage|python3?(?:\.\d+)?",
         (
-            *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".coveragerc"),
+            *(
+                "conftest.py",
+                "pytest.ini",
+                ".pytest.ini",
+                "pytest.toml",
+                ".pytest.toml",
+                "tox.ini",
+                "setup.cfg",
+                "pyproject.toml",
+                ".coveragerc",
+            ),
             *(
                 "sitecustomize.py",
                 "usercustomize.py",
@@ -123,6 +134,36 @@ TOOLS = (
     Tool(r"pytest|py\.test|nose2|tox|nox|coverage", _PYTHON_TESTS),
     Tool(r"unittest", ("test*.py",)),
     Tool(r"g?make", ("Makefile", "makefile", "GNUmakefile")),
+    Tool(r"ninja|samu", ("*.ninja", ".ninja_*")),
+    Tool(r"prove|perl", (".proverc",)),
+    Tool(
+        r"ruff|mypy|pyright|flake8|pylint|black",
+        (
+            *(
+                "ruff.toml",
+                ".ruff.toml",
+                "mypy.ini",
+                ".mypy.ini",
+                "pyrightconfig.json",
+                ".flake8",
+                ".pylintrc",
+                "pylintrc",
+            ),
+            *("pyproject.toml", "setup.cfg", "tox.ini"),
+        ),
+    ),
+    Tool(
+        r"eslint|prettier|biome|tsc|tsx",
+        (
+            "eslint.config.*",
+            ".eslintrc*",
+            ".eslintignore",
+            ".prettierrc*",
+            ".prettierignore",
+            "biome.json*",
+            "tsconfig*",
+        ),
+    ),
     Tool(
         r"cmake|ctest",
         (
@@ -154,6 +195,8 @@ _TESTS = ("test_*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*")
 _TEST_FOLDERS = {"test", "tests", "t", "spec", "__tests__"}
 # Where the name of a file that is run says no more, it may as well be the program that the student has to mend.
 _CHECKS = re.compile(r"check|verif|test|spec|valid|grade|assert", re.IGNORECASE)
+# What is right, as a file: nobody is asked to write that, unless the prompt says so.
+_EXPECTED = re.compile(r"expect|golden|oracle|ground.?truth", re.IGNORECASE)
 _SHELL = (".sh", ".bash", ".zsh", ".ksh")
 _CODE = (
     *(".py", ".js", ".mjs", ".cjs", ".ts", ".pl", ".rb", ".php", ".lua", ".r", ".jl"),
@@ -243,9 +286,10 @@ def runs(text: str, path: str, content: str = "") -> bool:
 def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[dict[str, str], str]:
     """The files of the case that have to be as it brought them before a command runs, and all that is run, as text.
 
-    Tests are, and what steers the programs, and what the command runs, itself or through a Makefile or shell script of
-    the case. Where the case names no file for the student, only what looks like a check by its name, or a shell script
-    beside other code, is taken for such: `python3 main.py` may run just what has to be mended.
+    Tests are, and what is right by its name, and what steers the programs, and what the command runs, itself or through
+    a Makefile or shell script of the case. Where the case names no file for the student, only what looks like a check
+    by its name, or a shell script beside other code, is taken for such: `python3 main.py` may run just what has to be
+    mended.
     """
     theirs = {PurePosixPath(path) for path in (*evidence.asked_for, *keeps)}
     left = {path: content for path, content in evidence.files.items() if PurePosixPath(path) not in theirs}
@@ -262,7 +306,13 @@ def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[
             name = PurePosixPath(path).name
             steers = _fits(path, steering) and not names(evidence.case, name)
             checks = bool(_CHECKS.search(name)) or (path.endswith(_SHELL) and beside)
-            if (is_test(path) and starts) or steers or ((checks or (told and direct)) and runs(text, path, content)):
+            right = bool(_EXPECTED.search(path))
+            if (
+                right
+                or (is_test(path) and starts)
+                or steers
+                or ((checks or (told and direct)) and runs(text, path, content))
+            ):
                 found[path] = content
                 if steers or path.endswith(_SHELL):
                     text += f"\n{content}"

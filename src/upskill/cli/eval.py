@@ -323,7 +323,7 @@ def run_eval(options: EvalOptions) -> None:
     # Whatever is wrong with what was given is said before a store is made.
     plan = options.make_plan(skill, suite) if suite or not writer else None
     progress = RunProgress(quiet=options.silent)
-    with options.open_store() as store:
+    with options.open_store(skill.name) as store:
         context = options.model_context(Events(message=options.tell, reading=progress.reading))
         models = Models(context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings))
         if plan is None:

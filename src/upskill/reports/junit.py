@@ -53,6 +53,8 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
                 failures += 1
                 passed = sum(bool(row.passed) for row in rows)
                 _say(test, "failure", f"{passed} of {counted(len(rows), 'run')} passed with the skill")
+        if evaluation.warnings:
+            ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in evaluation.warnings))
         suite.set("tests", str(tests))
         suite.set("failures", str(failures))
         suite.set("errors", str(errors))

@@ -61,6 +61,9 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     for model, message, trials in evaluation.errors[:5]:
         yield ""
         yield f"> {counted(trials, 'trial')} of {_escape(model)} errored: {_escape(message)}"
+    for warning in evaluation.warnings:
+        yield ""
+        yield f"> Note: {_escape(warning)}"
     yield ""
     yield f"<sub>run `{evaluation.run.id}` · skill `{plan.skill.fingerprint}` · suite `{plan.suite.fingerprint}`</sub>"
 

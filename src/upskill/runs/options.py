@@ -14,7 +14,7 @@ from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
 from upskill.runs.executors import EXECUTORS, Executor
-from upskill.runs.stores import Store, open_store
+from upskill.runs.stores import Store, find_store, open_store
 from upskill.settings import Settings
 
 
@@ -60,9 +60,17 @@ class CommonOptions:
     def ceilings(self) -> Ceilings:
         return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
 
-    def open_store(self) -> Store:
-        """The store where runs are kept; in memory with --no-log-runs."""
-        return open_store((self.runs_dir or self.settings.runs_dir) if self.log_runs else None)
+    def open_store(self, skill: str = "") -> Store:
+        """The store where runs are kept. With --no-log-runs it is in memory, with earlier looks at the skill."""
+        place = self.runs_dir or self.settings.runs_dir
+        if self.log_runs:
+            return open_store(place)
+        store = open_store(None)
+        if skill and (kept := find_store(place)):
+            with kept:
+                for look in kept.looks(skill):
+                    store.add_look(look)
+        return store
 
     def open_executor(self) -> Executor:
         return EXECUTORS.load(self.executor)(self.concurrency or self.settings.concurrency)

@@ -39,7 +39,7 @@ def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
     same_text: dict[object, list[int]] = defaultdict(list)
     same_checks: dict[str, list[int]] = defaultdict(list)
     for index, case in enumerate(listed):
-        same_text[digest(dict(case.files)), " ".join(case.prompt.split())].append(index)
+        same_text[digest(dict(case.files)), " ".join(_unnumbered(case.prompt).split())].append(index)
     for group in same_text.values():
         same_checks[_asked(listed[group[0]])].append(group[0])
     pairs = {(group[0], other) for group in same_text.values() for other in group[1:]}
@@ -86,15 +86,21 @@ def describe_twins(twins: Mapping[str, str], most: int = 3) -> list[str]:
 
 def _words(prompt: str) -> frozenset[str]:
     """The words of a prompt, and its signs other than punctuation; of scripts without spaces, each character."""
-    plain = "".join(char for char in unicodedata.normalize("NFKC", prompt) if unicodedata.category(char) != "Cf")
-    text = _NUMBER_AT_END.sub("", _NUMBERED.sub("", plain.strip()))
-    found = frozenset(_TOKEN.findall(text.casefold().replace("_", " ")))
+    text = _NUMBER_AT_END.sub("", _unnumbered(prompt)).casefold().replace("_", " ")
+    found = frozenset(_TOKEN.findall(text))
     return (found - _FILLERS) or found or frozenset((text,))
+
+
+def _unnumbered(prompt: str) -> str:
+    """A prompt without what cannot be seen, and without a number before it that counts it."""
+    seen = "".join(char for char in unicodedata.normalize("NFKC", prompt) if unicodedata.category(char) != "Cf")
+    return _NUMBERED.sub("", seen.strip())
 
 
 def _asked(case: Case) -> str:
     """A hash of what makes an answer right, and of the files it is about."""
-    return digest([dict(case.files), [[named.name, named.written] for named in case.checks], case.reference])
+    checks = [[named.name, named.written] for named in case.checks if named.name not in ("min_length", "max_length")]
+    return digest([dict(case.files), checks, case.reference])
 
 
 def _similar(group: list[int], words: list[frozenset[str]]) -> Iterator[tuple[int, int]]:
