@@ -277,7 +277,12 @@ def test_commands_have_roles() -> None:
                 "sed -n 1p x",
             ),
             *("kubectl get pods", "docker compose ps", "gh pr view 3", "pip list", "make -n all", "sudo ls", "npm run"),
-            *("curl -s https://example.test/x",),
+            *(
+                "curl -s https://example.test/x",
+                "sqlite3 lamps.db 'select * from lamps'",
+                "psql -c '\\\\d lamps'",
+                "go env GOWORK",
+            ),
         ],
         "files": ["mkdir -p x", "mv a b", "sed -i s/a/b/ x", "touch x"],
         "books": ["git add -A", "git commit -m x"],
@@ -290,7 +295,7 @@ def test_commands_have_roles() -> None:
                 "python tool.py",
                 "quarry view create x",
             ),
-            *("curl -sf http://localhost:8090/health",),
+            *("curl -sf http://localhost:8090/health", "mariadb harbour -e 'create table x'"),
         ],
     }
     for role, commands in roles.items():
@@ -365,3 +370,18 @@ def test_values_that_varied_become_placeholders() -> None:
     steps = (ran("lampctl cut --version 1.2 a.lmp"), ran("lampctl cut --version 1.3 b.lmp"), ran("lampctl tidy --deep"))
     commands = [item.command for item in evidence_of(Trace(steps)).workflow]
     assert commands == ["lampctl cut --version <version> <file>", "lampctl tidy --deep"]
+
+
+def test_another_selection_of_tests_is_no_cure() -> None:
+    failed = ran("go test -v ./pkg/... -run TestLamp", "--- FAIL: TestLamp (0.00s)\nFAIL", "error")
+    assert evidence_of(Trace((failed, ran("go test -v ./pkg/lamp/", "ok")))).fixes == ()
+    lint = ran("golangci-lint run ./pkg/...", "lamp.go:3:1: error: oil is unused", "error")
+    (fix,) = evidence_of(Trace((lint, ran("go build -o lamp"), ran("golangci-lint run ./pkg/...")))).fixes
+    assert not fix.related
+
+
+def test_a_program_that_was_missing_is_mended_by_its_installation() -> None:
+    missing = ran("zip -r lamps.zip lamps", "/bin/bash: line 1: zip: command not found", "error")
+    steps = (missing, ran("apt-get install -y zip"), ran("lampctl tidy"), ran("zip -r lamps.zip lamps extra.log"))
+    (fix,) = evidence_of(Trace(steps)).fixes
+    assert (fix.kind, fix.fix) == ("before", "apt-get install -y zip")

@@ -239,6 +239,45 @@ async def test_what_nobody_would_keep_is_left_out() -> None:
     ]
 
 
+async def test_only_rules_that_stand_by_themselves_are_rules() -> None:
+    said = (
+        "No, always dim the lamp before lampctl off.",
+        "You should not light lamps by hand: use lampctl on.",
+        "Don't use oil here, this lamp is electric.",
+        "That will never be lit.",
+        "Sure, use the existing lampctl settings.",
+        "Line 98 still says lampctl instead of lamp, which contradicts the plan.",
+        "I never said to dim lampctl.",
+        "lampctl should be dimmer, you know.",
+    )
+    turns = [
+        step
+        for text in said
+        for step in (ran("lampctl on --lamp north"), Step("assistant", "Done."), Step("user", text))
+    ]
+    steps = (Step("user", "Go."), *turns, ran("lampctl off --lamp north"), ran("lampctl dim --by 3"))
+    rules = (await extract(Trace(steps))).skill.body.partition("## Rules\n")[2].splitlines()
+    assert rules == [
+        "- Always dim the lamp before lampctl off.",
+        "- Do not light lamps by hand: use lampctl on.",
+        "- Don't use oil here, this lamp is electric.",
+    ]
+
+
+async def test_paths_of_one_machine_become_placeholders() -> None:
+    deep = "/home/ada/src/lamps/pkg/cloud/auth.lmp"
+    steps = (
+        Step("user", "Go."),
+        ran("lamplint run", "error: auth.lmp is not formatted, says lampfmt", failed=True),
+        ran(f"lampfmt -w {deep}", purpose="Format auth.lmp"),
+        ran("lamplint run"),
+        ran("lampctl on --lamp north"),
+    )
+    body = (await extract(Trace(steps))).skill.body
+    assert "1. `lampfmt -w <file>`" in body
+    assert "run `lampfmt -w <file>` first" in body
+
+
 async def test_the_embedded_student_finds_its_facts_and_nobody_calls_that_help() -> None:
     """The real model, on a third of the cases: none of these facts can be known without the skill."""
     await pull_weights(find_local_model("smollm2-135m"), ModelContext())

@@ -30,17 +30,19 @@ LOOKING_PROGRAMS = _words(
     " scroll_down find_file search_file search_dir decompile disassemble"
 )
 FILE_PROGRAMS = _words(
-    "mkdir touch rm cp mv ln chmod chown tee rmdir install unzip tar truncate kill pkill killall sed"
+    "apply_patch mkdir touch rm cp mv ln chmod chown tee rmdir install unzip tar truncate kill pkill killall sed"
 )
 LOOKING_VERBS = _words(
     "status list ls show get describe info log logs diff search explain inspect whoami version help ps images"
     " top events cat tree outdated freeze showmigrations history stats get-contexts current-context cluster-info"
-    " index versions rev-parse blame ls-files ls-tree ls-remote shortlog grep reflog config env which why"
+    " index versions doc check-ignore rev-parse blame ls-files ls-tree ls-remote shortlog grep reflog config"
+    " env which why"
 )
 BOOKKEEPING = _words(
     "add commit push pull fetch checkout switch stash branch merge rebase restore reset clone init remote tag"
     " cherry-pick revert clean am apply bisect worktree"
 )
+SQL_PROGRAMS = _words("sqlite3 psql mysql mariadb duckdb clickhouse-client")
 # Programs whose next word is a thing and not a verb.
 VERBLESS = _words(
     "curl wget ssh scp rsync gcc g++ clang clang++ cc pytest mypy pyright tsc eslint prettier black isort flake8 pylint"
@@ -120,6 +122,7 @@ HELP = _words("--help --explain --usage")
 HELP_AT_THE_END = _words("--version -V -v -h help version")
 INLINE = _words("-c -e -p --eval -")
 _INTERPRETERS = r"(?:python|node|ruby|perl|bash|sh|deno|tsx|ts-node|pip)[\d.]*"
+_QUERY = re.compile(r"\bselect\b|\bpragma\b|\bexplain\b|\bshow \w|\.tables|\.schema|\\d", re.I)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _CHANGES_OR_LOCAL = re.compile(
     r"localhost|127\.0\.0\.1|0\.0\.0\.0| -(?:X|d|F|o|O|T)\b| --(?:data|request|output|upload)"
@@ -218,6 +221,8 @@ def _looks(program: str, verbs: list[str], rest: tuple[str, ...]) -> bool:
         return not any(word.startswith("-i") for word in rest)
     if program in ("curl", "wget"):
         return not _CHANGES_OR_LOCAL.search(" ".join(rest))
+    if program in SQL_PROGRAMS:
+        return bool(_QUERY.search(" ".join(rest)))
     if program == "make":
         return bool({"-n", "--dry-run"} & set(rest))
     if program in ("npm", "pnpm", "yarn") and verbs == ["run"]:

@@ -272,7 +272,9 @@ def _placeholder(values: list[str], before: str) -> str:
         return f"<{before.lstrip('-')}>"
     if before == "-m":
         return "<message>"
-    return "<file>" if all("/" in value or re.search(r"\.\w+$", value) for value in values) else "<name>"
+    if all(re.search(r"\w\.\w+$", value) for value in values):
+        return "<file>"
+    return "<path>" if all("/" in value for value in values) else "<name>"
 
 
 def _purpose(trace: Trace, runs: Sequence[CommandRun], run: CommandRun) -> str:

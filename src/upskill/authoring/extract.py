@@ -36,6 +36,7 @@ COMMON_PROGRAMS = frozenset(
     (
         *("python", "node", "sh", "bash", "git", "npm", "npx", "pnpm", "yarn", "bun", "pip", "pip3", "uv", "make"),
         *("docker", "curl", "wget", "pytest", "ruff", "go", "cargo", "apt", "apt-get", "brew", "tsc", "eslint", "gcc"),
+        *("golangci-lint", "gofmt", "rustfmt", "black", "isort", "mvn", "gradle", "dotnet", "cmake", "ninja", "tox"),
         *("zip", "psql", "sqlite3", "mypy", "cmake", "just", "prettier", "vitest", "jest", "kubectl", "helm", "gh"),
     )
 )
@@ -54,6 +55,68 @@ KINDS = {
     "setting": ("file of settings", "files of settings"),
 }
 REFUSALS = ["cannot", "can't", "unable to", "don't know"]
+# Verbs with which people ask for work.
+_REQUESTS = frozenset(
+    (
+        *(
+            "add",
+            "adopt",
+            "back",
+            "bring",
+            "build",
+            "bump",
+            "change",
+            "check",
+            "clean",
+            "compile",
+            "configure",
+            "convert",
+        ),
+        *(
+            "copy",
+            "create",
+            "cut",
+            "deploy",
+            "download",
+            "enable",
+            "export",
+            "extract",
+            "find",
+            "fire",
+            "fix",
+            "generate",
+        ),
+        *(
+            "get",
+            "implement",
+            "import",
+            "improve",
+            "install",
+            "load",
+            "make",
+            "measure",
+            "merge",
+            "migrate",
+            "move",
+            "open",
+        ),
+        *(
+            "package",
+            "port",
+            "prepare",
+            "publish",
+            "put",
+            "refactor",
+            "release",
+            "remove",
+            "rename",
+            "render",
+            "replace",
+        ),
+        *("restore", "roll", "run", "scan", "send", "set", "ship", "solve", "split", "start", "stop", "switch", "sync"),
+        *("test", "train", "translate", "turn", "update", "upgrade", "upload", "use", "validate", "verify", "write"),
+    )
+)
 _ANY_FOLDER = frozenset(
     ("", "app", "src", "work", "workspace", "repo", "project", "root", "home", "tmp", "data", "code")
 )
@@ -100,7 +163,8 @@ def _require_enough(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> Non
     """Say what was found and what is missing, where that is too little for a skill."""
     telling = sum(fact.telling for fact in facts)
     more = any(fact.kind in ("error", "rule", "setting") for fact in facts)
-    if len(facts) >= MIN_FACTS and telling >= (MIN_FACTS - 1 if more else MIN_FACTS):
+    did = _any(facts, "workflow") or _any(facts, "error")
+    if did and len(facts) >= MIN_FACTS and telling >= (MIN_FACTS - 1 if more else MIN_FACTS):
         return
     found = [f"{count} {KINDS[kind][count != 1]}" for kind in SECTIONS if (count := sum(f.kind == kind for f in facts))]
     shown = "; ".join(fact.line for fact in facts[:2])
@@ -219,9 +283,7 @@ def _description(subject: _Subject, evidence: Sequence[TraceEvidence], facts: li
         use = f"Use when working on {subject.project}" if subject.project else f"Use when working with {programs}"
     goal = next((" ".join(one.goal.text.split()) for one in evidence if one.goal.text), "")
     goal = re.split(r"(?<=[.!])\s", goal)[0].rstrip(".! ")
-    clean = re.fullmatch(r"[A-Z][\w ,.'/:()@-]{15,139}", goal) and not re.match(
-        r"(?:Thanks|You are|We|We're|I|I'm|Your|Here)\b", goal
-    )
+    clean = re.fullmatch(r"[A-Z][\w ,.'/:()@-]{15,139}", goal) and goal.split()[0].lower() in _REQUESTS
     use += f", for example: {goal}." if clean and MARK.rstrip() not in goal else "."
     return f"Covers {of}: {_listed(holds or ['what its commands print'])}. {use}"
 

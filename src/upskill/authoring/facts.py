@@ -37,21 +37,22 @@ _SETTING = re.compile(
     r"""^\s*(?:export\s+)?["']?(?P<key>[A-Za-z_][\w.-]*)["']?\s*[=:]\s*(?P<value>[^\s#{\[|>&*].*?)\s*,?\s*$"""
 )
 # A sentence that gives a rule, and words that only make sense beside what they point at.
-_RULE = re.compile(
-    r"\b(?:always|never|don't|do not|must|mustn't|should not|shouldn't|use|prefer|only|instead|rather|make sure)\b"
-    r"|^(?:pass|name|label|keep|put|set|sign|run)\b|, not\b",
+_ORDERS = re.compile(
+    r"^(?:always|never|don't|do not|use|prefer|only|make sure|pass|name|label|keep|put|set|sign|run|avoid|add|call)\b",
     re.I,
 )
-_STANDING = re.compile(r"\b(?:always|never)\b", re.I)
-_SPEAKS = re.compile(r"\b(?:i|i'm|i've|me|my|you|yours?|we|our)\b|fuck|shit|wtf|\bdamn|\.\.\.", re.I)
+_RULE = re.compile(r"\b(?:always|never|must|mustn't|should not|shouldn't|instead of|rather than)\b", re.I)
+_SPEAKS = re.compile(r"\b(?:i|i'm|i've|i'd|me|my|you|yours?|we|our|let's)\b|fuck|shit|wtf|\bdamn|\.\.\.", re.I)
 _POINTS = re.compile(
-    r"\b(?:it|its|they|them|these|those|same|undo|revert|above|below|one more)\b|^(?:should|must|is|are|was)\b"
+    r"\b(?:it|its|they|them|these|those|same|undo|revert|above|below|one more|existing|earlier|previous|current|second"
+    r"|third|line \d+|still)\b|^(?:should|must|is|are|was)\b|\b\d$"
     r"|\b(?:this|that)\b(?! [a-z]{3,} (?:is|are|has|uses|needs|belongs|runs|lives))",
     re.I,
 )
 _GENERIC_ERROR = re.compile(
     r"^(?:npm error )?(?:command failed|exit(?:ed)?\b.*|failed|error|errors? (?:found|occurred)|build failed|code \d+"
-    r"|make: \*\*\*.*|killed|terminated|aborted|traceback.*|assertionerror|assert .*|test .*failed|\W*)$|[│┌└▲✖❯─]",
+    r"|make: \*\*\*.*|killed|terminated|aborted|traceback.*|assertionerror|assert .*"
+    r"|-* ?fail(?:ed)?: .*|test .*failed|\W*)$|[│┌└▲✖❯─]",
     re.I,
 )
 _EVERYONE_KNOWS = re.compile(
@@ -60,7 +61,8 @@ _EVERYONE_KNOWS = re.compile(
 )
 # What an agent adds to the purpose of a command, about the moment and not about the command.
 _MOMENT = re.compile(
-    r"\s(?:again|after|before|to (?:verify|test|check|see|confirm|make sure)|directly|with fixed?|once more)\b.*"
+    r"\s(?:again|after|before|to (?:verify|test|check|see|confirm|make sure)|directly|with fixed?|once more|now"
+    r"|so that|since|because|instead)\b.*"
 )
 
 
@@ -119,23 +121,26 @@ def _quotable(*texts: str) -> bool:
 
 
 def _command(item: WorkflowCommand, prefix: str, for_once: set[str]) -> Iterator[Fact]:
-    words = split_words(item.command)
-    if not _quotable(item.command) or len(item.command) > MAX_COMMAND:
+    command = portable(item.command)
+    words = split_words(command)
+    if words[:1] and words[0].startswith(("<", "/", "~")):
+        return  # a program that is on one machine only
+    if not _quotable(command) or len(command) > MAX_COMMAND:
         return
     temporary = any(PurePosixPath(word).name in for_once or word.startswith(("/tmp/", "/var/")) for word in words)  # noqa: S108
-    if item.subcommand and (temporary or _EVERYONE_KNOWS.fullmatch(item.command)):
+    if item.subcommand and (temporary or _EVERYONE_KNOWS.fullmatch(command)):
         return
-    purpose = as_infinitive(item.purpose)
+    purpose = as_infinitive(item.purpose) if command == item.command else ""
     folder = item.folder if item.folder and not item.folder.startswith(("/", "~", "$", "..")) else ""
     where = f" (in `{folder}`)" if folder and _quotable(folder) else ""
-    said = f"{purpose[0].upper()}{purpose[1:]}: `{item.command}`{where}" if purpose else f"`{item.command}`{where}"
-    program = (item.subcommand or item.command).split()[0]
+    said = f"{purpose[0].upper()}{purpose[1:]}: `{command}`{where}" if purpose else f"`{command}`{where}"
+    program = (item.subcommand or command).split()[0]
     arguments = _arguments(words, item.subcommand)
     what = f"to {purpose}" if purpose else f"for {item.subcommand}"
     after = next((place for place, word in enumerate(words) if PurePosixPath(word).name == program), -1) + 1
-    pattern = _pattern(" ".join(words[after:]) or item.command)
+    pattern = _pattern(" ".join(words[after:]) or command)
     questions = (
-        Question(f"What is the command {what} with {program}?", pattern, f"`{item.command}`"),
+        Question(f"What is the command {what} with {program}?", pattern, f"`{command}`"),
         *_about_options(words, item.subcommand),
     )
     yield Fact(
@@ -144,7 +149,7 @@ def _command(item: WorkflowCommand, prefix: str, for_once: set[str]) -> Iterator
         steps_of(item.steps[-3:], prefix),
         _slug(item.subcommand),
         questions,
-        telling=bool(arguments),
+        telling=any(not re.match(r"[./~<]|-v$|-q$|.*/", word) for word in arguments),
     )
 
 
@@ -186,8 +191,8 @@ def _error(fix: ErrorFix, template: str, prefix: str) -> Iterator[Fact]:
 def _cure(fix: ErrorFix, template: str) -> tuple[str, str] | None:
     """What to do, as the end of a sentence, and the words in it that matter; None where that is not clear."""
     if fix.kind == "before":
-        fits = _quotable(fix.fix) and len(fix.fix) <= MAX_COMMAND
-        return (f"run `{fix.fix}` first", fix.fix) if fits else None
+        first = portable(fix.fix)
+        return (f"run `{first}` first", first) if _quotable(first) and len(first) <= MAX_COMMAND else None
     if fix.kind == "file":
         return _cure_in_file(fix)
     if fix.folder:
@@ -247,7 +252,7 @@ def _changed_part(text: str, other: str) -> str:
 
 def bare_message(error: str, subcommand: str) -> str:
     """An error message without the program's name in front and the advice at its end."""
-    message = " ".join(error.split())
+    message = re.sub(r"^(?:[^\w\-\"'(\[./~]+|\S+ error=)+", "", " ".join(error.split()))
     message = re.sub(r"^(?:E {1,3}|! |npm (?:ERR!|error) |thread .{0,40}panicked at \S+ )", "", message)
     message = re.sub(
         r"^/?(?:usr/)?(?:bin/)?(?:ba|z)?sh: (?:line )?\d+: |^\S*\(?\d+[:,]\d+\)?:? +(?:error +)?", "", message
@@ -275,12 +280,13 @@ def _rules(text: str, known: set[str]) -> Iterator[str]:
         words = sentence.split()
         if len(words) < 3 or len(sentence) > 200 or not _quotable(sentence) or sentence.endswith("?"):
             continue
-        if not _RULE.search(sentence) or _SPEAKS.search(sentence):
+        orders, standing = bool(_ORDERS.match(sentence)), bool(re.match(r"(?:always|never)\b", sentence, re.I))
+        if not (orders or _RULE.search(sentence)) or _SPEAKS.search(sentence):
             continue
-        if _POINTS.search(sentence) and not _STANDING.search(sentence):
+        if _POINTS.search(sentence) and not standing:
             continue
         named = {word.lower() for word in re.findall(r"[A-Za-z][\w-]{2,}", sentence)} - _STOP_WORDS
-        if named & known or re.search(r"`|\s-{1,2}[a-zA-Z]|_|/", sentence) or _STANDING.search(sentence):
+        if named & known or re.search(r"`|\s-{1,2}[a-zA-Z]|_|/", sentence) or standing:
             yield sentence[0].upper() + sentence[1:] + ("" if sentence[-1] in ".!" else ".")
 
 
@@ -288,7 +294,7 @@ def _without_opening(sentence: str) -> str:
     """A sentence without openings such as "no, please"."""
     for _ in range(3):
         sentence = re.sub(
-            r"^(?:no|nope|yes|ok|okay|stop|wait|actually|and|but|so|please|well|hey|hmm|i said|i meant)\b[,.!:]*\s*",
+            r"^(?:no|nope|yes|ok|okay|stop|wait|actually|and|but|so|sure|please|well|hey|i said|i meant)\b[,.!:]*\s*",
             "",
             sentence,
             flags=re.I,
@@ -301,7 +307,7 @@ def _proven_words(evidence: TraceEvidence) -> set[str]:
     texts = [item.command for item in evidence.workflow]
     texts += [file.content for file in evidence.files if file.path.endswith(SETTINGS_FILES)]
     texts += [PurePosixPath(file.path).stem for file in evidence.files]
-    return {word.lower() for text in texts for word in re.findall(r"(?<![\w-])[A-Za-z][\w-]{2,}", text)}
+    return {word.lower() for text in texts for word in re.findall(r"(?<!\w)[A-Za-z][\w-]{2,}", text)}
 
 
 def _rule(sentence: str, known: set[str], sources: tuple[str, ...]) -> Fact:
@@ -346,6 +352,15 @@ def _settings(file: FinalFile, prefix: str) -> Iterator[Fact]:
 
 
 # Words.
+
+
+def portable(command: str) -> str:
+    """A command without paths that exist on one machine only."""
+    return re.sub(
+        r"(?<![\w=])(?:~|/home/[\w.-]+|/Users/[\w.-]+|/root)(?:/[\w.@+-]+){3,}/?",
+        lambda found: "<file>" if re.search(r"\.\w{1,5}$", found[0]) else "<folder>",
+        command,
+    )
 
 
 def steps_of(numbers: Iterable[int], prefix: str) -> tuple[str, ...]:

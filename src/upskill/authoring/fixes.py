@@ -23,6 +23,11 @@ _SHOWS = re.compile(
     r"-v+|-q|-x|-s|-n\d+|--verbose|--quiet|--silent|--no-?color|--color(?:=.*)?|--tb=.*|--ci|--no-pager|--|-k|-rA?|-lf"
     r"|--lf|--maxfail.*|--progress=.*|--reporter.*|--output-on-failure"
 )
+# Commands that examine something, and their options that choose what.
+_CHECKS = re.compile(
+    r"\b(?:test|tests|pytest|vitest|jest|lint|vet|tsc|mypy|pyright|eslint|clippy|golangci-lint|ruff|flake8)\b"
+)
+_CHOOSES = re.compile(r"-run|-k|-t|-g|--filter|--grep|--testNamePattern|-bench|--select|--only|-count\b.*|--project|-p")
 _NOT_INSTALLED = re.compile(r"(?:^|[\s:])([\w.-]+): (?:command )?not found$|command not found: ([\w.-]+)")
 _EVERYWHERE = frozenset(
     (
@@ -32,7 +37,10 @@ _EVERYWHERE = frozenset(
         "build",
     )
 )
-_PREPARES = re.compile(r"\b(?:install|sync|init|add|up|start|create|mkdir|touch|login|migrate|build|pull|fetch|open)\b")
+_PREPARES = re.compile(
+    r"\b(?:install|sync|init|add|up|start|create|mkdir|touch|login|migrate|generate|pull|fetch|open|rm|mv|cp|fix|format)\b"
+    r"|fmt\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +164,23 @@ def _changed_words(run: CommandRun, following: CommandRun, worked: CommandRun) -
         gone = [word for word in dropped if word in _difference(following, run)]
         added, dropped = (kept, gone) if kept or gone or not tried else (added, dropped)
     folder = following.folder if following.folder != run.folder else ""
-    shown = [word for word in added if not _shows_only(word)]
-    return shown, [word for word in dropped if not _shows_only(word)], folder
+    return _that_matter(added, run, worked), _that_matter(dropped, run, run), folder
 
 
-def _shows_only(word: str) -> bool:
-    return bool(_SHOWS.fullmatch(word)) or "::" in word
+def _that_matter(words: list[str], run: CommandRun, other: CommandRun) -> list[str]:
+    """The changed words without those that change what is shown, or which part is examined."""
+    whole = [*other.runner, *other.words]
+    checks = bool(_CHECKS.search(run.subcommand))
+    kept: list[str] = []
+    for word in words:
+        before = whole[whole.index(word) - 1] if word in whole else ""
+        chooses = checks and (
+            not word.startswith("-")
+            and (not before.startswith("-") or _CHOOSES.fullmatch(before) or _SHOWS.fullmatch(before))
+        )
+        if not _SHOWS.fullmatch(word) and "::" not in word and not chooses and not (checks and _CHOOSES.match(word)):
+            kept.append(word)
+    return kept
 
 
 def _other_words(
@@ -245,9 +264,11 @@ def _ran_before(run: CommandRun, between: Sequence[CommandRun]) -> ErrorFix | No
     if not between:
         return None
     best = max(between, key=lambda other: (_shared(run, other), other.order))
+    # What examines the work finds nothing to say after a fix or a preparation, and not after just any command.
+    able = not _CHECKS.search(run.subcommand) or bool(_PREPARES.search(best.text))
     return ErrorFix(
         *(run.text, run.error, "before", best.text, (run.number, best.number), run.subcommand),
-        related=bool(_shared(run, best)) or (len(between) == 1 and bool(_PREPARES.search(best.text))),
+        related=able and (bool(_shared(run, best)) or (len(between) == 1 and bool(_PREPARES.search(best.text)))),
     )
 
 

@@ -39,7 +39,8 @@ _REFUSED = re.compile(
     re.I,
 )
 _EXIT_LINE = re.compile(
-    r"^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*"
+    r"^=== RUN|^--- PASS|^ok\s"
+    r"|^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*"
     r"|Background PIDs: .*|Process Group PGID: .*|Command: .*|Directory: .*)\W*$",
     re.I,
 )
@@ -168,7 +169,7 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
 def _blame(runs: list[CommandRun], error: str) -> int | None:
     """Which command of a failed line failed; None where that cannot be told."""
     work = [place for place, run in enumerate(runs) if run.role in ("work", "script")]
-    named = [place for place in work if re.search(rf"(?<![\w/-]){re.escape(_program(runs[place]))}\b", error)]
+    named = [place for place in work if re.search(rf"(?<![\w/.-]){re.escape(_program(runs[place]))}\b", error)]
     if len(work) == 1:
         return work[0]
     if len(named) == 1:
