@@ -317,6 +317,7 @@ def test_a_line_has_one_status_and_its_commands_have_many() -> None:
     assert outcomes("pytest -q | tail -3", "7 passed")["pytest -q"] == "ok"
     refused = outcomes("lampctl on", "The user doesn't want to proceed with this tool use.", "error")
     assert refused == {"lampctl on": "unknown"}
+    assert outcomes("lampctl serve", "Command running in background with ID: bash_1") == {"lampctl serve": "unknown"}
 
 
 def test_what_only_looks_around_mends_nothing() -> None:

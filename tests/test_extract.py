@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,8 +233,8 @@ async def test_what_nobody_would_keep_is_left_out() -> None:
     )
     lines = (await extract(Trace(steps))).skill.body.splitlines()
     assert lines == [
-        *("# Using lampctl", "", "## Commands that worked, in order", "1. `apt-get install -y jq`"),
-        *("2. `lampctl on --lamp north`", "3. `lampctl dim --by 3`", "4. `lampctl off --lamp north`"),
+        *("# Using lampctl", "", "## Commands that worked, in order"),
+        *("1. `lampctl on --lamp north`", "2. `lampctl dim --by 3`", "3. `lampctl off --lamp north`"),
     ]
 
 
@@ -279,14 +278,11 @@ async def test_paths_of_one_machine_become_placeholders() -> None:
 
 
 async def test_the_embedded_student_finds_its_facts_and_nobody_calls_that_help() -> None:
-    """The real model, on a third of the cases: none of these facts can be known without the skill."""
+    """The real model, on a short skill: none of these facts can be known without it."""
     await pull_weights(find_local_model("smollm2-135m"), ModelContext())
-    made = await extracted()
+    made = await extract(read_trace(TARN), tokens=250)
     async with Models() as models:
-        evaluation = await evaluate(
-            make_plan(made.skill, replace(made.suite, cases=made.suite.cases[::3]), ["local:smollm2-135m"]),
-            models=models,
-        )
+        evaluation = await evaluate(make_plan(made.skill, made.suite, ["local:smollm2-135m"]), models=models)
     (verdict,) = evaluation.verdicts
     assert verdict.baseline.passed <= 1
     assert verdict.interval is not None

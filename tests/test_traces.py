@@ -875,3 +875,29 @@ def test_trace_show_shortens_what_is_long(upskill: Upskill, home: Path) -> None:
     write_lines(home / "t.jsonl", list(as_claude_code([("user", "\n".join(map(str, range(100))))])))
     assert "… 94 more lines" in upskill("trace", "show", "t.jsonl").out
     assert "      99" in upskill("trace", "show", "t.jsonl", "--full").out
+
+
+def test_sessions_of_other_years_and_exit_codes_in_words_are_read(tmp_path: Path) -> None:
+    old = tmp_path / "rollout.jsonl"
+    called = {"type": "function_call", "name": "shell", "arguments": json.dumps({"command": ["bash", "-lc", "ls"]})}
+    rows = [
+        {"id": "s", "timestamp": "2025-09-10T18:58:38Z", "instructions": None},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List it."}]},
+        called | {"call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a.txt"},
+    ]
+    old.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trace = read_trace(old)
+    assert (trace.agent, trace.goal, [step.output for step in trace.calls]) == ("codex", "List it.", ["a.txt"])
+
+    said = "Command: lampctl on\nDirectory: (root)\nOutput: too dark\nExit Code: 3\nSignal: (none)"
+    call = {"id": "x", "name": "run_shell_command", "args": {"command": "lampctl on"}, "status": "success"}
+    call["result"] = [{"functionResponse": {"id": "x", "name": "run_shell_command", "response": {"output": said}}}]
+    messages = [
+        {"id": "a", "type": "user", "content": "Go."},
+        {"id": "b", "type": "gemini", "content": "", "toolCalls": [call]},
+    ]
+    session = tmp_path / "session-1.json"
+    session.write_text(json.dumps({"sessionId": "s", "projectHash": "p", "messages": messages}))
+    assert [step.status for step in read_trace(session).calls] == ["error"]

@@ -56,7 +56,8 @@ _GENERIC_ERROR = re.compile(
     re.I,
 )
 _EVERYONE_KNOWS = re.compile(
-    r"(?:sudo )?(?:apt-get|apt|brew|dnf) (?:-\S+ )*(?:update|upgrade)(?: -\S+)*|(?:npm|pnpm|yarn|bun)(?: install| i)?"
+    r"(?:sudo )?(?:apt-get|apt|apk|brew|dnf|yum) (?:-\S+ )*(?:update|upgrade|install|add)\b.*"
+    r"|(?:npm|pnpm|yarn|bun)(?: install| i)?"
     r"|\S+ (?:-\S+ )*(?:uninstall|remove)\b.*|pip\d? install (?:-U |--upgrade )?pip|make clean|git \w+"
 )
 # What an agent adds to the purpose of a command, about the moment and not about the command.
@@ -91,7 +92,7 @@ def facts_of(evidence: TraceEvidence, prefix: str = "") -> Iterator[Fact]:
     for_once = {
         PurePosixPath(file.path).name
         for file in evidence.files
-        if not (file.path in bundled and file.whole) and not file.path.endswith(SETTINGS_FILES)
+        if file.whole and file.path not in bundled and not file.path.endswith(SETTINGS_FILES)
     }
     for item in evidence.workflow:
         yield from _command(item, prefix, for_once)
@@ -225,6 +226,7 @@ def _replaces(fix: ErrorFix) -> bool:
     return (
         any(word.lstrip("-") in fix.error for word in old.split())
         or old.split()[0] == new.split()[0]
+        or all(part.startswith("-") for part in (*fix.dropped, *fix.added))
         or SequenceMatcher(None, old, new).ratio() >= 0.6
     )
 
@@ -245,8 +247,8 @@ def _cure_in_file(fix: ErrorFix) -> tuple[str, str] | None:
 
 def _changed_part(text: str, other: str) -> str:
     """The lines of an edit that the other side has not."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    apart = [line for line in lines if line not in {line.strip() for line in other.splitlines()}]
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    apart = [line for line in lines if line not in {" ".join(line.split()) for line in other.splitlines()}]
     return "\n".join(apart)
 
 

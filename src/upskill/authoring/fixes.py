@@ -38,7 +38,7 @@ _EVERYWHERE = frozenset(
     )
 )
 _PREPARES = re.compile(
-    r"\b(?:install|sync|init|add|up|start|create|mkdir|touch|login|migrate|generate|pull|fetch|open|rm|mv|cp|fix|format)\b"
+    r"\b(?:install|sync|init|add|up|update|start|create|mkdir|touch|login|migrate|generate|pull|fetch|open|rm|mv|cp|fix|format)\b"
     r"|fmt\b"
 )
 
@@ -268,7 +268,7 @@ def _ran_before(run: CommandRun, between: Sequence[CommandRun]) -> ErrorFix | No
     able = not _CHECKS.search(run.subcommand) or bool(_PREPARES.search(best.text))
     return ErrorFix(
         *(run.text, run.error, "before", best.text, (run.number, best.number), run.subcommand),
-        related=able and (bool(_shared(run, best)) or (len(between) == 1 and bool(_PREPARES.search(best.text)))),
+        related=able and (bool(_shared(run, best)) or (len(between) == 1 and bool(_PREPARES.search(best.subcommand)))),
     )
 
 

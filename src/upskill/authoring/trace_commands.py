@@ -32,15 +32,16 @@ _FAILED = re.compile(
     r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b",
     re.I | re.M,
 )
-# A call that a person or a sandbox refused says nothing about the command.
-_REFUSED = re.compile(
+# A call that was refused, or that goes on in the background, says nothing about the command.
+_SAYS_NOTHING = re.compile(
     r"doesn't want to proceed|tool use was rejected|requires approval|haven't granted|Request interrupted"
-    r"|rejected by user|user denied|execution denied|was blocked|<tool_use_error>",
+    r"|rejected by user|user denied|execution denied|was blocked|<tool_use_error>"
+    r"|running in (?:the )?background|Process running with session ID",
     re.I,
 )
 _EXIT_LINE = re.compile(
     r"^=== RUN|^--- PASS|^ok\s"
-    r"|^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*"
+    r"|^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*|Error: \(none\)"
     r"|Background PIDs: .*|Process Group PGID: .*|Command: .*|Directory: .*)\W*$",
     re.I,
 )
@@ -144,7 +145,7 @@ def _runs_of(number: int, step: Step) -> Iterator[CommandRun]:
 
 def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], step: Step) -> Iterator[CommandRun]:
     """The commands of one call with what the call says about each: a line has one status, its commands have many."""
-    if _REFUSED.search(step.output[:400]):
+    if _SAYS_NOTHING.search(step.output[:400]):
         yield from runs
         return
     signs = bool(_FAILED.search(step.output[-20_000:]))

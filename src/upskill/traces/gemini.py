@@ -10,7 +10,7 @@ from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Status, Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str, str_or_empty
+from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_list, get_str, str_or_empty
 
 STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "error"}
 
@@ -72,8 +72,8 @@ def _read_stream(builder: TraceBuilder) -> None:
         elif kind == "tool_use":
             builder.add_call(get_str(row, "tool_id"), get_str(row, "tool_name"), row.get("parameters"), at=at)
         elif kind == "tool_result":
-            status = STATUSES.get(get_str(row, "status"), "unknown")
             output = content_text(row.get("output")) or get_str(get_dict(row, "error"), "message")
+            status = _status(get_str(row, "status"), output)
             builder.add_result(get_str(row, "tool_id"), output, status, at=at)
         elif kind == "error":
             builder.add_text("system", f"{get_str(row, 'severity') or 'error'}: {get_str(row, 'message')}", at=at)
@@ -117,8 +117,8 @@ def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> Non
             call = dict_or_empty(item)
             call_id = get_str(call, "id")
             builder.add_call(call_id, get_str(call, "name"), call.get("args"), at=get_str(call, "timestamp") or at)
-            status = STATUSES.get(get_str(call, "status"), "unknown")
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
+            status = _status(get_str(call, "status"), output)
             builder.add_result(call_id, output, status)
         builder.model = get_str(message, "model") or builder.model
         used = get_dict(message, "tokens")
@@ -129,6 +129,12 @@ def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> Non
             get_count(used, "cached"),
             thought_tokens,
         )
+
+
+def _status(told: str, output: str) -> Status:
+    """How a call ended. One that ran a command succeeds as a call, whatever the command's exit code is."""
+    failed = output.startswith("Command: ") and exit_status(output) == "error"
+    return "error" if failed else STATUSES.get(told, "unknown")
 
 
 def _response_text(result: object) -> str:
