@@ -892,7 +892,12 @@ def test_sessions_of_other_years_and_exit_codes_in_words_are_read(tmp_path: Path
     assert (trace.agent, trace.goal, [step.output for step in trace.calls]) == ("codex", "List it.", ["a.txt"])
 
     said = "Command: lampctl on\nDirectory: (root)\nOutput: too dark\nExit Code: 3\nSignal: (none)"
-    call = {"id": "x", "name": "run_shell_command", "args": {"command": "lampctl on"}, "status": "success"}
+    call: dict[str, Any] = {
+        "id": "x",
+        "name": "run_shell_command",
+        "args": {"command": "lampctl on"},
+        "status": "success",
+    }
     call["result"] = [{"functionResponse": {"id": "x", "name": "run_shell_command", "response": {"output": said}}}]
     messages = [
         {"id": "a", "type": "user", "content": "Go."},

@@ -41,7 +41,8 @@ _SAYS_NOTHING = re.compile(
 )
 _EXIT_LINE = re.compile(
     r"^=== RUN|^--- PASS|^ok\s"
-    r"|^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*|Error: \(none\)"
+    r"|^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*"
+    r"|Signal: .*|Error: \(none\)"
     r"|Background PIDs: .*|Process Group PGID: .*|Command: .*|Directory: .*)\W*$",
     re.I,
 )
