@@ -161,9 +161,37 @@ DENIED = (
 )
 
 
+DENIES_SOMETHING_ELSE = (
+    *(
+        "To build without cache use X1.",
+        "You don't need sudo to run X1.",
+        "Instead of make use X1.",
+        "No other than X1.",
+    ),
+    *(
+        "Unlike npm we have X1",
+        "Avoid mistakes by running X1 first.",
+        "To avoid a rebuild set X1.",
+        "No other name than X1",
+    ),
+    *(
+        "Without a token in X1 it fails.",
+        "Rather than editing by hand run X1.",
+        "Renamed from X0 long ago it is X1 now.",
+    ),
+    *(
+        "If nothing happens run X1.",
+        "Not make but X1.",
+        "It is not final, so X1 still works.",
+        "I'm not 100% sure but X1.",
+    ),
+)
+
+
 async def test_what_an_answer_denies_does_not_count_as_asserted() -> None:
     line = {"contains": {"text": "X1", "asserted": True}}
-    assert [text for text in ASSERTED if not (await look(line, text)).passed] == []
+    asserted = (*ASSERTED, *DENIES_SOMETHING_ELSE)
+    assert [text for text in asserted if not (await look(line, text)).passed] == []
     assert [text for text in DENIED if (await look(line, text)).passed] == []
 
 

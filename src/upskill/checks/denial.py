@@ -22,7 +22,8 @@ _BOUNDARY = re.compile(
 _NOT = r"(?:(?<![\w-])(?:not|never|no|cannot)(?![\w-])|n['’]t\b)"
 # What reads like a denial and is none.
 _NO_DENIAL = re.compile(
-    r"\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than)\b|\bif not exists\b|\bwhether or not\b"
+    r"\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than|else than)\b|\bno\s+other\s+\w+\s+than\b"
+    r"|\bif not exists\b|\bwhether or not\b"
     rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before)\b",
     re.IGNORECASE,
 )
@@ -43,13 +44,38 @@ _DENIED_AFTER = re.compile(
 )
 
 
+# Words that may stand between a denial and what it denies. Any other is denied itself: "without a cache use X".
+_BETWEEN = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a an the this that these it its your our their my me us you we one any some such
+        to of for from in on at as by with via about into through what which how when why who if whether
+        is are was be been being do does did have has had will would can could should may might must
+        use uses used using run runs running call calls called calling need needs needed want wants try trying
+        set pass passing add put give write type choose pick take say saying tell know explain answer answering
+        help helping assist mean means name named recommend recommended suggest support supports work works
+        question questions command commands option options flag flags setting key file field value branch port
+        argument limit ever even really actually simply also always here there right correct anymore longer
+        necessarily allowed able sure plain
+        """,
+    )
+)
+_WITH = re.compile(r"^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]*$", re.IGNORECASE)
+
+
 def is_denied(text: str, start: int, end: int) -> bool:
     """Whether what stands at this place of a text is denied by the words around it."""
     if _DENIED_AFTER.match(text[end : end + MOST_AFTER]):
         return True
-    before = _CODE.sub(" ", text[max(0, start - MOST_BEFORE) : start])
-    clause = _BOUNDARY.split(before)[-1]
-    return len(_DENIAL.findall(_NO_DENIAL.sub(" ", clause))) % 2 == 1
+    before = _CODE.sub(" code ", text[max(0, start - MOST_BEFORE) : start])
+    clause = _NO_DENIAL.sub(" ", _BOUNDARY.split(before)[-1])
+    denials = list(_DENIAL.finditer(clause))
+    if len(denials) % 2 == 0:
+        return False
+    between = clause[denials[-1].end() :]
+    words = re.findall(r"[\w'’]+", between.casefold())
+    return _BETWEEN.issuperset(words) or bool(re.search(_NOT, denials[-1][0], re.I) and _WITH.match(between))
 
 
 def is_asserted(text: str, start: int, end: int) -> bool:
