@@ -386,3 +386,23 @@ def test_a_program_that_was_missing_is_mended_by_its_installation() -> None:
     steps = (missing, ran("apt-get install -y zip"), ran("lampctl tidy"), ran("zip -r lamps.zip lamps extra.log"))
     (fix,) = evidence_of(Trace(steps)).fixes
     assert (fix.kind, fix.fix) == ("before", "apt-get install -y zip")
+
+
+def test_odd_lines_are_read_all_the_same() -> None:
+    odd = [
+        "sudo -u",
+        "timeout -s",
+        "docker exec -e",
+        "env --",
+        "xargs -n",
+        "\ud800 \0",
+        "$(" * 6000,
+        "(ls " * 4000,
+        "{",
+        "fi",
+    ]
+    odd += ["if true; then " * 1000 + "ls" + "; fi" * 1000]
+    for line in odd:
+        for command in parse_shell(line):
+            assert role_of(command.words)
+        assert evidence_of(Trace((ran(line, "error: no", "error"), ran(line)))).corrections == ()

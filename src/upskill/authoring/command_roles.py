@@ -144,8 +144,9 @@ def split_runner(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ..
         own, valued = RUNNERS[name]
         taken = len(name.split()) + min(own, 0)
         while taken < len(rest) and (rest[taken].startswith("-") or _VARIABLE.match(rest[taken])):
+            ended = rest[taken] == "--"
             taken += 2 if rest[taken] in valued else 1
-            if rest[taken - 1] == "--":
+            if ended:
                 break
         taken += max(own, 0)
         if taken >= len(rest):  # nothing is run

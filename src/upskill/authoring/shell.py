@@ -47,8 +47,11 @@ def parse_shell(line: str) -> tuple[ShellCommand, ...]:
     if not line.strip("\\ \t\r\n") or len(line) > MAX_LENGTH:
         return ()
     root = _parser().parse(line.encode("utf-8", "replace")).root_node
-    found = list(_split_roughly(line)) if root.has_error else list(_commands(root, "", nested=False))
-    return tuple(_with_folders(_unwrap_shells(found)))
+    try:
+        found = list(_split_roughly(line)) if root.has_error else list(_commands(root, "", nested=False))
+        return tuple(_with_folders(_unwrap_shells(found)))
+    except RecursionError:  # thousands of brackets
+        return tuple(_split_roughly(line))
 
 
 @cache
