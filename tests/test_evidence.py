@@ -172,6 +172,7 @@ def test_where_no_status_is_told_the_words_decide() -> None:
     assert step_failed(ran("x", "bash: x: command not found", "unknown"))
     assert step_failed(ran("x", "tool: error: no", "unknown"))
     assert not step_failed(ran("x", "0 errors", "unknown"))
+    assert not step_failed(ran("x", "Output: a\nError: (none)\nExit Code: 0", "unknown"))
     assert not step_failed(ran("x", "error: expected", "ok"))
 
 

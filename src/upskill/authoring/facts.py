@@ -260,9 +260,10 @@ def bare_message(error: str, subcommand: str) -> str:
         r"^/?(?:usr/)?(?:bin/)?(?:ba|z)?sh: (?:line )?\d+: |^\S*\(?\d+[:,]\d+\)?:? +(?:error +)?", "", message
     )
     message = re.sub(r"^(?:[a-z_]\w*\.)+[A-Z]\w+: ", "", message)
+    message = re.sub(rf"^{re.escape(subcommand)}:\s*", "", message)
     for word in subcommand.split():
         message = re.sub(rf"^{re.escape(word)}:\s*", "", message)
-    message = re.sub(r"^(?:[\w.]*error|fatal)\b(?: TS\d+)?(?:[:\s]+(?:- )?)", "", message, flags=re.I)
+    message = re.sub(r"^(?:[\w.]*error|fatal)\b(?: TS\d+)?(?::\s*| - )", "", message, flags=re.I)
     for word in subcommand.split():
         message = re.sub(rf"^{re.escape(word)}:\s*", "", message)
     message = re.split(r"\s*;\s|\s+\((?=use |run |try |no |hint|--|see )|\.\s", message)[0].strip().rstrip(".:,")

@@ -159,7 +159,7 @@ def _changed_words(run: CommandRun, following: CommandRun, worked: CommandRun) -
         kept = [
             word
             for place, word in enumerate(added)
-            if word.partition("=")[0] in tried or (place and added[place - 1] in flags)
+            if word.partition("=")[0] in tried or (place and added[place - 1] in flags and not word.startswith("-"))
         ]
         gone = [word for word in dropped if word in _difference(following, run)]
         added, dropped = (kept, gone) if kept or gone or not tried else (added, dropped)

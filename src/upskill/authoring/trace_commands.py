@@ -26,8 +26,9 @@ _SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|run_|command|console|^sh$", 
 _EDITOR_COMMANDS = ("create", "view", "str_replace", "insert", "undo_edit")
 _FAILED = re.compile(
     r"^Traceback \(most recent call last\)|\bcommand not found\b|\bNo such file or directory\b"
-    r"|^(?:\S+: )*(?:error|fatal)\b[:\[]|^\S*(?:Error|Exception):|^npm (?:ERR!|error)|\bELIFECYCLE\b"
-    r"|^(?:FAILED|FAIL)\b|\b[1-9]\d* (?:failed|failing|errors?)\b|^error\b|\bpanicked at\b"
+    r"|^(?:\S+: )*(?:error|fatal)\b[:\[](?! \(none)"
+    r"|^\S*(?:Error|Exception):(?! \(none)|^npm (?:ERR!|error)|\bELIFECYCLE\b"
+    r"|^(?:FAILED|FAIL)\b|\b[1-9]\d* (?:failed|failing|errors?)\b|^error\b(?!: \(none)|\bpanicked at\b"
     r"|^Build failed|^CMake Error|\berrors occurred\b"
     r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b",
     re.I | re.M,
