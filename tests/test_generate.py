@@ -49,7 +49,7 @@ from upskill import (
     generate_skill,
     open_store,
 )
-from upskill.authoring import suite_writer
+from upskill.authoring import comparison, suite_writer
 from upskill.authoring.provenance import Provenance, making_cost
 from upskill.authoring.teachers import NoTeacher
 from upskill.models.embedded.weights import cache_folder
@@ -838,6 +838,8 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
 def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace, a scripted teacher, the embedded student: of three edits only the one that helps is kept."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
+    monkeypatch.setattr(comparison, "CONFIRMING_PAIRS", 24)  # of 96: a real model takes a second for each trial
+    monkeypatch.setattr(comparison, "SECOND_LOOK_PAIRS", 12)
     known = TRAIN[:2]
     missing = [number for number in NUMBERS if number not in known]
     told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in NUMBERS)
