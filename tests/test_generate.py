@@ -830,7 +830,7 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
     facts = [line for line in saved.body.splitlines() if line.startswith("- ")]
     assert facts
     assert all(sources[line][0].startswith("s") for line in facts)
-    assert (done.json["suite"]["cases"] > 40, done.json["suite"]["held_out"]) == (True, 0)
+    assert (done.json["suite"]["cases"] > 30, done.json["suite"]["held_out"]) == (True, 0)
     nothing = generate(upskill, teacher="extract")
     assert (nothing.code, "compiles traces, and none was given" in nothing.err) == (2, True)
 

@@ -139,9 +139,11 @@ def _command(item: WorkflowCommand, prefix: str, for_once: set[str]) -> Iterator
     arguments = _arguments(words, item.subcommand)
     what = f"to {purpose}" if purpose else f"for {item.subcommand}"
     after = next((place for place, word in enumerate(words) if PurePosixPath(word).name == program), -1) + 1
-    pattern = _pattern(" ".join(words[after:]) or command)
+    # The program may be left out, but where it is said the match begins with it, so that "not" before it is seen.
+    front = r"\s+".join(re.escape(word.removeprefix("./")) for word in words[:after])
+    pattern = (rf"(?:{front}\s+)?" if words[after:] else "") + _pattern(" ".join(words[after:]) or command)
     questions = (
-        Question(f"What is the command {what} with {program}?", pattern, f"`{command}`"),
+        Question(f"What is the command {what} with {program}?", pattern, f"`{command.removeprefix('./')}`"),
         *_about_options(words, item.subcommand),
     )
     yield Fact(
@@ -180,7 +182,7 @@ def _error(fix: ErrorFix, template: str, prefix: str) -> Iterator[Fact]:
         return  # everyone installs a program that is missing
     said, key = cure
     line = f'`{fix.subcommand}` fails with "{message}": {said}.'
-    telling = [word for word in split_words(key) if word.lower() not in message.lower() and len(word) > 1]
+    telling = [word for word in split_words(key) if word.lower() not in message.lower() and re.match(r"[^<].", word)]
     questions = (
         (Question(f'What is the cure for "{message}" of {fix.subcommand}?', _pattern(telling[-1]), f"`{key}`"),)
         if telling
