@@ -205,6 +205,6 @@ def test_a_file_that_cannot_be_replaced_leaves_no_temporary_one_behind(tmp_path:
     (folder / "SKILL.md").unlink()
     (folder / "SKILL.md" / "in the way").mkdir(parents=True)
     before = sorted(folder.iterdir())
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match=r"has no SKILL\.md"):
         replace_manifest(skill, folder)
     assert sorted(folder.iterdir()) == before

@@ -44,7 +44,7 @@ _DENIED_AFTER = re.compile(
 )
 
 
-# Words that may stand between a denial and what it denies. Any other is denied itself: "without a cache use X".
+# Words that may stand between a denial and what it denies, and those that another statement begins with.
 _BETWEEN = frozenset(
     re.findall(
         r"\w+",
@@ -74,8 +74,11 @@ def is_denied(text: str, start: int, end: int) -> bool:
     if len(denials) % 2 == 0:
         return False
     between = clause[denials[-1].end() :]
-    words = re.findall(r"[\w'’]+", between.casefold())
-    return _BETWEEN.issuperset(words) or bool(re.search(_NOT, denials[-1][0], re.I) and _WITH.match(between))
+    words = re.findall(r"[\w'’.~/-]+", between.casefold())
+    # A denial reaches as far as its words do, as in "not kiln fire X"; "without a cache use X" begins anew.
+    others = [number for number, word in enumerate(words) if word not in _BETWEEN]
+    reaches = not others or others[-1] == len(words) - 1
+    return reaches or bool(re.search(_NOT, denials[-1][0], re.IGNORECASE) and _WITH.match(between))
 
 
 def is_asserted(text: str, start: int, end: int) -> bool:
