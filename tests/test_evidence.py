@@ -407,3 +407,10 @@ def test_odd_lines_are_read_all_the_same() -> None:
         for command in parse_shell(line):
             assert role_of(command.words)
         assert evidence_of(Trace((ran(line, "error: no", "error"), ran(line)))).corrections == ()
+
+
+def test_of_alternatives_and_of_what_nobody_waits_for_it_is_not_known_what_worked() -> None:
+    runs = command_runs(Trace((ran("moss push dist || moss push dist --force"), ran("moss sign dist > log 2>&1 &"))))
+    assert [run.outcome for run in runs if run.role == "work"] == ["unknown"] * 3
+    (quiet,) = (run for run in command_runs(Trace((ran("moss push dist || true"),))) if run.role == "work")
+    assert quiet.outcome == "ok"

@@ -317,3 +317,9 @@ def test_an_extracted_skill_is_never_said_to_help(upskill: Upskill, home: Path) 
         assert "held-out" not in text
     own = upskill("eval", "tarn-skill", "-m", model, "--require", "decision=helps")
     assert own.code == 1
+
+
+async def test_what_the_person_objected_to_is_not_taught() -> None:
+    made = await extract(read_trace(LABELLED / "gemini/kube-rollout.jsonl"))
+    assert "create namespace" not in made.skill.body
+    assert "helm upgrade" in made.skill.body

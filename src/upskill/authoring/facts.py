@@ -7,12 +7,13 @@ person gave in so many words, lines that a command printed, and the settings tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import PurePosixPath
 
-from upskill.authoring.evidence import Observation, TraceEvidence, WorkflowCommand
+from upskill.authoring.command_roles import program_and_verb
+from upskill.authoring.evidence import Observation, TraceEvidence, UserMessage, WorkflowCommand
 from upskill.authoring.fixes import ErrorFix
 from upskill.authoring.trace_commands import split_words
 from upskill.authoring.trace_files import FinalFile
@@ -95,10 +96,12 @@ def facts_of(evidence: TraceEvidence, prefix: str = "") -> Iterator[Fact]:
         if file.whole and file.path not in bundled and not file.path.endswith(SETTINGS_FILES)
     }
     for item in evidence.workflow:
-        yield from _command(item, prefix, for_once)
+        if not _objected(item.command, item.step, evidence.corrections):
+            yield from _command(item, prefix, for_once)
     templates = {item.subcommand: item.command for item in evidence.workflow}
     for fix in evidence.fixes:
-        yield from _error(fix, templates.get(fix.subcommand, ""), prefix)
+        if fix.kind == "file" or not _objected(fix.fix, fix.steps[-1], evidence.corrections):
+            yield from _error(fix, templates.get(fix.subcommand, ""), prefix)
     known = _proven_words(evidence)
     for item in evidence.corrections:
         for sentence in _rules(item.text, known):
@@ -274,6 +277,31 @@ def bare_message(error: str, subcommand: str) -> str:
 
 # Rules.
 
+_AGAINST = re.compile(r"\b(?:not|never|don['’]t|stop|forget|no longer)\s+(?P<what>[^.;:,!?]+)", re.I)
+
+
+def _objected(command: str, step: int, corrections: Sequence[UserMessage]) -> bool:
+    """Whether the person said later that this is not the way: "do not create namespaces by hand"."""
+    *_, verb = ("", *program_and_verb(split_words(command)).split())
+    words = _stems(word for word in split_words(command) if not word.startswith("-"))
+    for item in corrections:
+        for found in _AGAINST.finditer(item.text if item.step > step else ""):
+            said = _stems([found["what"]])
+            condition = re.search(r"\b(?:without|before|unless|until|forget to)\b", found[0], re.IGNORECASE)
+            if not condition and _stems([verb]) & said and len(words & said) > 1:
+                return True
+    return False
+
+
+def _stems(texts: Iterable[str]) -> set[str]:
+    return {word.casefold().rstrip("s") for text in texts for word in re.findall(r"[A-Za-z]{3,}", text)}
+
+
+# What is about one occasion, one person or one secret.
+_FOR_ONCE = re.compile(
+    r"^never mind\b|\bline \d+|\d[\d ()/-]{6,}\d|\b(?:pin|password|passcode)\b.*\d|\bagain\W*$", re.I
+)
+
 
 def _rules(text: str, known: set[str]) -> Iterator[str]:
     """The sentences of a correction that give a rule and can be understood by themselves."""
@@ -286,7 +314,7 @@ def _rules(text: str, known: set[str]) -> Iterator[str]:
         if len(words) < 3 or len(sentence) > 200 or not _quotable(sentence) or sentence.endswith("?"):
             continue
         orders, standing = bool(_ORDERS.match(sentence)), bool(re.match(r"(?:always|never)\b", sentence, re.I))
-        if not (orders or _RULE.search(sentence)) or _SPEAKS.search(sentence):
+        if not (orders or _RULE.search(sentence)) or _SPEAKS.search(sentence) or _FOR_ONCE.search(sentence):
             continue
         if _POINTS.search(sentence) and not standing:
             continue

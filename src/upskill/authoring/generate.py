@@ -183,9 +183,8 @@ class Generation:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
             goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
             if not goal:
-                raise UsageError(
-                    "there is no task", 'Say what the skill is for: upskill generate "…", or give a trace with --from.'
-                )
+                said = "no trace says what was asked for" if material.traces else "there is no task"
+                raise UsageError(said, 'Say what the skill is for: upskill generate "…" --from TRACE.')
             material = replace(material, task=" ".join(goal.split())[:2000])
         material, self.renamed = add_stored_evidence(material)
         if material.redacted:

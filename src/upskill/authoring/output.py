@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 import unicodedata
 from dataclasses import dataclass, field
 from itertools import count
@@ -33,6 +34,14 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
         )
     if folder.exists() and not may_replace:
         raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+    near = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=near, prefix=".upskill-"):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be written: {error.strerror or error}", "Choose another --output."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class ShellCommand:
     folder: str = ""  # where `cd` went earlier in the line
     nested: bool = False  # in a loop, a condition or a function, where its words depend on more than the line
     fed: bool = False  # it reads a here-document
+    background: bool = False  # nobody waits for it
 
 
 def parse_shell(line: str) -> tuple[ShellCommand, ...]:
@@ -91,6 +92,8 @@ def _commands(node: Node, joint: Joint, *, nested: bool) -> Iterator[ShellComman
                 then = "|"
             elif child.is_named and child.type not in ("comment", "heredoc_body", "word", "variable_name"):
                 found = list(_commands(child, then, nested=inner))
+                if child.next_sibling is not None and child.next_sibling.type == "&":
+                    found = [replace(command, background=True) for command in found]
                 yield from found
                 if found:
                     then = ";"

@@ -157,6 +157,13 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
         place + 1 < len(commands) and any(after.joint in ("|", "||", ";") for after in commands[place + 1 :])
         for place in range(len(commands))
     ]
+    unknown = {place for place, command in enumerate(commands) if command.background}
+    for place, command in enumerate(commands):
+        if command.joint == "||" and runs[place].role in ("work", "script"):  # one of the two ran, or both
+            unknown.add(place)
+            while place and command.joint in ("||", "&&", "|"):
+                place -= 1  # noqa: PLW2901
+                unknown.add(place)
     error = error_line(step.output) if failed or (signs and any(hidden)) else ""
     blamed = _blame(runs, error) if error or failed else None
     for place, run in enumerate(runs):
@@ -164,7 +171,9 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
             yield replace(run, outcome="failed", error=error)
         elif failed or (blamed is None and signs and hidden[place] and run.role in ("work", "script")):
             reached = failed and blamed is not None and place < blamed and run.role != "context"
-            yield replace(run, outcome="ok") if reached else run
+            yield replace(run, outcome="ok") if reached and place not in unknown else run
+        elif place in unknown:
+            yield run
         else:
             yield replace(run, outcome="ok")
 

@@ -73,7 +73,9 @@ def _weak_cases(path: str, *, strict: bool) -> list[Problem]:
     weak = asyncio.run(probe_suite(suite, skill))
     return [
         *(
-            Problem("error" if strict or case.probe in ("empty", "reference", "right") else "warning", str(case))
+            Problem(
+                "error" if strict or case.probe in ("empty", "reference", "right", "wrong") else "warning", str(case)
+            )
             for case in weak
             if case.probe != "untried"
         ),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST_BUGS = 1000  # that are kept with their tracebacks
 MOST_NOTICED = 20  # warnings of traces that are shown
+MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,11 +198,18 @@ class _Run:
             await self.models.get(self.plan.judge, "judge")
 
     def _missing(self, run: Run) -> list[Trial]:
+        plan = self.plan
         if run.finished:
             return []
         # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
-        done = self.store.scored(run)
-        return [trial for trial in self.plan.trials() if (trial.model, trial.case, trial.arm, trial.seed) not in done]
+        counts = self.store.scored_in_each(run)
+        each = [(model, case, arm) for model in plan.addresses for case in plan.suite.by_id for arm in plan.arms]
+        unfinished = {group for group in each if counts.get(group, 0) < plan.runs}
+        cases = {case for _, case, _ in unfinished}
+        some = cases if len(cases) <= MOST_CASES_ONE_BY_ONE else ("",)
+        done = set[tuple[str, str, str, int]]().union(*(self.store.scored(run, case) for case in some))
+        left = plan.trials(unfinished)
+        return [trial for trial in left if (trial.model, trial.case, trial.arm, trial.seed) not in done]
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:

@@ -5,7 +5,7 @@ A Plan says which trials there are; a Result is how one ended. A stored Plan wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -94,8 +94,8 @@ class Plan:
     def __len__(self) -> int:
         return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
 
-    def trials(self) -> Iterator[Trial]:
-        """Every trial, in the order in which they are run.
+    def trials(self, of: Collection[tuple[str, str, str]] | None = None) -> Iterator[Trial]:
+        """Every trial, in the order in which they are run; or those of these models, cases and arms.
 
         The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
         arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
@@ -104,7 +104,8 @@ class Plan:
         for address in self.models:
             if address.provider != "local":
                 for seed, case, arm in product(self.seeds, self.suite.cases, self.arms):
-                    yield Trial(address.name, case.id, arm, seed)
+                    if of is None or (address.name, case.id, arm) in of:
+                        yield Trial(address.name, case.id, arm, seed)
                 continue
             by_arm = [
                 Trial(address.name, case.id, arm, seed)
@@ -112,8 +113,8 @@ class Plan:
             ]
             each = len(by_arm) // len(self.arms)
             first = [trial for trial in by_arm[::each] if self.skill_of(trial.arm)]
-            yield from first
-            yield from (trial for trial in by_arm if trial not in first)
+            ordered = (*first, *(trial for trial in by_arm if trial not in first))
+            yield from (one for one in ordered if of is None or (one.model, one.case, one.arm) in of)
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""

@@ -175,6 +175,8 @@ FLAGS = (
         _is_bare_password,
         re.I,
     ),
+    rule("password", "pass pwd", rf"\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})", _is_password, re.I),
+    rule("password", "pass pwd", rf"\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_password, re.I),
     rule("secret", _HINTS, rf"\s--?[\w-]{{0,40}}?{NAME}[ =](?P<value>[^\s\"'|;&]{{8,}})", _is_random, re.I),
 )
 _IDENTIFIED = r"\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)?"
@@ -262,6 +264,7 @@ ASSIGNMENTS = (
         re.I,
     ),
     rule("password", "pass pwd", rf"{LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password, re.I),
+    rule("password", "pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})", _is_password),
     rule("password", "pass pw psk", rf"{SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed, re.I),
     rule("password", "pass pw", rf"{SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed, re.I),
     rule(
@@ -283,7 +286,8 @@ PROSE = (
     rule(
         "secret",
         "key token secret",
-        rf"\b(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)[\"'`]?(?P<value>[\w.+/=-]{{12,}})",
+        rf"\b(?:[A-Z]+_)?(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)"
+        r"[\"'`]?(?P<value>[\w.+/=-]{12,})",
         _is_random,
         re.I,
     ),

@@ -128,8 +128,13 @@ class RunStore(LookStore, Protocol):
         """The numbers of every result, without its trace; far faster than `results`."""
         ...
 
-    def scored(self, run: Run) -> set[tuple[str, str, str, int]]:
-        """Model, case, arm and seed of the trials that passed or failed, and so need not be run again."""
+    def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
+        """By model, case and arm: how many trials passed or failed."""
+        ...
+
+    def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
+        """Model, case, arm and seed of the trials that passed or failed, and so need not be run again; of one case, or
+        all."""
         ...
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:

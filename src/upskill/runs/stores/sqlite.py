@@ -192,9 +192,14 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         )
         return [Tally(*row) for row in rows]
 
-    def scored(self, run: Run) -> set[tuple[str, str, str, int]]:
+    def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
+        query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
+        return {(model, case, arm): count for model, case, arm, count in self._rows(query, run.number)}
+
+    def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
         query = "SELECT model, case_id, arm, seed FROM results WHERE run = ? AND passed IS NOT NULL"
-        return set(map(tuple, self._stream(query, run.number)))
+        one = (" AND case_id = ?", (case,)) if case else ("", ())
+        return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
