@@ -24,11 +24,11 @@ _NOT = r"(?:(?<![\w-])(?:not|never|no|cannot)(?![\w-])|n['’]t\b)"
 _NO_DENIAL = re.compile(
     r"\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than|else than)\b|\bno\s+other\s+\w+\s+than\b"
     r"|\bif not exists\b|\bwhether or not\b"
-    rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before)\b",
+    rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before|after)\b",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
-    rf"{_NOT}|(?<![\w-])(?:none|neither|nor|nobody|without|unlike|avoid\w*|except|unable|refus\w+|formerly|previously"
+    rf"{_NOT}|(?<![\w-])(?:none|neither|nor|nobody|without|unlike|avoid\w*|except|unable|doubt|refus\w+|formerly|previously"
     r"|instead\s+of|rather\s+than|other\s+than|(?:all|any|\w+thing|\w+where)\s+but|used\s+to\s+be|was\s+called"
     r"|old\s+name|renamed\s+from|deprecated|replaces)(?![\w-])",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ _BETWEEN = frozenset(
         help helping assist mean means name named recommend recommended suggest support supports work works
         question questions command commands option options flag flags setting key file field value branch port
         argument limit ever even really actually simply also always here there right correct anymore longer
-        necessarily allowed able sure plain
+        necessarily allowed able sure plain think believe exactly
         """,
     )
 )

@@ -20,13 +20,14 @@ def normalise(text: str, *, ignore_case: bool = True) -> str:
     if fenced := _FENCE.match(plain):
         plain = fenced[1]
     plain = " ".join(plain.translate(_QUOTES).replace("`", "").replace("**", "").split())
+    plain = re.sub(r"^(?:[-*>•+] )+", "", plain)  # marks of a list or a quotation
     while plain != (inner := _without_period(plain).strip(_AROUND)):
         plain = inner
     return plain.casefold() if ignore_case else plain
 
 
 def _without_period(text: str) -> str:
-    return text[:-1] if text.endswith((".", "。")) and not text.endswith("..") else text
+    return text[:-1] if text.endswith((".", "。", "!")) and not text.endswith("..") else text
 
 
 class Equals(Check):
