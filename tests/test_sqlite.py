@@ -136,6 +136,27 @@ async def test_damage_anywhere_in_the_file_is_noticed_by_whoever_opens_it(tmp_pa
             begin(store, large)
 
 
+async def test_a_file_that_was_found_whole_is_read_again_once_anything_touched_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path) as store:
+        await add_all(store, begin(store, PLAN), [result_of(trial) for trial in PLAN.trials()])
+    file = tmp_path / FILE
+    os.utime(file, (1, 1))  # written long ago
+    with open_store(tmp_path):
+        pass
+    checked: list[SqliteStore] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteStore, "_look_for_damage", checked.append)
+        with open_store(tmp_path):
+            pass
+    assert not checked
+    file.write_bytes(file.read_bytes()[:-4096] + b"\xa5" * 4096)
+    for _ in range(2):
+        with pytest.raises(StoreError), open_store(tmp_path):
+            pass
+
+
 def test_every_command_that_reads_a_damaged_store_says_so(upskill: Upskill, home: Path) -> None:
     folder = write_skill(home / "greeter", cases=30)
     evaluate = ("eval", folder, "-m", write_script(home / "student.yaml"))

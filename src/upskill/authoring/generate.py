@@ -47,6 +47,7 @@ from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
+from upskill.suites.twins import describe_twins, find_twins
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import describe_counts
 
@@ -263,7 +264,7 @@ class Generation:
         drafts, suite, material = await self._write(models)
         if self.material.skill is None:
             self._keep_draft(drafts[0], suite)
-        for warning in await check_suite_quality(suite, drafts[0]):
+        for warning in [*await check_suite_quality(suite, drafts[0]), *describe_twins(find_twins(suite.cases))]:
             self.events.message(f"Note: {warning}")
         if self.student is None:
             return await self._edit_unproven(drafts[0], suite, material, models, store), suite, None

@@ -11,7 +11,6 @@ import click
 
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost, save_suite
-from upskill.authoring.suite_writer import write_suite
 from upskill.cli.console import RunProgress, check_writable, note, write_report
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
@@ -353,6 +352,8 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
             expected = estimate_writing(address, models.context.prices, material=skill.tokens, items=CASES)
             confirm_cost(options, expected)
         options.tell(f"Generating test cases with {writer}...")
+        from upskill.authoring.suite_writer import write_suite  # noqa: PLC0415 - slow to import, and seldom needed
+
         written = await write_suite(skill, model, count=CASES, acts=stand_in.acts, tell=options.tell)
     skill, suite = save_suite(skill, written)
     options.tell(f"Wrote {counted(len(suite.cases), 'case')} to {suite.source}")
@@ -396,9 +397,9 @@ def _evaluate(
 def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], options: EvalOptions) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done:
-        going_on = f"running the other {left}" if left else "nothing is left to run; --fresh runs them again"
+        going_on = f"running the other {left:,}" if left else "nothing is left to run; --fresh runs them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        options.tell(f"Continuing run {run.id}: {done} of {trials}, {going_on}.")
+        options.tell(f"Continuing run {run.id}: {done:,} of {trials}, {going_on}.")
 
 
 def _warn_of_sandbox(run: Run) -> None:

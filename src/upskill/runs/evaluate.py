@@ -29,7 +29,7 @@ from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
-from upskill.suites.twins import describe_twins, find_twins
+from upskill.suites.twins import describe_twins
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.sequential import Scope
@@ -122,6 +122,8 @@ class _Run:
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
                     self.events.started(self.plan, run, missing)
+                    if missing:
+                        store.check_damage()
                     if options.preregister and registration is None:
                         scored = len(self.plan) - len(missing)
                         registration = register(
@@ -182,6 +184,7 @@ class _Run:
             *plan.skill.warnings,
             *plan.suite.warnings,
             *quality,
+            *describe_twins(plan.twins),
             *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
             *([sandbox.warning] if sandbox and sandbox.warning else []),
             *filter(None, not_acting),
@@ -304,7 +307,7 @@ async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = Fals
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
-    return [*summarise(leaks), *describe_twins(find_twins(suite.cases))]
+    return summarise(leaks)
 
 
 def evaluate_now(

@@ -70,6 +70,10 @@ class LookStore(Protocol):
 class RunStore(LookStore, Protocol):
     """Runs and the results of their trials, and who looked at them."""
 
+    def check_damage(self) -> None:
+        """StoreError when what is stored is damaged; asked before anything is paid for."""
+        ...
+
     def find_run(self, plan: Plan) -> Run | None:
         """The latest run of this plan."""
         ...

@@ -76,7 +76,6 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         return self.run(known[0][0]) if known else None
 
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
-        self.check_damage()  # before anything is paid for
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
         written = to_json(plan.plain())
         # Looked up and added in one transaction: another process may be starting the same plan.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from upskill.runs.stores.tables import LOCK_SECONDS, is_current, migrate, switch
 FILE = "upskill.db"
 ROWS_AT_ONCE = 64
 LARGEST_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
+CHECKED = ".checked"  # beside the file: how it looked when it was last found whole
 
 
 class SqliteFile:
@@ -42,7 +43,9 @@ class SqliteFile:
         self._writer = GroupWriter(self._db, self._lock, str(self.path))
         self._damage = ""
         self._check: threading.Thread | None = None
-        if self._is_file and self.path and self.path.stat().st_size <= LARGEST_CHECKED:
+        self._known_whole = self._is_file and self._is_as_checked()
+        small = self._is_file and self.path and self.path.stat().st_size <= LARGEST_CHECKED
+        if small and not self._known_whole:
             self._check = threading.Thread(target=self._look_for_damage, name="store check", daemon=True)
             self._check.start()
 
@@ -79,11 +82,29 @@ class SqliteFile:
         if self._damage:
             raise damaged(self.path, self._damage)
 
+    def _is_as_checked(self) -> bool:
+        assert self.path is not None
+        note = self.path.with_name(CHECKED)
+        try:
+            state, latest = _state(self.path)
+            # In one tick of the file system's clock a file may change twice and look the same.
+            return note.read_text(encoding="utf-8") == state and latest < note.stat().st_mtime_ns
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _remember_check(self) -> None:
+        """What was whole, and written by nobody but SQLite since, need not be read again."""
+        if not self._known_whole or self.path is None or self._is_as_checked():
+            return
+        with suppress(OSError):  # a medium that cannot be written, a folder that is gone: then it is checked again
+            self.path.with_name(CHECKED).write_text(_state(self.path)[0], encoding="utf-8")
+
     def _look_for_damage(self) -> None:
         try:
             with closing(self._connect()) as db:
                 found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            self._damage = "" if found == "ok" else str(found)
+            self._known_whole = found == "ok"
+            self._damage = "" if self._known_whole else str(found)
         except sqlite3.DatabaseError as error:
             self._damage = "" if isinstance(error, sqlite3.OperationalError) else str(error)
 
@@ -118,6 +139,7 @@ class SqliteFile:
             self._check.join()
         self._reader.close()
         self._db.close()
+        self._remember_check()
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +187,14 @@ class SqliteFile:
             yield
         except sqlite3.Error as error:
             raise damaged(self.path, str(error)) from error
+
+
+def _state(path: Path) -> tuple[str, int]:
+    """The sizes and times of a database and of a log beside it that is not empty, and the latest of the times."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    found = [state for state in (file.stat() for file in files if file.exists()) if state.st_size]
+    state = "\n".join(f"{file.st_size} {file.st_mtime_ns} {file.st_ctime_ns}" for file in found)
+    return state, max((file.st_mtime_ns for file in found), default=0)
 
 
 def damaged(path: Path | None, words: str) -> StoreError:
