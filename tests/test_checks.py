@@ -75,6 +75,9 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"starts_with": "FEAT"}, "**`feat`**: add", True, "the answer starts with 'FEAT'"),
     ({"starts_with": {"text": "FEAT", "exact": True}}, "feat: add", False, "the answer does not start with 'FEAT'"),
     ({"starts_with": "`"}, "x", False, "the answer does not start with '`'"),
+    ({"equals": 42}, "**42**.", True, "the answer is '42'"),
+    ({"equals": [7, True]}, "True", True, "the answer is '7', 'true'"),
+    ({"starts_with": 42}, "42 is it", True, "the answer starts with '42'"),
     ({"contains": {"text": "A1", "asserted": True}}, "It is not A1.", False, "the answer lacks 'A1'"),
     ({"contains": {"text": "A1", "asserted": True}}, "Not B2 but A1.", True, "the answer has 'A1'"),
     ({"not_contains": {"text": "B2", "asserted": True}}, "A1, not B2.", True, "the answer is free of 'B2'"),
@@ -158,6 +161,9 @@ DENIED = (
     *("Use X2 rather than X1.", "X1 is wrong.", "X1 was renamed to X2.", "Neither X1 nor X2.", "Anything but X1."),
     *("`X1` does not exist.", "There is no X1.", "Do not run X1 without X2.", "It was called X1 before.", "Avoid X1."),
     *("I'm unable to say that it is X1.", "I refuse to name X1.", "All but X1."),
+    *("X1? No, X2.", "Is it **X1**? Nope.", "Does X1 apply? No longer.", "You mean X1? Not any more.", "X1? Wrong."),
+    *("The X1 hours limit no longer applies.", "The rule of X1 was abolished.", "X1 used to be it.", "X1 is too long."),
+    *("I would not recommend that you go on with X1.", "We don't recommend resuming a broken upload with X1."),
 )
 
 
@@ -185,6 +191,15 @@ DENIES_SOMETHING_ELSE = (
         "It is not final, so X1 still works.",
         "I'm not 100% sure but X1.",
     ),
+    *("X2? No, X1.", "Can you push without X1? No.", "Why not X1?", "Is it X1? Yes. X2? No.", "It is X1. X2? No."),
+    *(
+        "X1 used to be called X2.",
+        "X1 was renamed from X2.",
+        "X1, X2 has been removed.",
+        "Run X1 until the lock is gone.",
+    ),
+    *("With the X1 flag sudo is no longer needed.", "X1 means the token is no longer needed."),
+    *("I would not recommend X2 when there is X1.", "I wouldn't recommend anything but X1."),
 )
 
 
@@ -393,8 +408,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"judge": {"statement": "a", "ties": True}}, "suite.yaml: judge: `on` and `ties` go with better_than", ""),
     ({"judge": {"better_than": "a", "files": ["b"]}}, "suite.yaml: judge: `files` cannot be set against another", ""),
     ({"judge": {"rubric": []}}, "suite.yaml: judge.rubric: is an empty list, which decides nothing", ""),
-    ({"contains": 5}, "suite.yaml: contains.text: Input should be a valid string, not 5", "Put it in quotes."),
-    ({"contains": ["a", 5]}, "suite.yaml: contains.text: Input should be a valid string, not 5", "Put it in quotes."),
+    ({"contains": 5.10}, "suite.yaml: contains.text: Input should be a valid string, not 5.1", "Put it in quotes."),
+    (
+        {"contains": ["a", 5.5]},
+        "suite.yaml: contains.text: Input should be a valid string, not 5.5",
+        "Put it in quotes.",
+    ),
     ({"contains": None}, "suite.yaml: contains.text: Input should be a valid string, not None", ""),
     ({"contains": {"txt": "a"}}, "suite.yaml: contains: no field is called 'txt'", "Did you mean 'text'?"),
     (

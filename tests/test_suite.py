@@ -198,6 +198,16 @@ def test_yaml_that_starts_like_json_is_yaml(tmp_path: Path) -> None:
     assert Suite.load(written(tmp_path / "suite.yaml", flow)).cases[0].id == "one"
 
 
+def test_a_number_or_a_yes_in_a_check_for_text_is_the_text_that_is_written(tmp_path: Path) -> None:
+    checks = "[{equals: 42}, {equals: {text: yes}}, {contains: [3.10, 0755, 12:30, no]}, {starts_with: true}]"
+    schema = "{json_schema: {type: array, contains: true}}"
+    text = f"- {{prompt: What is it, checks: {checks}}}\n- {{prompt: And as a list, checks: [{schema}]}}"
+    first, second = Suite.load(written(tmp_path / "suite.yaml", text)).cases
+    said = ["42", {"text": "yes"}, ["3.10", "0755", "12:30", "no"], "true"]
+    assert [named.written for named in first.checks] == said
+    assert second.checks[0].written == {"type": "array", "contains": True}
+
+
 def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
     text = "- &base {id: one, prompt: Hi., checks: [{contains: x}]}\n- {<<: *base, id: two}\n"
     assert [case.id for case in Suite.load(written(tmp_path / "suite.yaml", text)).cases] == ["one", "two"]

@@ -165,6 +165,24 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
+def _read_as_text(node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool = False) -> None:
+    """Makes text, as it is written, of what stands in these fields: `42`, `3.10`, `yes`; also in a list."""
+    if isinstance(node, yaml.ScalarNode) and is_text and node.tag in _WRITTEN_AS_TEXT:
+        node.tag = "tag:yaml.org,2002:str"
+    elif isinstance(node, yaml.SequenceNode):
+        for part in node.value:
+            _read_as_text(part, fields, seen, is_text=is_text)
+    elif isinstance(node, yaml.MappingNode) and id(node) not in seen:
+        seen.add(id(node))
+        for key, value in node.value:
+            named = key.value in fields or (is_text and key.value == "text")
+            if key.value != "json_schema":  # has fields of these names, too
+                _read_as_text(value, fields, seen, is_text=named)
+
+
+_WRITTEN_AS_TEXT = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
+
+
 class _PlainLoader(yaml.SafeLoader):
     """Reads what JSON could say, too: text keys, each of them once, finite numbers, and dates as text."""
 
@@ -173,10 +191,14 @@ class _PlainLoader(yaml.SafeLoader):
         for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    text_fields: frozenset[str] = frozenset()
+
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None:
             bound_yaml(node, deepest=DEEPEST, most=MOST_NODES, unique=True)
+            if self.text_fields:
+                _read_as_text(node, self.text_fields, set())
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -198,11 +220,17 @@ for _tag in ("binary", "timestamp", "omap", "pairs", "set"):
     _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _PlainLoader.construct_refused)
 
 
-def read_yaml(text: str) -> object:
-    """Plain data, or a YAMLError for whatever is wrong with it."""
+def read_yaml(text: str, *, text_fields: frozenset[str] = frozenset()) -> object:
+    """Plain data, or a YAMLError for whatever is wrong with it. A number or a boolean in a text field is text."""
+    loader = None
     try:
-        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader that refuses more
+        loader = _PlainLoader(text)
+        loader.text_fields = text_fields
+        return loader.get_single_data()
     except RecursionError as error:
         raise refused_yaml("is nested too deeply") from error
     except ValueError as error:  # an escape that is no character, a number of five thousand digits
         raise refused_yaml(str(error)) from error
+    finally:
+        if loader is not None:
+            loader.dispose()

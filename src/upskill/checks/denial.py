@@ -1,14 +1,14 @@
 """Whether a mention in an answer is denied there: "not X", "instead of X", "I cannot help with X", "X is wrong".
 
 By rules over English words, and within one clause: "Use A, not B" asserts A and denies B. Two denials cancel each
-other: "never push without A" asserts A.
+other: "never push without A" asserts A. A question is denied by the no that follows it: "A? No, B."
 """
 
 from __future__ import annotations
 
 import re
 
-MOST_BEFORE, MOST_AFTER = 300, 60  # characters around a mention that are looked at
+MOST_BEFORE, MOST_AFTER = 300, 120  # characters around a mention that are looked at
 MOST_MENTIONS = 1000  # that are looked at: where all of these are denied, so is the rest
 
 _CODE = re.compile(r"`[^`\n]*`")
@@ -23,7 +23,7 @@ _NOT = r"(?:(?<![\w-])(?:not|never|no|cannot)(?![\w-])|n['’]t\b)"
 # What reads like a denial and is none.
 _NO_DENIAL = re.compile(
     r"\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than|else than)\b|\bno\s+other\s+\w+\s+than\b"
-    r"|\bif not exists\b|\bwhether or not\b"
+    r"|\bif not exists\b|\bwhether or not\b|\bwhy not\b"
     rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before|after)\b",
     re.IGNORECASE,
 )
@@ -33,15 +33,41 @@ _DENIAL = re.compile(
     r"|old\s+name|renamed\s+from|deprecated|replaces)(?![\w-])",
     re.IGNORECASE,
 )
+_ENDED = "gone|removed|deprecated|obsolete|dropped|lifted|abolished|withdrawn|retired|discontinued|superseded"
 _DENIED_AFTER = re.compile(
     r"[\s`'\"*_,’”)]*(?:flag|option|setting|one)?\s*(?:"
     r"(?:is|was|are|were|has been|have been|will be|would be)(?:\s+(?:now|long))?\s*"
-    r"(?:not|n['’]t|never|no longer|wrong|gone|removed|renamed|replaced|deprecated|obsolete|invalid|incorrect)\b"
+    rf"(?:not|n['’]t|never|no longer|wrong|renamed(?!\s+from)|replaced|invalid|incorrect|too\s+\w+|{_ENDED})\b"
+    r"|used\s+to\s+be\b(?!\s+(?:called|named|known))"
     r"|(?:does|do|did|will|would|can|could|should|must)\s*(?:not|n['’]t|never)\s+"
     r"(?:be\b|help|work|exist|apply|suffice|fix)"
     r"|(?:would|will)\s+(?:fail|break)\b|fails\b|no longer\b)",
     re.IGNORECASE,
 )
+# What the mention is only a part of has ended: "the X limit no longer applies", "the rule of X has been lifted".
+_ENDED_AFTER = re.compile(
+    r"[\s`'\"*_’”]*(?:(?!(?:an?|after|and|as|because|before|but|if|its|now|once|our|since|so|that|the|unless|until|when"
+    r"|where|which|while|your)\b)[\w°%/.-]+\s+){0,3}?"
+    r"(?:(?:is|are)?\s*no longer\s+(?:in\s+(?:use|force)"
+    r"|\w*(?:accept|allow|appl|ask|count|exist|help|hold|matter|need|recommend|requir|stand|support|true|used|valid|work)\w*)"
+    rf"|(?:is|are|was|were|has been|have been)\s+(?:now\s+)?(?:{_ENDED}))\b",
+    re.IGNORECASE,
+)
+# Where that can be: at the beginning of a clause, and after "the" or "of", but not in "with the X".
+_SUBJECT = re.compile(
+    r"(?:^\s*|(?<!with )(?<!using )(?<!by )(?<!via )\b(?:the|our|your|that|this|old|former|of)\s+)[`'\"*_(]*$",
+    re.IGNORECASE,
+)
+# The rest of a question, and a no.
+_ANSWERED_NO = re.compile(
+    r"(?:[^.!?;:\n]|[.:](?!\s))*\?[\s`'\"*_)’”]*"
+    r"(?:(?:no|nope|never|wrong)(?=\s*(?:[,.;:!\n—–]|-\s|$)|[*_]|\s+(?:it|that|this|they|we|you)\b)"
+    r"|no longer\b|not (?:any ?more|at all|quite|really)\b)",
+    re.IGNORECASE,
+)
+# Advice against something is against all that the clause goes on to say.
+_ADVICE = re.compile(r"\s*(?:\w+\s+)?(?:recommend|suggest|advise|advice|encourage|propose)\w*\b", re.IGNORECASE)
+_SUBORDINATE = re.compile(r"\b(?:as|given|if|since|unless|until|when|whenever|where)\b", re.IGNORECASE)
 
 
 # Words that may stand between a denial and what it denies, and those that another statement begins with.
@@ -66,10 +92,17 @@ _WITH = re.compile(r"^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?
 
 def is_denied(text: str, start: int, end: int) -> bool:
     """Whether what stands at this place of a text is denied by the words around it."""
-    if _DENIED_AFTER.match(text[end : end + MOST_AFTER]):
+    after = text[end : end + MOST_AFTER]
+    clause = _BOUNDARY.split(_CODE.sub(" code ", text[max(0, start - MOST_BEFORE) : start]))[-1]
+    if _DENIED_AFTER.match(after) or (_SUBJECT.search(clause) and _ENDED_AFTER.match(after)):
         return True
-    before = _CODE.sub(" code ", text[max(0, start - MOST_BEFORE) : start])
-    clause = _NO_DENIAL.sub(" ", _BOUNDARY.split(before)[-1])
+    denied = _is_denied_by(clause)
+    return not denied if _ANSWERED_NO.match(after) else denied
+
+
+def _is_denied_by(clause: str) -> bool:
+    """Whether what comes after this beginning of a clause is denied by it."""
+    clause = _NO_DENIAL.sub(" ", clause)
     denials = list(_DENIAL.finditer(clause))
     if len(denials) % 2 == 0:
         return False
@@ -78,7 +111,10 @@ def is_denied(text: str, start: int, end: int) -> bool:
     # A denial reaches as far as its words do, as in "not kiln fire X"; "without a cache use X" begins anew.
     others = [number for number, word in enumerate(words) if word not in _BETWEEN]
     reaches = not others or others[-1] == len(words) - 1
-    return reaches or bool(re.search(_NOT, denials[-1][0], re.IGNORECASE) and _WITH.match(between))
+    if reaches or not re.search(_NOT, denials[-1][0], re.IGNORECASE):
+        return reaches
+    advice = _ADVICE.match(between) and not _SUBORDINATE.search(between)
+    return bool(advice or _WITH.match(between))
 
 
 def is_asserted(text: str, start: int, end: int) -> bool:

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from typing import ClassVar
 
-from upskill.checks import Check, Evidence, Finding, Text
-from upskill.checks.texts import Texts, enumerate_texts
+from upskill.checks import Check, Evidence, Finding
+from upskill.checks.texts import Texts, WrittenText, enumerate_texts
 
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?```$", re.DOTALL)
 _QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
@@ -55,7 +55,7 @@ class StartsWith(Check):
     """Passes when the answer begins with this text; white space, quotes, code marks and emphasis before it do not
     count, and neither does case unless `ignore_case` is false. With `exact` all but the white space does."""
 
-    text: Text
+    text: WrittenText
     ignore_case: bool = True
     exact: bool = False
     revision: ClassVar[int] = 1  # every character counted once

@@ -23,7 +23,15 @@ def _not_empty(texts: list[str]) -> list[str]:
     return texts
 
 
-Texts = Annotated[list[Text], BeforeValidator(as_texts), AfterValidator(_not_empty)]
+def _as_written(value: object) -> object:
+    """Whole numbers and booleans as JSON writes them. Of 9.10 nobody could say how it was written."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else value
+
+
+WrittenText = Annotated[Text, BeforeValidator(_as_written)]
+Texts = Annotated[list[WrittenText], BeforeValidator(as_texts), AfterValidator(_not_empty)]
 
 
 def enumerate_texts(texts: list[str]) -> str:

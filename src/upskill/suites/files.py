@@ -12,6 +12,9 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import read_yaml, yaml_words
 
+# Checks for a text: `equals: 42` and `equals: yes` mean what is written.
+TEXT_CHECKS = frozenset(["equals", "contains", "contains_any", "not_contains", "starts_with"])
+
 
 def decode(data: bytes, where: str) -> object:
     """JSON or YAML, told apart by the content; duplicate keys and NaN are errors, not silently something else."""
@@ -26,7 +29,7 @@ def decode(data: bytes, where: str) -> object:
             except json.JSONDecodeError as error:
                 if where.endswith(".json"):
                     raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
-        return read_yaml(text)
+        return read_yaml(text, text_fields=TEXT_CHECKS)
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}") from error
     except RecursionError as error:
