@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from upskill.cli.eval import EvalOptions, run_eval
+from upskill.cli.eval import run_eval
+from upskill.cli.eval_options import EvalOptions
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
 from upskill.options import MOST_REPEATS, option

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import show, show_json
-from upskill.cli.eval import EvalOptions
+from upskill.cli.eval_options import EvalOptions
 from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.runs.options import choose_students
