@@ -108,7 +108,7 @@ def test_steps_that_set_the_agent_up_are_left_out_and_that_is_said() -> None:
     trace = Trace((Step("system", "You are an agent."), Step("user", "go"), Step("tool", tool="bash", output="ok")))
     material = gather("task", sources=[replace(trace, source="a/session.jsonl")])
     assert ids(material) == ["s2", "s3"]
-    assert material.left_out == ("1 steps of session.jsonl that only set the agent up",)
+    assert material.left_out == ("1 step of session.jsonl that only set the agent up",)
 
 
 def test_a_second_trace_has_ids_of_its_own() -> None:

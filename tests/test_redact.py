@@ -227,7 +227,7 @@ def test_every_part_of_a_trace_is_redacted() -> None:
     assert "/home/ada" not in canonical(redaction.trace)
     assert redaction.trace.steps[3].arguments["n"] == 3
     assert redaction.counts["github-token"] == 12
-    assert redaction.summary == "redacted 12 github-token, 2 home-path"
+    assert redaction.summary == "redacted 12 github tokens, 2 home folders"
     assert redact_trace(redaction.trace).trace == redaction.trace
     assert redact_trace(Trace((Step("user", "hello"),))).summary == "nothing to redact"
 
@@ -259,6 +259,33 @@ def test_a_value_that_was_found_once_is_found_everywhere() -> None:
     redaction = redact_trace(Trace(steps))
     assert "h0rse-battery9" not in canonical(redaction.trace)
     assert redaction.counts["password"] == 3
+
+
+def test_a_short_secret_is_found_again_as_a_whole_word_only() -> None:
+    steps = (
+        Step("user", "The PIN is 4821."),
+        Step("tool", tool="Bash", arguments={"command": "cat moor.yaml"}, output="depot: south\npassword: finch\n"),
+        Step(
+            "tool",
+            tool="Bash",
+            arguments={"command": "moorctl login finch 4821"},
+            output="finch ok; 2 goldfinches, 148210",
+        ),
+        Step("tool", tool="Bash", arguments={"command": "moorctl ship https://finch.test/finch"}, output="finch-api"),
+    )
+    shown = canonical(redact_trace(Trace(steps)).trace)
+    assert "moorctl login [REDACTED password] [REDACTED pin]" in shown
+    assert "[REDACTED password] ok; 2 goldfinches, 148210" in shown
+    assert "https://finch.test/finch" in shown
+    assert "finch-api" in shown
+
+
+def test_a_name_that_also_serves_as_a_password_stays_where_it_is_a_name() -> None:
+    steps = [Step("tool", tool="Bash", arguments={"command": f"tidewatch run {n}"}) for n in range(10)]
+    compose = Step("tool", tool="Bash", arguments={"command": "POSTGRES_PASSWORD=tidewatch docker compose up"})
+    shown = canonical(redact_trace(Trace((compose, *steps))).trace)
+    assert "POSTGRES_PASSWORD=tidewatch" not in shown
+    assert shown.count("tidewatch run") == 10
 
 
 @settings(max_examples=60, deadline=None)

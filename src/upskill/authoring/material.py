@@ -21,7 +21,7 @@ from upskill.authoring.mcp import list_tools
 from upskill.authoring.provenance import OWN_KNOWLEDGE
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
-from upskill.plain import as_list, as_mapping, dict_or_empty, digest_text
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.traces import Step, Trace, read_trace
 from upskill.traces.redact import Redactor, redact_trace
@@ -277,7 +277,7 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
         Piece(f"{prefix}x{number}", "finding", text, source, tuple(f"{prefix}s{step}" for step in behind))
         for number, (text, behind) in enumerate(_findings(evidence_of(trace)), start=1)
     ]
-    return [*findings, *steps], [f"{unused} steps of {source} that only set the agent up"] if unused else []
+    return [*findings, *steps], [f"{counted(unused, 'step')} of {source} that only set the agent up"] if unused else []
 
 
 def _findings(evidence: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -2,22 +2,23 @@
 
 What the rules of `secret_rules` (shapes) and `secret_contexts` (surroundings) find is replaced by `[REDACTED kind]` and
 counted by kind; a home folder becomes `~`. A value that was found once is replaced everywhere else, in other forms too
-(`secret_forms`). Redacting twice changes nothing.
+(`secret_forms`); a short one only where it is a whole word. Redacting twice changes nothing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, counted
 from upskill.traces import Step, Trace
-from upskill.traces.secret_contexts import CONTEXTS, SECRET_NAME, is_secret_field, kind_of_name
+from upskill.traces.secret_contexts import CONTEXTS, EVERYDAY, SECRET_NAME, is_secret_field, kind_of_name
 from upskill.traces.secret_forms import encoded_spans, split_literals
 from upskill.traces.secret_rules import (
     EMAIL,
@@ -32,6 +33,7 @@ from upskill.traces.secret_rules import (
 )
 
 HOME = "home-path"
+MAX_USES = 8  # of a plain word beside the place where it is a password
 STEP_FIELDS = ("text", "tool", "output", "at", "agent")
 TRACE_FIELDS = ("goal", "source", "cwd", "session", "model", "agent", "stop", "started")
 
@@ -58,13 +60,20 @@ class Redaction:
 def describe_counts(counts: Mapping[str, int]) -> str:
     if not counts:
         return "nothing to redact"
-    return "redacted " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    nouns = {kind: "home folder" if kind == HOME else kind.replace("-", " ") for kind in counts}
+    found = [
+        counted(count, nouns[kind] + ("e" if count > 1 and kind.endswith("hash") else ""))
+        for kind, count in sorted(counts.items())
+    ]
+    return "redacted " + ", ".join(found)
 
 
 def redact(text: str, counts: Counter[str] | None = None) -> str:
     """Text without secrets; what was found is added to `counts`."""
     redactor = Redactor(counts)
-    return redactor.replace_known(redactor.text(text))
+    clean = redactor.text(text)
+    redactor.keep_rare_words([clean])
+    return redactor.replace_known(clean)
 
 
 def redact_trace(trace: Trace) -> Redaction:
@@ -74,7 +83,10 @@ def redact_trace(trace: Trace) -> Redaction:
     steps = [redactor.step(step) for step in trace.steps]
     fields: dict[str, Any] = {name: redactor.text(getattr(trace, name)) for name in TRACE_FIELDS}
     fields["warnings"] = tuple(redactor.text(warning) for warning in trace.warnings)
-    if redactor.values:
+    redactor.keep_rare_words(
+        text for step in steps for text in (step.text, step.output, json.dumps(step.arguments, default=str))
+    )
+    if redactor.values or redactor.words:
         steps = [redactor.step_again(step) for step in steps]
         fields = {name: redactor.replace_known(value) for name, value in fields.items()}
     return Redaction(replace(trace, steps=tuple(steps), **fields), dict(redactor.counts))
@@ -87,6 +99,7 @@ class Redactor:
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.home = os.path.expanduser("~")  # noqa: PTH111 - which, other than Path.home, never raises
         self.values: dict[str, str] = {}  # value -> kind
+        self.words: dict[str, str] = {}  # the same, of values that could also be part of something else
 
     def text(self, text: str) -> str:
         if len(text) < 4:
@@ -154,6 +167,10 @@ class Redactor:
                 if secret in value:
                     self.counts[kind] += value.count(secret)
                     value = value.replace(secret, f"{MARK}{kind}]")
+            for word, kind in self.words.items():
+                if word in value:
+                    value, found = _whole_word(word).subn(f"{MARK}{kind}]", value)
+                    self.counts[kind] += found
             return self._replace_encoded(value)
         if (fields := as_mapping(value)) is not None:
             return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
@@ -162,6 +179,17 @@ class Redactor:
         if isinstance(value, tuple):
             return tuple(self.replace_known(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
         return value
+
+    def keep_rare_words(self, texts: Iterable[str]) -> None:
+        """Forget the plain words that are all over the texts: they are names that also served as a password."""
+        plain = [word for word in self.words if word.isalpha()]
+        if plain:
+            uses = Counter(
+                word for text in texts for word in plain if word in text for _ in _whole_word(word).finditer(text)
+            )
+            for word in plain:
+                if uses[word] > MAX_USES:
+                    del self.words[word]
 
     def _replace_encoded(self, text: str) -> str:
         if not self.values:
@@ -186,6 +214,8 @@ class Redactor:
         self.counts[kind] += 1
         if kind != "email" and _is_distinctive(value):
             self.values.setdefault(value, kind)
+        elif kind != "email" and re.fullmatch(r"[^\s\[\]]{4,}", value) and value.lower() not in EVERYDAY:
+            self.words.setdefault(value, kind)
         return f"{MARK}{kind}]"
 
     def _shorten_home_paths(self, text: str) -> str:
@@ -216,6 +246,13 @@ def _spans(found: re.Match[str]) -> list[tuple[int, int]]:
     groups = [found.span(number) for number in range(1, found.re.groups + 1) if found[number]]
     # A group at the beginning is what tells the kind (`(abc|abd)_…`), and the secret is all of it.
     return [found.span()] if not groups or groups[0][0] == found.start() else groups
+
+
+@cache
+def _whole_word(word: str) -> re.Pattern[str]:
+    """Where this word stands alone; one of letters only is not looked for in paths and host names either."""
+    before, after = (r"[\w./-]", r"[\w/-]|\.\w") if word.isalpha() else (r"\w", r"\w")
+    return re.compile(rf"(?<!{before}){re.escape(word)}(?!{after})")
 
 
 def _is_distinctive(value: str) -> bool:

@@ -33,6 +33,63 @@ _CODE = re.compile(r"[(){}\[\]<>]|^(?:os|self|process|env|config|settings|args|t
 _TERM = re.compile(r"^(?:sha-?\d+|md5|bcrypt|argon2\w*|pbkdf2\w*|scrypt|base64|utf-?8|oauth2?|2fa|v\d+|\d+)$", re.I)
 
 
+# What is said of a secret, where a secret could stand: `password: required`, `use --token when`, `token set correctly`.
+_SAID = re.compile(
+    r"^(?:\w+ly|wrong|incorrect|invalid|missing|empty|unset|expired|unknown|needed|found|valid|enabled|disabled|prompt|auto|read|write"
+    r"|bytes|text|varchar|char|number|bool(?:ean)?|any|object|field|input|data|value|generic|hashed|encoded|bearer|basic|default"
+    r"|flag|option|argument|parameter|variable|from|with|when|that|this|which|before|after|instead|must|should|only|into|have|will|then"
+    r"|and|for|not|also|both|rather|here|there|again|anyway|manager|file|name|type|expiry|policy|reset|store)[.:,]?$",
+    re.I,
+)
+# Values that are also everyday words of a session; such a password gives nothing away elsewhere.
+EVERYDAY = frozenset(
+    (
+        *(
+            "admin",
+            "root",
+            "postgres",
+            "mysql",
+            "mariadb",
+            "redis",
+            "mongo",
+            "minio",
+            "rabbitmq",
+            "elastic",
+            "guest",
+            "user",
+        ),
+        *(
+            "demo",
+            "local",
+            "localhost",
+            "default",
+            "docker",
+            "python",
+            "node",
+            "prod",
+            "staging",
+            "production",
+            "development",
+        ),
+        *(
+            "test",
+            "tests",
+            "example",
+            "none",
+            "true",
+            "false",
+            "null",
+            "main",
+            "master",
+            "data",
+            "build",
+            "server",
+            "1234",
+        ),
+    )
+)
+
+
 def kind_of_name(name: str) -> str:
     return "password" if _PASSWORD.search(name) else "secret"
 
@@ -55,6 +112,16 @@ def _is_mixed(value: str) -> bool:
     return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
 
 
+def _is_word(value: str) -> bool:
+    """A password that may be a plain word, where prose about passwords can stand too."""
+    return _is_password(value) and not _SAID.match(value) and not value.startswith(("-", "/", ".", "~"))
+
+
+def _is_word_or_mixed(value: str) -> bool:
+    """A word that is no name of a variable: `deploy_key`, `DEPLOY_KEY` and `newPassword` are."""
+    return _is_word(value) and not re.fullmatch(r"[A-Z][A-Z0-9_]*|\w+_\w+|[a-z]+(?:[A-Z][a-z]+)+", value)
+
+
 def _is_random(value: str) -> bool:
     """Does it look machine-made, rather than like a word or an expression?"""
     return (
@@ -75,6 +142,7 @@ def _is_login(value: str) -> bool:
 _QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
 _VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
 _ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?"
+_TOKEN = rf"(?:(?:access|auth|api|bearer|deploy)[_-]?)?(?:token|{_KEY})"
 _HINTS = "pass pwd secret token key credential"
 
 
@@ -176,8 +244,33 @@ FLAGS = (
         re.I,
     ),
     rule("password", "pass pwd", rf"\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})", _is_password, re.I),
-    rule("password", "pass pwd", rf"\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_password, re.I),
+    rule("password", "pass pwd", rf"\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word, re.I),
     rule("secret", _HINTS, rf"\s--?[\w-]{{0,40}}?{NAME}[ =](?P<value>[^\s\"'|;&]{{8,}})", _is_random, re.I),
+    rule("secret", "token key", rf"\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed, re.I),
+    rule("secret", "token key", rf"\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed, re.I),
+    rule("password", "--from-literal", rf"--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}", _is_password, re.I),
+    # `moorctl token set VALUE`, `config set api.token VALUE`, `secret set NAME --body VALUE`, `secrets set NAME=VALUE`
+    rule(
+        "secret",
+        _HINTS,
+        rf"\b(?:{LONG_NAME}|token|secret|{_KEY}|pin)[ :](?:set|add|put|store|save)\s+{_VALUE}",
+        _is_word_or_mixed,
+        re.I,
+    ),
+    rule("secret", _HINTS, rf"\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}", _is_word_or_mixed, re.I),
+    rule(
+        "secret",
+        "secret",
+        rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
+        _is_password,
+    ),
+    rule(
+        "secret",
+        "secret",
+        rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
+        _is_password,
+    ),
+    rule("pin", "--pin", r"\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b", None, re.I),
 )
 _IDENTIFIED = r"\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)?"
 SQL = (
@@ -186,6 +279,8 @@ SQL = (
     rule("password", "password", r"\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'", _is_password, re.I),
     rule("password", "set password", r"\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'", _is_password, re.I),
 )
+# The value in the rest of a line of settings. Before a bracket it is code, and the word a variable.
+_TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
 # Markup, pairs of a name and a value, and settings without a sign between name and value.
 FILES = (
     rule(
@@ -229,6 +324,23 @@ FILES = (
         rf"{NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)",
         _is_password,
         re.I,
+    ),
+    rule(
+        "password",
+        "pass pwd",
+        rf"^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
+        _is_word_or_mixed,
+        re.I | re.M,
+    ),
+    rule(
+        "secret",
+        "token key",
+        rf"^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}",
+        _is_mixed,
+        re.I | re.M,
+    ),
+    rule(
+        "password", "pass pwd", rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])", _is_word_or_mixed
     ),
     rule(
         "password",
@@ -277,7 +389,10 @@ _IS = (
     r"(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
 )
 _NAMED = rf"\b(?:{LONG_NAME}|the\s+pass|mot\s+de\s+passe|contraseña|senha)"
+_PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|second|minute|day|year))"
 PROSE = (
+    rule("pin", "pin pass", rf"\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}", None, re.I),
+    rule("pin", "pin", rf"\bPIN(?:\s+code)?\s+{_PIN}"),
     rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed, re.I),
     rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password, re.I),
     rule("password", "pass", rf"\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed, re.I),
