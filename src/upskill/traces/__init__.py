@@ -3,8 +3,9 @@
 Agents return it, checks look at it, the store keeps it, and skills are made from it. `read_trace` reads the traces of
 other programs and recognises a file by its content.
 
-Formats, one module each: `claude_code`, `codex`, `opencode`, `cursor` and `gemini` (named in `AGENT_SPECS`), `atif`
-(Agent Trajectory Interchange Format, which we also write), `messages` (OpenAI and Anthropic), `markdown` (pasted text).
+Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`),
+`swe_agent`, `mini_swe_agent`, `openhands`, `atif` (Agent Trajectory Interchange Format, ours as well), `messages`
+(OpenAI and Anthropic), `markdown` (pasted text).
 
     formats         Format: how a kind of file is recognised and read
     trace_builder   TraceBuilder: builds a Trace while lines go by
@@ -37,6 +38,9 @@ FORMATS = Registry(
     "upskill.formats",
     {
         **{spec.trace_format: spec.trace_reader for spec in reversed(AGENT_SPECS.values()) if spec.trace_reader},
+        "swe-agent": "upskill.traces.swe_agent:FORMAT",
+        "mini-swe-agent": "upskill.traces.mini_swe_agent:FORMAT",
+        "openhands": "upskill.traces.openhands:FORMAT",
         "atif": "upskill.traces.atif:FORMAT",
         "messages": "upskill.traces.messages:FORMAT",
         "markdown": "upskill.traces.markdown:FORMAT",
@@ -131,12 +135,21 @@ class Trace:
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
-    """Read a trace in any known format; UsageError if the file is in none of them."""
+    """Read a trace in any known format; UsageError if the file is in none of them, or has no step in it."""
     from upskill.traces.formats import Sample  # noqa: PLC0415 - imports this page
 
     sample = Sample.open(Path(path))
-    chosen: Format = FORMATS.load(format or _detect_format(sample))
-    return chosen.read(sample.path)
+    name = format or _detect_format(sample)
+    chosen: Format = FORMATS.load(name)
+    trace = chosen.read(sample.path)
+    if not trace.steps:
+        why = "; ".join(trace.warnings) or f"it consists of {sample.outline}, and tells nothing that was said or done"
+        told = "read as" if format else "taken for"
+        raise UsageError(
+            f"{path}: has no step in it. It was {told} {name} ({chosen.title}): {why}",
+            "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
+        )
+    return trace
 
 
 def detect_format(path: str | Path) -> str:

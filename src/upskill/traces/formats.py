@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from upskill.errors import UsageError
-from upskill.inputs import open_input, read_input
+from upskill.inputs import open_input
+from upskill.installation import add_extra
+from upskill.plain import as_list, as_mapping
 from upskill.traces import Trace
 from upskill.traces.values import parse_object
 
@@ -20,6 +24,7 @@ MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole
 MAX_TRACE_BYTES = 2_000_000_000  # of a file of lines
 HINT = "`upskill trace list` shows the sessions that are here."
 SQLITE = b"SQLite format 3\0"
+ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,8 @@ class Sample:
 
     @classmethod
     def open(cls, path: Path) -> Sample:
-        try:
-            inside = path.parent.is_file()  # a session inside a database: opencode.db/ses_1
-        except (OSError, ValueError):
-            inside = False
-        with open_trace(path.parent if inside else path) as stream:
-            data = stream.read(len(SQLITE) if inside else SAMPLE_BYTES + 1)
-        if inside:
-            return cls(path, data)
+        with open_trace(path) as stream:
+            data = stream.read(SAMPLE_BYTES + 1)
         if not data.strip():
             raise UsageError(f"{path}: is empty", HINT)
         return cls(path, data[:SAMPLE_BYTES], len(data) <= SAMPLE_BYTES)
@@ -87,18 +86,93 @@ class Sample:
         return None if len(self.rows) > 1 else self._parsed[0]
 
     @property
+    def outline(self) -> str:
+        """What the file consists of, in a few words."""
+        if fields := as_mapping(self.document):
+            return f"an object with {_listed(fields)}"
+        if (values := as_list(self.document)) is not None:
+            return f"a list of {len(values)}"
+        if self.rows:
+            kinds = [row.get("type") or row.get("kind") or row.get("role") for row in self.rows]
+            named = _listed(kind for kind in kinds if isinstance(kind, str))
+            return f"{len(self.rows)} or more lines of JSON" + (f" ({named})" if named else "")
+        return f"{len(self.text.splitlines())} lines of text"
+
+    @property
     def parse_error(self) -> str:
         return self._parsed[1]
 
 
-def open_trace(path: Path) -> BinaryIO:
-    return open_input(path, most=MAX_TRACE_BYTES, hint=HINT)
+def _listed(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    return ", ".join(name[:40] for name in found[:6]) + (", …" if len(found) > 6 else "")
+
+
+def split_path(path: Path) -> tuple[Path, str]:
+    """The file, and the session that the path names inside it: `opencode.db/ses_1`, `conversations.json/ID`."""
+    try:
+        inside = path.parent.is_file()
+    except (OSError, ValueError):
+        inside = False
+    return (path.parent, path.name) if inside else (path, "")
+
+
+def open_trace(path: Path, most: int = MAX_TRACE_BYTES) -> BinaryIO:
+    """A file of at most this many bytes, decompressed if need be."""
+    file = split_path(path)[0]
+    stream = open_input(file, most=most, hint=HINT)
+    packed = stream.read(len(ZSTD)) == ZSTD
+    stream.seek(0)
+    return cast("BinaryIO", BufferedReader(_Unpacked(file, stream, most), 100_000)) if packed else stream
+
+
+class _Unpacked(RawIOBase):
+    """What a file that was compressed with Zstandard unpacks to, up to a limit."""
+
+    def __init__(self, path: Path, stream: BinaryIO, most: int) -> None:
+        self.path, self.stream, self.left = path, stream, most
+        try:
+            self.unpacked: Any = _open_zstd(stream)
+        except ImportError as error:
+            stream.close()
+            raise UsageError(
+                f"{path}: is compressed with Zstandard, and the package zstandard, which reads that, is not installed",
+                f"Run `{add_extra('zstd')}`, or unpack it first: zstd -d '{path}'.",
+            ) from error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self.unpacked.read(len(buffer))
+        except Exception as error:  # each of the two libraries has its own
+            raise UsageError(f"{self.path}: cannot be unpacked: {error}", "Was it copied whole?") from error
+        self.left -= len(data)
+        if self.left < 0:
+            raise UsageError(f"{self.path}: unpacks to more than can be read", "Is this the right file?")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
+def _open_zstd(stream: BinaryIO) -> Any:
+    try:
+        return import_module("compression.zstd").ZstdFile(stream)  # since Python 3.14
+    except ImportError:
+        return import_module("zstandard").ZstdDecompressor().stream_reader(stream, read_across_frames=True)
 
 
 def load_document(path: Path) -> object:
     """A whole file as one JSON value."""
     try:
-        return json.loads(read_input(path, most=MAX_DOCUMENT_BYTES).decode("utf-8-sig", "replace"))
+        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
+            return json.loads(stream.read().decode("utf-8-sig", "replace"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}: line {error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:

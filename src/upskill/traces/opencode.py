@@ -30,7 +30,9 @@ def detects(sample: Sample) -> bool:
     document = as_mapping(sample.document)
     if document is None:
         return False
-    exported = isinstance(document.get("info"), dict) and isinstance(document.get("messages"), list)
+    messages = document.get("messages")
+    told = all("info" in dict_or_empty(message) for message in get_list(document, "messages")[:1])
+    exported = isinstance(document.get("info"), dict) and isinstance(messages, list) and told
     return exported or _is_stored(sample.path, document)
 
 

@@ -1,0 +1,188 @@
+"""OpenHands: exported trajectories and events, of its first and of its present generation, and `output.jsonl`.
+
+`output.jsonl` of an evaluation has a task in each line: `output.jsonl/INSTANCE` is one, the file alone its first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
+from upskill.traces import Status, Trace, Usage
+from upskill.traces.formats import Format, Sample, load_document, split_path
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str
+
+KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent")
+# Actions that are told, not done: what the program notes about itself.
+NOTES = ("system", "recall", "change_agent_state", "condensation", "condensation_request", "null", "start")
+
+
+def detects(sample: Sample) -> bool:
+    document = sample.document
+    rows = as_list(document) or ([document] if document is not None else sample.rows)
+    return any(map(_is_event, (event for row in rows[:20] for event in _events_in(row))))
+
+
+def _events_in(row: object) -> list[Any]:
+    """The events of an evaluated task, or the row itself if it is one."""
+    fields = as_mapping(row)
+    for name in ("history", "trajectory", "events"):
+        if fields is not None and isinstance(fields.get(name), list):
+            # Once, an action and its observation came in pairs.
+            return [event for item in get_list(fields, name) for event in as_list(item) or [item]]
+    return as_list(row) or [row]
+
+
+def _is_event(value: object) -> bool:
+    event = dict_or_empty(value)
+    if event.get("kind") in KINDS:
+        return True
+    told = isinstance(event.get("action"), str) and isinstance(event.get("args"), dict)
+    seen = isinstance(event.get("observation"), str) and isinstance(event.get("content"), str)
+    return (told or seen) and ("source" in event or "cause" in event or "id" in event)
+
+
+def read(path: Path) -> Trace:
+    builder = TraceBuilder(path, "openhands")
+    document = Sample.open(path).document
+    rows: list[Any] = (
+        list(builder.read_lines()) if document is None else list_or_empty(load_document(path)) or [document]
+    )
+    tasks = [row for row in rows if as_mapping(row) is not None and not _is_event(row)]
+    if tasks:
+        rows = [_choose(builder, tasks, split_path(path)[1])]
+    reader = _Reader(builder)
+    for event in (event for row in rows for event in _events_in(row)):
+        reader.event(dict_or_empty(event))
+    return builder.build()
+
+
+def _choose(builder: TraceBuilder, tasks: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+    names = [get_str(task, "instance_id") for task in tasks]
+    if wanted and wanted not in names:
+        raise UsageError(f"{builder.path}: there is no such task", f"There are: {', '.join(names[:10])}.")
+    task = tasks[names.index(wanted) if wanted else 0]
+    if len(tasks) > 1 and not wanted:
+        more = ", ".join(f"{builder.path.name}/{name}" for name in names[1:4])
+        builder.warn(
+            f"the file has {len(tasks)} tasks, and the first was read; the others are {more}{', …' * (len(tasks) > 4)}"
+        )
+    builder.session = get_str(task, "instance_id")
+    builder.model = get_str(get_dict(get_dict(task, "metadata"), "llm_config"), "model")
+    _read_usage(builder, get_dict(task, "metrics"))
+    return task
+
+
+def _read_usage(builder: TraceBuilder, metrics: dict[str, Any]) -> None:
+    used = get_dict(metrics, "accumulated_token_usage")
+    if used:
+        builder.usage = Usage(
+            get_count(used, "prompt_tokens"),
+            get_count(used, "completion_tokens"),
+            get_count(used, "cache_read_tokens"),
+            cost_usd=get_float(metrics, "accumulated_cost"),
+        )
+
+
+class _Reader:
+    def __init__(self, builder: TraceBuilder) -> None:
+        self.builder = builder
+
+    def event(self, event: dict[str, Any]) -> None:
+        at = get_str(event, "timestamp")
+        _read_usage(self.builder, get_dict(event, "llm_metrics"))
+        if event.get("kind") is not None and not isinstance(event.get("action"), str):
+            self.present(event, at)
+        elif isinstance(event.get("action"), str):
+            self.action(event, at)
+        elif isinstance(event.get("observation"), str):
+            self.observation(event, at)
+
+    # The first generation: an action has an id, and its observation names that as its cause.
+
+    def action(self, event: dict[str, Any], at: str) -> None:
+        builder, name, given = self.builder, get_str(event, "action"), get_dict(event, "args")
+        called = get_dict(event, "tool_call_metadata")
+        builder.model = get_str(get_dict(called, "model_response"), "model") or builder.model
+        if name == "message":
+            text = get_str(given, "content") or get_str(event, "content") or get_str(event, "message")
+            builder.add_text("user" if event.get("source") == "user" else "assistant", text, at=at)
+        elif name == "system":
+            builder.add_text("system", get_str(given, "content") or get_str(event, "message"), at=at)
+        elif name == "finish":
+            text = get_str(given, "final_thought") or get_str(given, "thought") or get_str(event, "message")
+            builder.add_text("assistant", text, at=at)
+            builder.stop = "finish"
+        elif name == "think":
+            builder.add_text("thinking", get_str(given, "thought"), at=at)
+        elif name not in NOTES and event.get("source") != "environment":
+            builder.add_text("assistant", get_str(given, "thought"), at=at)
+            arguments = {key: value for key, value in given.items() if key != "thought" and value not in ("", None)}
+            builder.add_call(self.id_of(event.get("id")), get_str(called, "function_name") or name, arguments, at=at)
+
+    def observation(self, event: dict[str, Any], at: str) -> None:
+        name, extras, cause = get_str(event, "observation"), get_dict(event, "extras"), self.id_of(event.get("cause"))
+        text = get_str(event, "content")
+        if name == "agent_state_changed" or (name in (*NOTES, "think") and not self.builder.has_call(cause)):
+            return
+        if name in ("error", "user_rejected") and not self.builder.has_call(cause):
+            self.builder.add_text("system", text, at=at)
+            return
+        code = get_dict(extras, "metadata").get("exit_code", extras.get("exit_code"))
+        status: Status = "error" if name == "error" or event.get("success") is False else "unknown"
+        if isinstance(code, int) and code != -1:  # -1: it is still running
+            status = "ok" if code == 0 else "error"
+        self.builder.add_result(cause, text, status, tool=name, at=at)
+
+    @staticmethod
+    def id_of(value: object) -> str:
+        return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+
+    # The present generation.
+
+    def present(self, event: dict[str, Any], at: str) -> None:
+        builder, kind = self.builder, get_str(event, "kind")
+        call = get_str(event, "tool_call_id")
+        if kind == "MessageEvent":
+            message = get_dict(event, "llm_message")
+            builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
+            role = get_str(message, "role") or ("user" if event.get("source") == "user" else "assistant")
+            builder.add_content(role, message.get("content"), at=at)
+        elif kind == "SystemPromptEvent":
+            builder.add_text("system", content_text(event.get("system_prompt")), at=at)
+        elif kind == "ActionEvent":
+            builder.add_text("thinking", get_str(event, "reasoning_content"), at=at)
+            self.present_action(event, call, at)
+        elif kind in ("ObservationEvent", "UserRejectObservation") and event.get("tool_name") not in (
+            "finish",
+            "think",
+        ):
+            seen = get_dict(event, "observation")
+            output = content_text(seen.get("content", seen.get("output"))) or get_str(event, "rejection_reason")
+            code, failed = seen.get("exit_code"), seen.get("is_error", seen.get("error"))
+            status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
+            if isinstance(code, int) and code != -1:
+                status = "ok" if code == 0 else "error"
+            builder.add_result(call, output, status, tool=get_str(event, "tool_name"), at=at)
+        elif kind == "AgentErrorEvent":
+            builder.add_result(call, get_str(event, "error"), "error", tool=get_str(event, "tool_name"), at=at)
+
+    def present_action(self, event: dict[str, Any], call: str, at: str) -> None:
+        action, tool = get_dict(event, "action"), get_str(event, "tool_name")
+        self.builder.add_text("assistant", content_text(event.get("thought") or ""), at=at)
+        arguments = {key: value for key, value in action.items() if key != "kind" and value is not None}
+        if not arguments:  # it could not be understood, so only what the model wrote is there
+            arguments = get_dict(event, "tool_call").get("arguments") or arguments
+        if tool == "finish":
+            self.builder.add_text("assistant", get_str(action, "message"), at=at)
+            self.builder.stop = "finish"
+        elif tool == "think":
+            self.builder.add_text("thinking", get_str(action, "thought"), at=at)
+        else:
+            self.builder.add_call(call or get_str(event, "id"), tool or get_str(action, "kind"), arguments, at=at)
+
+
+FORMAT = Format("OpenHands trajectory", read, detects)

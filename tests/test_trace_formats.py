@@ -1,0 +1,194 @@
+"""Trace formats of other programs: every call and output of the raw file is there, and nothing is read as empty."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY, Upskill
+from upskill.errors import UsageError
+from upskill.traces import Step, Trace, Usage, read_trace
+
+FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
+Calls = list[tuple[str, str]]  # what a file says was run, and what came back
+
+
+def load(name: str) -> Any:
+    return json.loads((FIXTURES / name).read_text(encoding="utf-8"))
+
+
+def load_lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FIXTURES / name).read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def swe_agent_calls(name: str) -> Calls:
+    return [(step["action"].strip(), step["observation"]) for step in load(name)["trajectory"] if step["action"]]
+
+
+def demonstrated_calls(name: str) -> Calls:
+    history = load(name)["history"]
+    return [(said["action"], seen["content"]) for said, seen in itertools.pairwise(history) if "action" in said]
+
+
+def mini_calls(name: str) -> Calls:
+    messages = load(name)
+    found: Calls = []
+    for said, seen in itertools.pairwise(messages):
+        if said["role"] == "assistant" and said["content"].count("```") == 2:
+            output = seen["content"].partition("<output>\n")[2].removesuffix("</output>")
+            found.append((said["content"].split("```")[1].partition("\n")[2].strip(), output))
+    return found
+
+
+def mini_function_calls(name: str) -> Calls:
+    messages = load(name)["messages"]
+    outputs = {said["tool_call_id"]: said["extra"]["raw_output"] for said in messages if said["role"] == "tool"}
+    actions = [action for said in messages for action in said.get("extra", {}).get("actions", [])]
+    return [(action["command"], outputs.get(action["tool_call_id"], messages[-1]["content"])) for action in actions]
+
+
+def openhands_calls(events: list[dict[str, Any]]) -> Calls:
+    outputs = {event["cause"]: event["content"] for event in events if "observation" in event}
+    done = [event for event in events if event.get("action") in ("run", "edit")]
+    return [(event["args"]["command"], outputs[event["id"]]) for event in done]
+
+
+def present_openhands_calls(name: str) -> Calls:
+    events = load_lines(name)
+    outputs = {
+        event["tool_call_id"]: event["observation"]["content"][0]["text"] if "observation" in event else event["error"]
+        for event in events
+        if event["kind"] in ("ObservationEvent", "AgentErrorEvent")
+    }
+    done = [event for event in events if event["kind"] == "ActionEvent" and event["tool_name"] != "finish"]
+    return [((event["action"] or {}).get("command", ""), outputs[event["tool_call_id"]]) for event in done]
+
+
+RAW: dict[str, Callable[[str], Calls]] = {
+    "swe_agent/bell.traj": swe_agent_calls,
+    "swe_agent/bell-calls.traj": swe_agent_calls,
+    "swe_agent/demonstration.traj": demonstrated_calls,
+    "mini_swe_agent/kettle.traj.json": mini_calls,
+    "mini_swe_agent/kettle-calls.traj.json": mini_function_calls,
+    "openhands/output.jsonl": lambda name: openhands_calls(load_lines(name)[0]["history"]),
+    "openhands/trajectory.json": lambda name: openhands_calls(load(name)),
+    "openhands/events.jsonl": present_openhands_calls,
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_every_call_and_every_output_of_the_raw_file_is_there(name: str) -> None:
+    raw = RAW[name](name)
+    calls = read_trace(FIXTURES / name).calls
+    assert raw
+    assert [call.output for call in calls] == [output for _, output in raw]
+    for call, (command, _) in zip(calls, raw, strict=True):
+        assert call.arguments.get("command", command) == command
+
+
+def kinds(trace: Trace) -> list[str]:
+    return [step.kind for step in trace.steps]
+
+
+def test_a_trajectory_of_swe_agent_tells_thoughts_and_function_calls() -> None:
+    text = read_trace(FIXTURES / "swe_agent/bell.traj")
+    assert text.goal == "The issue: `bell.py` rings twice at noon. Mend it."  # not the demonstration before it
+    assert next(step.text.strip() for step in text.steps if step.kind == "assistant") == "I look for the file."
+    assert text.usage == Usage(900, 60, cost_usd=0.02)
+    assert text.stop == "submitted"
+    calls = read_trace(FIXTURES / "swe_agent/bell-calls.traj")
+    assert [(call.tool, call.arguments) for call in calls.calls] == [
+        ("find_file", {"file_name": "bell.py"}),
+        ("bash", {"command": "cat bell.py"}),
+        ("submit", {}),
+    ]
+    assert calls.calls[0].seconds == 0.25
+    assert Step("system", "Your last answer had no call.") in calls.steps
+
+
+def test_a_trajectory_of_mini_swe_agent_knows_how_commands_ended() -> None:
+    text = read_trace(FIXTURES / "mini_swe_agent/kettle.traj.json")
+    assert [call.status for call in text.calls] == ["ok", "error", "ok", "unknown"]
+    assert text.steps[2] == Step("assistant", "THOUGHT: I look around.")  # the command is told once
+    assert next(step.text for step in text.steps[2:] if step.kind == "system").startswith("Please always provide")
+    calls = read_trace(FIXTURES / "mini_swe_agent/kettle-calls.traj.json")
+    assert [call.status for call in calls.calls] == ["ok", "ok", "error", "unknown"]
+    assert (calls.model, calls.cwd, calls.stop) == ("deep/deep-1", "/repo", "Submitted")
+    assert calls.usage == Usage(600, 30, 150, 0, 0.002)
+    assert calls.calls[0].seconds == 2.5
+
+
+def test_a_trajectory_of_openhands_leaves_out_what_the_program_notes_about_itself() -> None:
+    trace = read_trace(FIXTURES / "openhands/output.jsonl")
+    assert kinds(trace) == ["system", "user", "assistant", *["tool"] * 2, "thinking", "assistant", "tool", "assistant"]
+    assert [call.tool for call in trace.calls] == ["execute_bash", "execute_bash", "str_replace_editor"]
+    assert [call.status for call in trace.calls] == ["ok", "error", "unknown"]
+    assert trace.usage == Usage(1200, 80, 400, 0, 0.25)
+    assert trace.answer == "The post is sorted."
+    present = read_trace(FIXTURES / "openhands/events.jsonl")
+    assert present.steps[2] == Step("thinking", "There is a scale.", at="2026-02-01T10:00:02")
+    assert [call.status for call in present.calls] == ["error", "error", "ok"]
+    assert present.calls[1].arguments == {"comand": "scale"}  # what the model wrote, though nothing could be done
+    assert present.answer == "There is one parcel."
+
+
+def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: Path) -> None:
+    task = load_lines("openhands/output.jsonl")[0]
+    other = task | {"instance_id": "parcels-2", "history": task["history"][:6]}
+    path = write_lines(tmp_path / "output.jsonl", [task, other])
+    first = read_trace(path)
+    assert (first.session, len(first.calls)) == ("post-1", 3)
+    assert first.warnings == ("the file has 2 tasks, and the first was read; the others are output.jsonl/parcels-2",)
+    second = read_trace(path / "parcels-2")
+    assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
+    with pytest.raises(UsageError, match="there is no such task"):
+        read_trace(path / "parcels-3")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"type": "summary", "sessionId": "s"}\n',
+            "taken for claude-code (Claude Code session): it consists of an object",
+        ),
+        (
+            '{"info": {}, "messages": []}',
+            "taken for opencode (opencode session): it consists of an object with info, messages",
+        ),
+        (
+            '{"type": "thread.started"}\n{"type": "turn.started"}\n',
+            "of JSON (thread.started, turn.started), and tells nothing",
+        ),
+        (
+            '{"type": "session_meta", "payload": 1}\nno\n',
+            "(Codex session): line 2 is not a JSON object; it was skipped",
+        ),
+        (
+            '[{"role": "user", "content": ""}]',
+            "taken for messages (OpenAI or Anthropic messages): it consists of a list of 1",
+        ),
+        ("User:\n\n", "taken for markdown (text transcript): it consists of 2 lines of text"),
+    ],
+)
+def test_a_file_without_a_step_is_an_error_that_says_what_it_was_taken_for(
+    text: str, said: str, tmp_path: Path, upskill: Upskill
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        read_trace(path)
+    assert said in refused.value.message
+    shown = upskill("trace", "show", path)
+    assert shown.code == 2
+    assert "has no step in it" in " ".join(shown.err.split())
