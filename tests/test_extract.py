@@ -17,6 +17,7 @@ from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
 from upskill.runs.evaluate import evaluate
 from upskill.runs.plan import make_plan
+from upskill.skills import estimate_tokens
 from upskill.suites import Suite
 from upskill.suites.quality import probe_suite
 from upskill.suites.twins import near_duplicates
@@ -113,6 +114,9 @@ async def test_what_does_not_fit_is_left_out_and_told() -> None:
     assert made.skill.name == "short"
     assert '`tarn seal` fails with "a crate without wax is not sealed": add `--wax red`.' in made.left_out
     assert all(f" {line}\n" not in made.skill.body for line in made.left_out)
+    # None of them would have fitted, counted as the report counts.
+    shortest = min(made.left_out, key=len)
+    assert made.skill.tokens <= 250 < estimate_tokens(f"{made.skill.body}\n\n## Errors and their cures\n- {shortest}")
 
 
 async def test_several_traces_are_merged_and_the_later_one_is_right() -> None:

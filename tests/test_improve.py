@@ -24,9 +24,10 @@ from teaching import (
 )
 from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
 from upskill.authoring.improve import add_stored_evidence, rename_evidence
-from upskill.authoring.material import Material, Piece
+from upskill.authoring.material import Material, Piece, gather
 from upskill.authoring.output import replace_manifest
 from upskill.authoring.provenance import Provenance, add_suite
+from upskill.authoring.source_files import add_source_files
 from upskill.authoring.versions import edited_by_hand, record_version
 from upskill.skills import find_skills
 from upskill.suites import Case
@@ -79,7 +80,8 @@ def house(home: Path) -> Path:
 
 
 def improve(upskill: Upskill, *more: object, request: str = REQUEST) -> Done:
-    student = ("--eval-model", "scripted:student.json", "--tokens", 1000, "--attempts", 1, "--cases", len(NEW))
+    evaluated = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    student = (*evaluated, "--tokens", 1000, "--attempts", 1, "--cases", len(NEW))
     return upskill("generate", request, "--from", FOLDER, "-m", "scripted:teacher.json", *student, *more)
 
 
@@ -263,6 +265,75 @@ def test_the_versions_before_are_no_skills_of_the_folder(upskill: Upskill, house
     done = improve(upskill)
     assert f"The version before is kept in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
     assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
+
+
+def test_what_was_made_without_an_evaluation_has_a_history_too(upskill: Upskill, house: Path) -> None:
+    assert improve(upskill, "--no-eval").code == 0
+    first, second = upskill("history", FOLDER, "--json").json
+    assert (first["decision"], first["parent"], first["pass_rate"]) == ("first draft", None, None)
+    assert (second["decision"], second["parent"]) == ("unproven", "c1")
+    assert second["note"] == f"not evaluated: --no-eval; asked for: {REQUEST}"
+    changed = upskill("diff", FOLDER)
+    assert f"+{fact(NEW[0])}" in changed.out
+    assert upskill("diff", FOLDER, "c1", "c2").out == changed.out
+    refused = upskill("diff", FOLDER, "", "c1")
+    assert (refused.code, "c1 is a first draft" in refused.err) == (2, True)
+
+
+PAGE = "\n\n".join(f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS)
+
+
+def made_from_a_page(house: Path) -> None:
+    """Give the older skill the page `log.md` as the source of its first line."""
+    older = Skill.load(house / FOLDER)
+    (house / "notes").mkdir(exist_ok=True)
+    (house / "notes/log.md").write_text(PAGE)
+    material = gather("know the ship", sources=["notes/log.md"])
+    provenance = (
+        Provenance().with_author("somebody", "know the ship").with_sources({fact(1): ["d1"]}, material.excerpts())
+    )
+    provenance = replace(provenance, metadata=add_source_files(provenance.metadata, material.files))
+    record_version(provenance.add_to(older)).save(house / FOLDER, overwrite=True)
+
+
+def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
+    upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_from_a_page(house)
+    assert improve(upskill).code == 0
+    shown = revising_prompt(house)["material"]
+    lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+    assert [line["id"] for line in lines] == [f"d{number}" for number in NUMBERS]
+    assert all(fact(number) in shown for number in NUMBERS)
+    # It is found from another folder as well, by where the skill lies.
+    older = Skill.load(house / FOLDER)
+    assert Provenance.of(older).metadata["source_files"][0]["path"] == "notes/log.md"
+    (house / "elsewhere").mkdir()
+    monkeypatch.chdir(house / "elsewhere")
+    assert len(add_stored_evidence(Material(REQUEST, (), older))[0].pieces) == len(NUMBERS)
+    # Where there is no room for all, what older lines cite and what has to do with the request comes first.
+    wanted = NUMBERS[-1]
+    few, _ = add_stored_evidence(Material(prompt(wanted), (), older), budget=500)
+    assert [piece.id for piece in few.pieces] == ["d1", f"d{wanted}"]
+    assert few.left_out == (
+        f"{len(NUMBERS) - 2} of {len(NUMBERS)} pieces of the older material, for which there is no room",
+    )
+
+
+def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, house: Path) -> None:
+    hint = "only what the older lines cite is shown; give it again with --from to show it all"
+    done = improve(upskill, "--no-eval")
+    assert f"Left out: the rest of log.md (where it lies is not known): {hint}." in done.err
+    made_from_a_page(house)
+    (house / "notes/log.md").write_text(PAGE + "More.")
+    assert f"the rest of notes/log.md (it has changed since): {hint}." in improve(upskill, "--no-eval").err
+    (house / "notes/log.md").unlink()
+    assert f"the rest of notes/log.md (it is not there any more): {hint}." in improve(upskill, "--no-eval").err
+    # Given again, it is shown once, and the older lines cite it under the id that it has now.
+    (house / "log.md").write_text(PAGE)
+    older = Skill.load(house / FOLDER)
+    found, renamed = add_stored_evidence(gather(REQUEST, sources=[older, "log.md"]))
+    assert (len(found.pieces), renamed, found.left_out) == (len(NUMBERS), {}, ())
 
 
 def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: Path) -> None:

@@ -146,7 +146,7 @@ async def extract(
         fact for number, one in enumerate(evidence) for fact in facts_of(one, f"r{number + 1}-" if number else "")
     )
     _require_enough(facts, evidence)
-    kept, left_out = _fit_tokens(facts, tokens)
+    kept, left_out = _fit_tokens(facts, tokens, _title(_subject(facts, evidence)))
     subject = _subject(kept, evidence)
     skill, lines = _skill(name, subject, evidence, kept)
     suite, refused = await _suite(kept, skill, subject.name, cases)
@@ -210,17 +210,15 @@ def _merge(facts: Iterable[Fact]) -> list[Fact]:
     ]
 
 
-def _fit_tokens(facts: list[Fact], tokens: int) -> tuple[list[Fact], list[Fact]]:
-    """The facts that fit, the workflow first."""
-    room = tokens - 60  # for headings
+def _fit_tokens(facts: list[Fact], tokens: int, title: str) -> tuple[list[Fact], list[Fact]]:
+    """The facts that fit, the workflow first; counted as `Skill.tokens` counts."""
     ranks = ("workflow", "rule", "setting", "error", "printed")
-    kept: set[str] = set()
+    kept: list[Fact] = []
     for fact in sorted(facts, key=lambda fact: ranks.index(fact.kind)):
-        need = estimate_tokens(fact.line) + 3
-        if need <= room:
-            kept.add(fact.line)
-            room -= need
-    return [fact for fact in facts if fact.line in kept], [fact for fact in facts if fact.line not in kept]
+        if estimate_tokens(_body(title, [*kept, fact])[0]) <= tokens:
+            kept.append(fact)
+    lines = {fact.line for fact in kept}
+    return [fact for fact in facts if fact.line in lines], [fact for fact in facts if fact.line not in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +262,13 @@ def _name(subject: _Subject) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", " ".join(words).lower()))[:64].strip("-") or "extracted"
 
 
+def _title(subject: _Subject) -> str:
+    title = (
+        f"Using {subject.program}" if subject.program else f"Working on {subject.project}" if subject.project else ""
+    )
+    return f"# {title or 'Using ' + _listed(subject.programs or ('these tools',))}"
+
+
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -291,10 +296,21 @@ def _description(subject: _Subject, evidence: Sequence[TraceEvidence], facts: li
 def _skill(
     name: str, subject: _Subject, evidence: Sequence[TraceEvidence], facts: list[Fact]
 ) -> tuple[Skill, list[tuple[Fact, str]]]:
-    title = (
-        f"Using {subject.program}" if subject.program else f"Working on {subject.project}" if subject.project else ""
-    )
-    body = [f"# {title or 'Using ' + _listed(subject.programs or ('these tools',))}"]
+    body, lines = _body(_title(subject), facts)
+    description = _description(subject, evidence, facts)
+    skill = Skill.new(name or _name(subject), description, body)
+    for one in evidence:
+        for command in one.reused:
+            file = next((file for file in one.files if file.path == command.path and file.whole), None)
+            if file is not None and f"`{command.command}`" in body and len(file.content) <= 20_000:
+                place = f"scripts/{PurePosixPath(file.path).name}"
+                skill = skill.with_file(place, _encodable(file.content).encode(), executable=True)
+    return skill, lines
+
+
+def _body(title: str, facts: list[Fact]) -> tuple[str, list[tuple[Fact, str]]]:
+    """The text of a skill, and each fact with its line in it."""
+    body = [title]
     lines: list[tuple[Fact, str]] = []
     for kind, heading in SECTIONS.items():
         items = [fact for fact in facts if fact.kind == kind]
@@ -307,16 +323,7 @@ def _skill(
         ]
         body += ["", f"## {heading}", *(line for _, line in found)]
         lines += found
-    description = _description(subject, evidence, facts)
-    skill = Skill.new(name or _name(subject), description, "\n".join(body))
-    shown = "\n".join(body)
-    for one in evidence:
-        for command in one.reused:
-            file = next((file for file in one.files if file.path == command.path and file.whole), None)
-            if file is not None and f"`{command.command}`" in shown and len(file.content) <= 20_000:
-                place = f"scripts/{PurePosixPath(file.path).name}"
-                skill = skill.with_file(place, _encodable(file.content).encode(), executable=True)
-    return skill, lines
+    return "\n".join(body), lines
 
 
 def _encodable(text: str) -> str:

@@ -18,9 +18,9 @@ from upskill.authoring.comparison import CONFIRMING_PAIRS
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
-from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result
+from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
 from upskill.authoring.grounding import mark_own_lines
-from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence
+from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
 from upskill.authoring.material import Material, ToolSchema, gather
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import Destination, named_after, remove_draft
@@ -28,6 +28,7 @@ from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suit
 from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Refiner, RefinerFactory
 from upskill.authoring.skill_writer import write_skill
+from upskill.authoring.source_files import add_source_files
 from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
@@ -39,7 +40,7 @@ from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
-from upskill.plain import digest
+from upskill.plain import counted, digest
 from upskill.runs.estimate import SearchSize, estimate_search
 from upskill.runs.evaluate import check_suite_quality
 from upskill.runs.options import choose_students
@@ -96,14 +97,16 @@ class Generation:
         self.tools = tools
         self.keys = models.context.keys if models else find_keys()
         self.renamed: dict[str, str] = {}  # ids of what is stored with an older skill
+        self.extracts = options.model == EXTRACT
+        self.teacher = self._choose_teacher()
         self.material = self.gather()
+        if self.extracts and not self.material.traces:
+            raise UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
         older = self.material.skill
         self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
-        self.extracts = options.model == EXTRACT
         self.requested = bool(older and options.task.strip() and not self.extracts)
         # Somebody's own tests, given with the request, are what it is judged by.
         self.writes_cases = self.suite is None or (self.requested and not options.tests)
-        self.teacher = self._choose_teacher()
         writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
         self.student = None if options.no_eval else self._choose_student()
@@ -187,7 +190,7 @@ class Generation:
                 said = "no trace says what was asked for" if material.traces else "there is no task"
                 raise UsageError(said, 'Say what the skill is for: upskill generate "…" --from TRACE.')
             material = replace(material, task=" ".join(goal.split())[:2000])
-        material, self.renamed = add_stored_evidence(material)
+        material, self.renamed = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
@@ -201,8 +204,6 @@ class Generation:
                 raise UsageError("--handoff and --model contradict each other")
             return resolve(f"handoff:{options.handoff}")
         if self.extracts:
-            if not self.material.traces:
-                raise UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
             return Address(EXTRACT, EXTRACT, "")
         return resolve(options.model or options.settings.skill_generation_model or "", keys=self.keys)
 
@@ -363,9 +364,8 @@ class Generation:
         self.events.message("Compiling the trace into a skill and its test cases, by rules alone...")
         found = await extract(self.material.traces, name=self.name, tokens=self.options.tokens)
         if found.left_out:
-            self.events.message(
-                f"Left out: {len(found.left_out)} facts that do not fit into {self.options.tokens} tokens."
-            )
+            facts = counted(len(found.left_out), "fact")
+            self.events.message(f"Left out: {facts}, for which {self.options.tokens} tokens have no room (--tokens).")
         provenance = Provenance().with_sources(found.sources, self.material.excerpts())
         return [provenance.add_to(found.skill)], self.suite or found.suite, self.material
 
@@ -378,22 +378,27 @@ class Generation:
     ) -> Skill:
         """With --no-eval an older skill gets its edits without a gate, and a message says so."""
         if self.material.skill is None:
+            store_unproven(store, self._search_id(suite), skill)
             return skill
         self.events.message(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
         student = resolve(self.options.settings.eval_model or "local", keys=self.keys)
         refiner = await self._open_refiner(skill, material, models)
         proposal = await refiner.propose(skill, stored_failures(store, skill, student, suite), (), 1)
+        store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
         return proposal.skill if proposal else skill
+
+    def _search_id(self, suite: Suite) -> str:
+        """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
+        options = self.options
+        search = [self.material.task, self.teacher.name, self.student, suite.fingerprint, options.tokens, options.runs]
+        search += [] if options.refiner == "rewrite" else [options.refiner]
+        return digest(search + ([options.eval_agent] if options.student_acts else []))
 
     async def _refine(
         self, drafts: list[Skill], suite: Suite, material: Material, models: Models, store: Store
     ) -> Refinement:
         options, student = self.options, self.student
         assert student is not None
-        # Stored searches are found by this digest; a refiner is part of it where it is not the usual one.
-        search = [material.task, self.teacher.name, student, suite.fingerprint, options.tokens, options.runs]
-        search += [] if options.refiner == "rewrite" else [options.refiner]
-        search += [options.eval_agent] if options.student_acts else []
 
         def attempt_ended(attempt: Attempt) -> None:
             self.events.attempt_ended(attempt)
@@ -410,7 +415,7 @@ class Generation:
                 refiner=await self._open_refiner(drafts[0], material, models) if self.attempts else None,
                 attempts=self.attempts,
                 target=options.target / 100,
-                search=digest(search),
+                search=self._search_id(suite),
                 known_failures=stored_failures(store, drafts[0], student, suite) if self.material.skill else (),
                 evidence={piece.id: piece.text for piece in self.material.pieces},
                 older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
@@ -424,21 +429,17 @@ class Generation:
 
     def _cost(self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store) -> SearchCost:
         """What it cost by role: teacher and test writer by their replies, students and judge by the stored trials."""
-        by_role = {"teacher": self.recorded, "test writer": NO_USAGE}
-        for role, usage in used:
-            if role in by_role:
-                by_role[role] = by_role[role] + usage
-        spent = {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}
         runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return SearchCost(search, spent | store.spent(*runs))
+        return SearchCost(search, spent_on_writing(self.recorded, used) | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
         """Who made the skill or improved it, and how it did."""
         provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
         if self._is_improved(skill):
             provenance = as_improved(provenance, self.teacher.name, self.material.task)
+        provenance = replace(provenance, metadata=add_source_files(provenance.metadata, self.material.files))
         return add_result(provenance, refinement)
 
     def _is_improved(self, skill: Skill) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upskill.authoring.material import Material
-from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost, own_lines
+from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost, Spent, own_lines
 from upskill.authoring.refine import Refinement
 from upskill.models import Address
 from upskill.models.embedded.capacity import larger_model
@@ -15,7 +15,7 @@ from upskill.plain import counted
 from upskill.runs.evaluation import Evaluation
 from upskill.skills import Skill
 from upskill.suites import OWN_FACTS, Suite
-from upskill.traces import Usage
+from upskill.traces import NO_USAGE, Usage
 
 ONLY_A_SENTENCE = (
     "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
@@ -103,3 +103,12 @@ def add_result(provenance: Provenance, refinement: Refinement | None) -> Provena
         "decision": verdict.decision,
     }
     return replace(provenance, metadata=dict(provenance.metadata) | known).with_state("")
+
+
+def spent_on_writing(lesson: Usage, used: Iterable[tuple[str, Usage]]) -> Spent:
+    """Tokens and dollars of the teacher, with those of a lesson, and of the test writer, by their replies."""
+    by_role = {"teacher": lesson, "test writer": NO_USAGE}
+    for role, usage in used:
+        if role in by_role:
+            by_role[role] = by_role[role] + usage
+    return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}

@@ -19,6 +19,7 @@ from upskill.authoring.documents import KINDS, read_document
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.authoring.provenance import OWN_KNOWLEDGE
+from upskill.authoring.source_files import SourceFile, source_file
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
@@ -31,6 +32,7 @@ PieceKind = Literal["example", "tool", "document", "step", "finding", "failure",
 TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
+MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
 SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
 ToolSchema = tuple[dict[str, Any], str]  # and where it is from
 
@@ -47,6 +49,10 @@ class Piece:
     def tokens(self) -> int:
         return estimate_tokens(self.text) + 20
 
+    @property
+    def excerpt(self) -> str:
+        return _cut(self.text)
+
     def plain(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
         return fields | ({"from": list(self.based_on)} if self.based_on else {})
@@ -60,7 +66,8 @@ class Material:
     traces: tuple[Trace, ...] = ()  # without their secrets
     redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
     left_out: tuple[str, ...] = ()  # what a teacher does not see, in words
-    stored: frozenset[str] = frozenset()  # ids of pieces that an older skill kept, of which there may be only a part
+    stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
+    files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
 
     @property
     def tokens(self) -> int:
@@ -88,11 +95,10 @@ class Material:
             found += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
         return tuple(dict.fromkeys(found))
 
-    def excerpts(self, most: int = 400) -> dict[str, dict[str, str]]:
+    def excerpts(self) -> dict[str, dict[str, str]]:
         """The beginning of the task and of every piece, to be stored with a skill that cites it."""
-        return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task, most)}} | {
-            piece.id: {"kind": piece.kind, "from": piece.source, "text": _cut(piece.text, most)}
-            for piece in self.pieces
+        return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task)}} | {
+            piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt} for piece in self.pieces
         }
 
     def with_pieces(self, pieces: Iterable[Piece]) -> Material:
@@ -119,6 +125,7 @@ def gather(
     traces: list[Trace] = []
     pieces: list[Piece] = []
     left_out: list[str] = []
+    files: list[SourceFile | None] = []
     counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
         pieces.append(Piece(f"e{number}", "example", json.dumps(_example(example), ensure_ascii=False), "-e"))
@@ -132,6 +139,7 @@ def gather(
                 raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
             skill = read
         elif isinstance(read, Trace):
+            files.append(source_file("trace", read.source) if read.source else None)
             clean = redact_trace(read)
             counts.update(clean.counts)
             prefix = f"r{len(traces) + 1}-" if traces else ""
@@ -140,6 +148,7 @@ def gather(
             left_out += unused
             traces.append(clean.trace)
         else:
+            files.append(source_file("doc", str(source).removeprefix("doc:")))
             for text in _parts(read):
                 parts += 1
                 pieces.append(Piece(f"d{parts}", "document", text, Path(str(source)).name))
@@ -149,7 +158,8 @@ def gather(
     )
     task = redactor.text(task.strip())
     counts.update(redactor.counts)
-    return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out))
+    readable = tuple(file for file in files if file is not None)
+    return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out), files=readable)
 
 
 # Reading.
@@ -351,5 +361,5 @@ def _halved(parts: list[Piece], budget: int) -> list[Piece]:
     return found
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, most: int = MAX_EXCERPT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -17,13 +17,18 @@ from upskill.skills import HIDDEN_FROM_STUDENTS
 
 @click.command("diff")
 @click.argument("skill")
-@click.argument("one")
-@click.argument("two")
+@click.argument("one", required=False)
+@click.argument("two", required=False)
 @runs_dir_option
-def command(skill: str, one: str, two: str, runs_dir: str | None) -> None:
-    """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …"""
+def command(skill: str, one: str | None, two: str | None, runs_dir: str | None) -> None:
+    """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …
+
+    TWO is the last one unless you say which, and ONE the one it was made from.
+    """
     with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
         found = find_candidates(store, skill)
+    two = two or f"c{len(found)}"
+    one = one or _parent(found, two, skill)
     before, after = (_texts(_find(found, name)) for name in (one, two))
     for line in _changes(before, after, one, two):
         click.echo(line)
@@ -34,6 +39,17 @@ def _find(found: list[Candidate], name: str) -> Candidate:
     if not number.isdigit() or not 1 <= int(number) <= len(found):
         raise UsageError(f"no candidate is called {name!r}", f"There are c1 to c{len(found)}.")
     return found[int(number) - 1]
+
+
+def _parent(found: list[Candidate], name: str, skill: str) -> str:
+    parent = _find(found, name).parent
+    places = {one.number: place for place, one in enumerate(found, start=1)}
+    if parent not in places:
+        raise UsageError(
+            f"{name} is a first draft, made from no other candidate",
+            f"Name two: upskill diff {skill} c1 c2. `upskill history {skill}` lists them.",
+        )
+    return f"c{places[parent]}"
 
 
 def _texts(candidate: Candidate) -> dict[str, list[str]]:
