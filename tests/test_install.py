@@ -21,6 +21,8 @@ PLACES = {
     "opencode": (".agents/skills", ".config/opencode/skills"),
     "gemini-cli": (".agents/skills", ".gemini/skills"),
     "copilot": (".agents/skills", ".copilot/skills"),
+    "pi": (".pi/skills", ".pi/agent/skills"),
+    "qwen-code": (".qwen/skills", ".qwen/skills"),
 }
 
 

@@ -74,6 +74,32 @@ def present_openhands_calls(name: str) -> Calls:
     return [((event["action"] or {}).get("command", ""), outputs[event["tool_call_id"]]) for event in done]
 
 
+def copilot_calls(name: str) -> Calls:
+    events = load_lines(name)
+    begun = [event["data"] for event in events if event["type"] == "tool.execution_start"]
+    ended = {event["data"]["toolCallId"]: event["data"] for event in events if event["type"].endswith("_complete")}
+    outputs = {call: data.get("result", {}).get("content") or data["error"]["message"] for call, data in ended.items()}
+    return [(data["arguments"].get("command", ""), outputs[data["toolCallId"]]) for data in begun]
+
+
+def pi_calls(name: str) -> Calls:
+    said = [row["message"] for row in load_lines(name) if row["type"] == "message"]
+    outputs = {row["toolCallId"]: row["content"][0]["text"] for row in said if row["role"] == "toolResult"}
+    blocks = [block for row in said if row["role"] == "assistant" for block in row["content"]]
+    calls = [
+        (block["arguments"].get("command", ""), outputs[block["id"]]) for block in blocks if block["type"] == "toolCall"
+    ]
+    return calls + [(row["command"], row["output"]) for row in said if row["role"] == "bashExecution"]
+
+
+def parts_calls(messages: list[dict[str, Any]]) -> Calls:
+    parts = [part for message in messages for part in message["parts"]]
+    done = [part["functionCall"]["args"].get("command", "") for part in parts if "functionCall" in part]
+    back = [next(iter(part["functionResponse"]["response"].values())) for part in parts if "functionResponse" in part]
+    code = [(part["executableCode"]["code"], "False\n") for part in parts if "executableCode" in part]
+    return [*zip(done, back, strict=True), *code]
+
+
 RAW: dict[str, Callable[[str], Calls]] = {
     "swe_agent/bell.traj": swe_agent_calls,
     "swe_agent/bell-calls.traj": swe_agent_calls,
@@ -83,6 +109,10 @@ RAW: dict[str, Callable[[str], Calls]] = {
     "openhands/output.jsonl": lambda name: openhands_calls(load_lines(name)[0]["history"]),
     "openhands/trajectory.json": lambda name: openhands_calls(load(name)),
     "openhands/events.jsonl": present_openhands_calls,
+    "copilot/events.jsonl": copilot_calls,
+    "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl": pi_calls,
+    "qwen/9ac9.jsonl": lambda name: parts_calls([row["message"] for row in load_lines(name) if "message" in row]),
+    "gemini/contents.json": lambda name: parts_calls(load(name)["contents"]),
 }
 
 
@@ -94,6 +124,10 @@ def test_every_call_and_every_output_of_the_raw_file_is_there(name: str) -> None
     assert [call.output for call in calls] == [output for _, output in raw]
     for call, (command, _) in zip(calls, raw, strict=True):
         assert call.arguments.get("command", command) == command
+
+
+def asked(trace: Trace) -> list[str]:
+    return [step.text for step in trace.steps if step.kind == "user" and not step.agent]
 
 
 def kinds(trace: Trace) -> list[str]:
@@ -153,6 +187,58 @@ def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: 
     assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
     with pytest.raises(UsageError, match="there is no such task"):
         read_trace(path / "parcels-3")
+
+
+def test_a_session_of_copilot_tells_each_call_once_and_marks_those_of_sub_agents() -> None:
+    trace = read_trace(FIXTURES / "copilot/events.jsonl")
+    assert asked(trace) == ["Why is the clock late?"]  # as typed, without what the program adds
+    assert [(call.tool, call.agent, call.status) for call in trace.calls] == [
+        ("bash", "", "ok"),
+        ("view", "", "error"),
+        ("task", "", "ok"),
+        ("grep", "explore", "ok"),
+    ]
+    assert trace.calls[1].arguments == {"path": "/home/ada/clock/gear.txt"}
+    assert (trace.model, trace.cwd, trace.session) == ("gpt-5-mini", "/home/ada/clock", "6f2e")
+    assert trace.usage == Usage(3000, 77, 2000)
+    assert trace.answer == "Gear 3 is worn."
+
+
+def test_a_session_of_pi_tells_what_the_person_ran_and_the_cost() -> None:
+    trace = read_trace(FIXTURES / "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl")
+    assert [(call.tool, call.status) for call in trace.calls] == [("bash", "error"), ("read", "ok"), ("bash", "ok")]
+    assert trace.usage == Usage(320, 40, 100, 0, 0.004)
+    assert (trace.model, trace.cwd, trace.stop) == ("claude-sonnet-4-5", "/home/ada/mill", "stop")
+
+
+def test_turns_that_were_taken_back_are_left_out_and_told(tmp_path: Path) -> None:
+    rows = load_lines("pi/2026-05-06T08-41-00-000Z_0c1d.jsonl")
+    other = rows[-1] | {"id": "m9", "parentId": "m2", "message": rows[-1]["message"] | {"content": "Or does it?"}}
+    trace = read_trace(write_lines(tmp_path / "t", [*rows, other]))
+    assert kinds(trace) == ["user"]
+    assert trace.warnings == ("6 lines belong to turns that were taken back, and were left out",)
+    broken = read_trace(write_lines(tmp_path / "t", rows[:2] + rows[3:]))  # a line on the way is lost
+    assert (len(broken.calls), broken.warnings) == (3, ())
+
+
+def test_what_hooks_and_tasks_say_in_qwen_code_is_not_the_persons() -> None:
+    trace = read_trace(FIXTURES / "qwen/9ac9.jsonl")
+    assert asked(trace) == ["How deep is the well?"]
+    assert kinds(trace) == ["user", "system", "thinking", "assistant", "tool", "tool", "system", "assistant"]
+    assert [call.status for call in trace.calls] == ["ok", "error"]
+    assert trace.usage == Usage(900, 45, 100, 10)
+
+
+def test_the_contents_of_geminis_api_are_read_in_all_their_shapes(tmp_path: Path) -> None:
+    whole = read_trace(FIXTURES / "gemini/contents.json")
+    assert [call.status for call in whole.calls] == ["unknown", "error", "ok"]
+    assert (whole.usage, whole.model) == (Usage(60, 16, 0, 4), "gemini-2.5-flash")
+    contents = load("gemini/contents.json")["contents"]
+    checkpoint = tmp_path / "checkpoint-tide.json"
+    for shape in (contents, {"history": contents}, {"clientHistory": contents}):
+        checkpoint.write_text(json.dumps(shape), encoding="utf-8")
+        assert read_trace(checkpoint).calls == whole.calls
+    assert read_trace(write_lines(tmp_path / "lines.jsonl", contents)).calls == whole.calls
 
 
 @pytest.mark.parametrize(

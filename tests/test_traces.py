@@ -39,6 +39,10 @@ EXPECTED: dict[str, tuple[str, int, int, int]] = {
     "cursor/lighthouse-stream.jsonl": ("cursor", 3, 1, 1),
     "gemini/tide-stream.jsonl": ("gemini", 3, 1, 1),
     "gemini/session-2026-03-02T10-00-7c1e.json": ("gemini", 2, 1, 2),
+    "gemini/contents.json": ("gemini", 3, 1, 2),
+    "copilot/events.jsonl": ("copilot", 4, 1, 1),
+    "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl": ("pi", 3, 1, 1),
+    "qwen/9ac9.jsonl": ("qwen-code", 2, 1, 1),
     "swe_agent/bell.traj": ("swe-agent", 5, 0, 1),
     "swe_agent/bell-calls.traj": ("swe-agent", 3, 0, 1),
     "swe_agent/demonstration.traj": ("swe-agent", 3, 0, 1),
@@ -703,9 +707,12 @@ def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Path:
-    """A home folder in which five agents have worked, in this order."""
+    """A home folder in which eight agents have worked, in this order."""
     home = tmp_path / "agents"
     places = [
+        ("copilot/events.jsonl", ".copilot/session-state/6f2e/events.jsonl"),
+        ("pi/2026-05-06T08-41-00-000Z_0c1d.jsonl", ".pi/agent/sessions/--home-ada--/2026-05-06T08-41_0c1d.jsonl"),
+        ("qwen/9ac9.jsonl", ".qwen/projects/-home-ada-well/chats/9ac9.jsonl"),
         ("gemini/session-2026-03-02T10-00-7c1e.json", ".gemini/tmp/0f3a/chats/session-2026-03-02T10-00-7c1e.json"),
         ("cursor/lighthouse.jsonl", ".cursor/projects/home-ada-lamp/agent-transcripts/5d2f/5d2f.jsonl"),
         ("codex/orchard.jsonl", ".codex/sessions/2026/11/15/rollout-2026-11-15T04-55-29-01a1dd8f.jsonl"),
@@ -742,7 +749,9 @@ def write_database(path: Path, fixture: str, changed: int) -> None:
 
 def test_sessions_are_found_latest_first(agents: Path) -> None:
     found = find_sessions(environment={"HOME": str(agents)})
-    assert [session.agent for session in found] == ["opencode", "claude-code", "codex", "codex", "cursor", "gemini"]
+    assert [session.agent for session in found] == [
+        *("opencode", "claude-code", "codex", "codex", "cursor", "gemini", "qwen-code", "pi", "copilot")
+    ]
     assert [session.agent for session in find_sessions("codex", {"HOME": str(agents)})] == ["codex", "codex"]
 
 
@@ -764,6 +773,9 @@ def test_a_variable_moves_an_agents_home(agents: Path) -> None:
         ("opencode:ses_e22704c09ffe1czgeGaQwUO3yR", '"Count the fruit in notes.txt."'),
         ("cursor:last", "Make lamp.py print the name of the lighthouse."),
         ("gemini:last", "How high is the tide at noon?"),
+        ("qwen:last", "How deep is the well?"),
+        ("pi:0c1d", "Does the mill turn?"),
+        ("copilot:6f2e", "Why is the clock late?"),
     ],
 )
 def test_a_session_can_be_called_by_its_agent(agents: Path, name: str, goal: str) -> None:
@@ -851,7 +863,7 @@ def test_trace_list_shows_recent_sessions(upskill: Upskill, agents: Path, monkey
         ("codex", 5, "~/src/fruit"),
         ("codex", 6, "~/src/orchard-codex"),
     ]
-    assert upskill("trace", "list", "-n", "1").err == "5 older ones; show more with --limit.\n"
+    assert upskill("trace", "list", "-n", "1").err == "8 older ones; show more with --limit.\n"
 
 
 def test_trace_show_prints_the_timeline_with_secrets_redacted(upskill: Upskill, home: Path) -> None:

@@ -3,12 +3,13 @@
 Agents return it, checks look at it, the store keeps it, and skills are made from it. `read_trace` reads the traces of
 other programs and recognises a file by its content.
 
-Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`),
-`swe_agent`, `mini_swe_agent`, `openhands`, `atif` (Agent Trajectory Interchange Format, ours as well), `messages`
-(OpenAI and Anthropic), `markdown` (pasted text).
+Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`,
+`copilot`, `pi`, `qwen`), `swe_agent`, `mini_swe_agent`, `openhands`, `atif` (Agent Trajectory Interchange Format, which
+we also write), `messages` (OpenAI and Anthropic), `markdown` (pasted text).
 
     formats         Format: how a kind of file is recognised and read
     trace_builder   TraceBuilder: builds a Trace while lines go by
+    gemini_parts    messages as Gemini's API tells them, of which several programs make use
     values          values out of files in which anything may be missing
     sessions        the sessions that agents keep on this machine: `claude-code:last`
     redact          takes secrets and home folders out of a trace

@@ -1,4 +1,4 @@
-"""Gemini CLI: `gemini --output-format stream-json`, and the chats below `~/.gemini/tmp`."""
+"""Gemini CLI: `--output-format stream-json`, the chats and checkpoints below `~/.gemini/tmp`; `contents` of the API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Status, Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.gemini_parts import add_parts, has_parts, parts_usage, response_output
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_list, get_str, str_or_empty
 
@@ -18,8 +19,25 @@ STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "
 def detects(sample: Sample) -> bool:
     if any(_is_event(row) or ("sessionId" in row and "projectHash" in row) for row in sample.rows):
         return True
-    document = as_mapping(sample.document)
-    return document is not None and "projectHash" in document and isinstance(document.get("messages"), list)
+    document = as_mapping(sample.document) or {}
+    if "projectHash" in document and isinstance(document.get("messages"), list):
+        return True
+    return any(has_parts(dict_or_empty(message)) for message in _contents_in(sample.document, sample.rows)[:20])
+
+
+def _contents_in(document: object, rows: list[dict[str, Any]]) -> list[Any]:
+    """The messages of a request to the API, of a checkpoint, or one a line."""
+    fields = as_mapping(document)
+    if fields is None:
+        return as_list(document) or [dict_or_empty(row.get("content", row)) for row in rows]
+    for name in ("contents", "history", "clientHistory"):
+        if found := get_list(fields, name):
+            return [*found, *_candidates(get_dict(fields, "response") or fields)]
+    return _candidates(fields) or [fields]
+
+
+def _candidates(answer: dict[str, Any]) -> list[Any]:
+    return [dict_or_empty(candidate).get("content") for candidate in get_list(answer, "candidates")]
 
 
 def _is_event(row: dict[str, Any]) -> bool:
@@ -38,6 +56,8 @@ def read(path: Path) -> Trace:
     sample = Sample.open(path)
     if any(_is_event(row) for row in sample.rows):
         _read_stream(builder)
+    elif any(has_parts(dict_or_empty(message)) for message in _contents_in(sample.document, sample.rows)[:20]):
+        _read_contents(builder, sample.document)
     elif len(sample.rows) > 1:
         _read_chat_lines(builder)
     else:
@@ -45,6 +65,20 @@ def read(path: Path) -> Trace:
         _read_metadata(builder, chat)
         _read_chat(builder, (dict_or_empty(message) for message in get_list(chat, "messages")))
     return builder.build()
+
+
+def _read_contents(builder: TraceBuilder, document: object) -> None:
+    fields = as_mapping(document) or {}
+    builder.model = get_str(fields, "modelVersion") or get_str(fields, "model")
+    instruction = fields.get("systemInstruction", fields.get("system_instruction"))
+    add_parts(
+        builder, as_mapping(instruction) or {"parts": [instruction] * isinstance(instruction, str)}, kind="system"
+    )
+    for item in _contents_in(document, [] if document is not None else list(builder.read_lines())):
+        message = dict_or_empty(item)
+        add_parts(builder, message, kind="assistant" if message.get("role") == "model" else "user")
+    answer = get_dict(fields, "response") or fields
+    builder.usage = parts_usage(get_dict(answer, "usageMetadata"))
 
 
 def _read_stream(builder: TraceBuilder) -> None:
@@ -142,12 +176,8 @@ def _response_text(result: object) -> str:
     texts: list[str] = []
     for item in list_or_empty(result) or ([result] if result is not None else []):
         response = dict_or_empty(get_dict(dict_or_empty(item), "functionResponse").get("response"))
-        if response:
-            output = response.get("output", response.get("error"))
-            texts.append(content_text(output if output is not None else response))
-        else:
-            texts.append(content_text(item))
+        texts.append(response_output(response)[0] if response else content_text(item))
     return "\n".join(texts)
 
 
-FORMAT = Format("Gemini CLI session", read, detects)
+FORMAT = Format("Gemini session", read, detects)

@@ -27,7 +27,8 @@ class Session:
     @property
     def name(self) -> str:
         """What people type after `agent:`."""
-        return self.path.stem
+        name = self.path.name.removesuffix(".zst")
+        return self.path.parent.name if name == "events.jsonl" else Path(name).stem  # a folder for each session
 
 
 # By the name of the trace format, which is also what people type before `:last`.

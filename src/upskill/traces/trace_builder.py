@@ -49,6 +49,25 @@ class TraceBuilder:
         except OSError as error:
             raise UsageError(f"{path or self.path}: {error.strerror or error}") from error
 
+    def read_branch(self, name: str, parent: str) -> list[dict[str, Any]]:
+        """The JSON objects on the way to the last one, in a file whose lines form a tree; the others are reported.
+
+        `name` and `parent` are the fields with the ids. All of them, if the way does not lead back to the beginning.
+        """
+        rows = list(self.read_lines())
+        above = {get_str(row, name): get_str(row, parent) for row in rows if get_str(row, name) and parent in row}
+        kept: set[str] = set()
+        at = next((get_str(row, name) for row in reversed(rows) if get_str(row, name) in above), "")
+        while at in above and at not in kept:
+            kept.add(at)
+            at = above[at]
+        if at:
+            return rows
+        chosen = [row for row in rows if get_str(row, name) not in above or get_str(row, name) in kept]
+        if len(chosen) < len(rows):
+            self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were taken back, and were left out")
+        return chosen
+
     def skip(self, reason: str) -> None:
         self.malformed += 1
         self.warn(f"{reason}; it was skipped")
