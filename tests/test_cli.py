@@ -633,7 +633,7 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     assert shown == [40, 20]
     assert "There are more: --page 2 has the next ones." in first.err
     assert "There are more" not in second.err
-    assert upskill("show", "last", "--failed").out.count("failed  baseline") == 30
+    assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
     none = upskill("show", "last", "--page", 3)
     assert (none.code, "has no page 3" in none.err) == (2, True)
     everything = upskill("show", "last", "--json").json["trials"]
@@ -675,9 +675,42 @@ def test_show_puts_both_arms_of_a_case_side_by_side(upskill: Upskill, stored: li
     assert "greet-1" not in done.out
 
 
-def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str]) -> None:
-    done = upskill("show", stored[0], "--failed")
-    assert ("hello, friend" in done.out, "ahoy, friend" in done.out) == (True, False)
+def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str], home: Path) -> None:
+    write_script(home / "half.yaml", [{"when": "guest 2", "answer": "goodbye"}, *HELPFUL])
+    assert upskill("eval", home / "greeter", "-m", "scripted:half.yaml").code == 0
+
+    def shown(*argv: str) -> tuple[bool, bool, bool]:
+        out = upskill("show", "last", *argv).out
+        return "goodbye" in out, "hello, friend" in out, "ahoy, friend" in out
+
+    # What failed is what failed with the skill; that the baseline fails is why there is one.
+    assert shown("--failed") == (True, False, False)
+    assert shown("--failed", "--arm", "baseline") == (True, True, False)
+    assert shown("--arm", "skill") == (True, False, True)
+    assert {trial["arm"] for trial in upskill("show", "last", "--failed", "--json").json["trials"]} == {"skill"}
+    done = upskill("show", stored[0], "--arm", "placebo")
+    assert (done.code, done.err) == (2, f"upskill: {stored[0]}: has no arm 'placebo'\n  It has baseline, skill.\n")
+
+
+def test_show_counts_back_from_the_last_run(upskill: Upskill, stored: list[str]) -> None:
+    for name, run in (("last", stored[1]), ("last~0", stored[1]), ("last~1", stored[0])):
+        assert upskill("show", name, "--json").json["run"] == run
+    done = upskill("show", "last~2")
+    assert (done.code, done.err.splitlines()[0]) == (2, "upskill: no run is last~2: the store has 2 runs")
+
+
+def test_show_indents_what_it_wraps_and_prints_patterns_as_written(upskill: Upskill, home: Path) -> None:
+    pattern = r"\b9\.0a?\b" + r"|one\s+more\s+way" * 8
+    suite = {"cases": [{"id": "one", "prompt": "Which?", "checks": [{"regex": pattern}]}]}
+    skill = write_skill(home / "greeter", suite=suite)
+    upskill("eval", skill, "-m", write_script(home / "model.yaml", [{"answer": "a long answer " * 12}]))
+    shown = [line for line in upskill("show", "last", "--arm", "skill").out.splitlines() if line]
+    below = shown[next(number for number, line in enumerate(shown) if "failed  skill" in line) + 1 :]
+    assert len(below) > 3
+    assert all(line.startswith("    ") for line in below)
+    finding = below[next(number for number, line in enumerate(below) if "✗" in line) :]
+    assert all(line.startswith("      ") for line in finding[1:])
+    assert "".join(finding).replace(" ", "") == f"✗regex:theanswerdoesnotmatch'{pattern}'"
 
 
 def test_show_in_json(upskill: Upskill, stored: list[str]) -> None:

@@ -97,6 +97,11 @@ def short(value: object, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def quoted(text: str) -> str:
+    """The text in quotes, with control characters escaped and every backslash as it was written."""
+    return repr(text).replace("\\\\", "\\")
+
+
 def counted(number: int, noun: str) -> str:
     """1 pair, 2 pairs."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

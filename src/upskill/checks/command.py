@@ -14,7 +14,7 @@ from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts, enumerate_texts, lacking
 from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
 from upskill.errors import MissingTool, UsageError
-from upskill.plain import as_list
+from upskill.plain import as_list, quoted
 from upskill.sandboxes import CommandResult
 
 
@@ -93,5 +93,5 @@ class Command(SandboxCheck):
         if there := [text for text in unwanted if text not in absent]:
             return Finding(False, f"the output has {enumerate_texts(there)}, which it must not: {told(done)}")
         if self.regex is not None and await find(self.regex, output) is None:
-            return Finding(False, f"the output does not match {self.regex!r}: {told(done)}")
+            return Finding(False, f"the output does not match {quoted(self.regex)}: {told(done)}")
         return Finding(True, f"the command did as wanted: {told(done)}")

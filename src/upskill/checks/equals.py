@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import Texts, WrittenText, enumerate_texts
+from upskill.plain import quoted
 
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?```$", re.DOTALL)
 _QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
@@ -68,4 +69,4 @@ class StartsWith(Check):
             if self.ignore_case:
                 answer, text = answer.casefold(), text.casefold()
         starts = answer.startswith(text)
-        return Finding(starts, f"the answer {'starts' if starts else 'does not start'} with {self.text!r}")
+        return Finding(starts, f"the answer {'starts' if starts else 'does not start'} with {quoted(self.text)}")

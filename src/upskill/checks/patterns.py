@@ -20,6 +20,7 @@ from pydantic import AfterValidator
 
 from upskill.checks.denial import MOST_MENTIONS
 from upskill.errors import CheckError
+from upskill.plain import quoted
 
 LIMIT = 2.0  # seconds of processor time
 AT_ONCE = 0.005  # seconds that a search may hold up everything else
@@ -58,7 +59,7 @@ def compiles(pattern: str) -> str:
     try:
         _compile_once(pattern, 0)
     except (re.error, regex.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        raise ValueError(f"{quoted(pattern)} is not a regular expression: {error}") from error
     return pattern
 
 
@@ -95,11 +96,11 @@ def search(
                 timeout *= 2
                 continue
             raise TooLong(
-                f"the pattern {pattern!r} did not come to an end within {LIMIT:g} s;"
+                f"the pattern {quoted(pattern)} did not come to an end within {LIMIT:g} s;"
                 " write it so that nothing repeated is repeated again"
             ) from None
         except MemoryError:
-            raise TooLong(f"the pattern {pattern!r} took all memory") from None
+            raise TooLong(f"the pattern {quoted(pattern)} took all memory") from None
 
 
 def _first(pattern: str, text: str, flags: int, timeout: float, accept: Accept | None) -> str | None:

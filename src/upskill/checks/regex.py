@@ -6,6 +6,7 @@ from upskill.checks import Check, Evidence, Finding
 from upskill.checks.denial import is_asserted
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.workspace import Path, SandboxCheck, read_left
+from upskill.plain import quoted
 
 
 class _Matching(Check):
@@ -28,8 +29,8 @@ class Regex(_Matching):
     async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)
         if found is not None:
-            return Finding(True, f"the answer matches {self.pattern!r} with {found[:80]!r}")
-        return Finding(False, f"the answer does not match {self.pattern!r}")
+            return Finding(True, f"the answer matches {quoted(self.pattern)} with {quoted(found[:80])}")
+        return Finding(False, f"the answer does not match {quoted(self.pattern)}")
 
 
 class NotRegex(_Matching):
@@ -38,8 +39,10 @@ class NotRegex(_Matching):
     async def run(self, evidence: Evidence) -> Finding:
         found = await self.found(evidence)
         if found is not None:
-            return Finding(False, f"the answer matches {self.pattern!r} with {found[:80]!r}, which it must not")
-        return Finding(True, f"the answer does not match {self.pattern!r}")
+            return Finding(
+                False, f"the answer matches {quoted(self.pattern)} with {quoted(found[:80])}, which it must not"
+            )
+        return Finding(True, f"the answer does not match {quoted(self.pattern)}")
 
 
 class FileMatches(SandboxCheck):
@@ -56,5 +59,5 @@ class FileMatches(SandboxCheck):
             return content
         found = await find(self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline)
         if found is not None:
-            return Finding(True, f"{self.path} matches {self.pattern!r} with {found[:80]!r}")
-        return Finding(False, f"{self.path} does not match {self.pattern!r}")
+            return Finding(True, f"{self.path} matches {quoted(self.pattern)} with {quoted(found[:80])}")
+        return Finding(False, f"{self.path} does not match {quoted(self.pattern)}")

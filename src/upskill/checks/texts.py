@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from upskill.checks import Text
 from upskill.checks.denial import MOST_MENTIONS, is_asserted
-from upskill.plain import as_list
+from upskill.plain import as_list, quoted
 
 
 def as_texts(value: object) -> object:
@@ -35,7 +35,7 @@ Texts = Annotated[list[WrittenText], BeforeValidator(as_texts), AfterValidator(_
 
 
 def enumerate_texts(texts: list[str]) -> str:
-    return ", ".join(repr(text) for text in texts)
+    return ", ".join(map(quoted, texts))
 
 
 def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:

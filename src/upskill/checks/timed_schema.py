@@ -19,7 +19,7 @@ from referencing import Registry
 
 from upskill.checks import patterns
 from upskill.checks.patterns import TooLong, search
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, quoted
 
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[ValidationError]]
 
@@ -51,7 +51,7 @@ def misfit(wanted: dict[str, Any], value: Any) -> str:
 
 def _pattern(validator: Any, wanted: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
     if isinstance(value, str) and search(wanted, value, limit=_clock.left) is None:
-        yield ValidationError(f"{value!r} does not match {wanted!r}")
+        yield ValidationError(f"{value!r} does not match {quoted(wanted)}")
 
 
 def _pattern_properties(

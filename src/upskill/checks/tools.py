@@ -11,6 +11,7 @@ from upskill.agents.activation import SKILL_TOOLS, without_openings
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.patterns import Pattern, find
 from upskill.checks.texts import Texts
+from upskill.plain import quoted
 from upskill.traces import Step
 
 
@@ -34,7 +35,7 @@ class _Calls(Check):
 
     @property
     def meant(self) -> str:
-        return " or ".join(self.tool) + (f" with {self.arguments!r}" if self.arguments else "")
+        return " or ".join(self.tool) + (f" with {quoted(self.arguments)}" if self.arguments else "")
 
 
 class ToolCalled(_Calls):

@@ -1,7 +1,8 @@
 """The command line: one thin file per command (`COMMANDS`), loaded when that command is asked for.
 
 `options` makes flags from options classes; `eval_options` has those of eval and benchmark; `console` prints and
-draws progress; `log` sets up logging for `-v`.
+draws progress; `run_names` finds stored runs; `log` sets up logging for
+`-v`.
 
 This is the only part that prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a

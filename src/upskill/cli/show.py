@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.text import Text
@@ -14,10 +14,11 @@ from rich.text import Text
 from upskill.authoring.provenance import OWN_KNOWLEDGE, Provenance, own_lines
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
+from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
-from upskill.runs.plan import Result
+from upskill.runs.plan import Arm, Result
 from upskill.runs.snapshots import mixed_snapshots
 from upskill.runs.stores import Page, Run, RunStore
 from upskill.sandboxes import printable
@@ -32,7 +33,10 @@ PAGE = 40  # trials that are shown at a time
 @click.argument("run")
 @click.option("--case", metavar="ID", help="Only this case: both arms side by side, or every step of agents that act.")
 @click.option("-m", "--model", metavar="MODEL", help="Only this model.")
-@click.option("--failed", is_flag=True, help="Only trials that failed or errored.")
+@click.option(
+    "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
+)
+@click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
 @click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
 @click.option(
@@ -43,8 +47,8 @@ PAGE = 40  # trials that are shown at a time
 def command(**given: Any) -> None:
     """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
 
-    RUN is an id, the start of one, `last`, or `last:held-out` and `last:fit` for the two runs of the last `generate`
-    that its report is about.
+    RUN is an id, the start of one, `last`, `last~1` for the one before it, or `last:held-out` and `last:fit` for the
+    two runs of the last `generate` that its report is about.
 
     With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
     """
@@ -53,7 +57,7 @@ def command(**given: Any) -> None:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
     with open_existing_store(options.runs_dir or Settings.load().runs_dir) as store:
-        found = _find_run(store, options.run)
+        found = find_run(store, options.run)
         if options.bugs:
             _show_bugs(store, found, as_json=options.as_json)
         elif options.as_json:
@@ -68,6 +72,7 @@ class _Options:
     case: str | None
     model: str | None
     failed: bool
+    arm: Arm | None
     bugs: bool
     sources: bool
     page: int | None
@@ -80,23 +85,10 @@ class _Options:
         for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
-        return store.results(run, self.case, self.model, failed=self.failed, page=page)
-
-
-def _find_run(store: RunStore, name: str) -> Run:
-    """`last:held-out` is the latest run on held-out cases alone, `last:fit` that of the same skill on train cases."""
-    if name not in ("last:held-out", "last:fit"):
-        return store.run(name)
-    skill = None
-    for run in store.runs(newest_first=True):
-        held_out = {bool(case.get("held_out")) for case in run.plan["suite"]["cases"]}
-        if name == "last:held-out" and held_out == {True}:
-            return run
-        if held_out == {True}:
-            skill = skill or run.plan["skill"]["visible_hash"]
-        elif held_out == {False} and skill in (None, run.plan["skill"]["visible_hash"]):
-            return run
-    raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")
+        arm = self.arm or ("skill" if self.failed else None)
+        if arm and arm not in run.plan["arms"]:
+            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan['arms'])}.")
+        return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
 def _show_page(store: RunStore, run: Run, options: _Options) -> None:

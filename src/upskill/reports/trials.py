@@ -37,7 +37,8 @@ def render_heading(
     baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
     for tally in tallies:
         arm = baseline if tally.arm == "baseline" else tally.arm
-        yield Text(f"  {tally.model} · {arm}: {tally.passed} passed, {tally.failed} failed, {tally.errored} errored")
+        counts = f"{tally.passed} passed, {tally.failed} failed, {tally.errored} errored"
+        yield Padding(Text(f"{tally.model} · {arm}: {counts}"), (0, 0, 0, 2))
     if sandbox := run.plan.get("sandbox"):
         distractors: list[str] = run.plan.get("distractors") or []
         others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
@@ -104,7 +105,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         )
     ]
     if result.leak:
-        parts.append(Text(f"  INVALID: {printable(result.leak)}", style="bold red"))
+        parts.append(Padding(Text(f"INVALID: {printable(result.leak)}", style="bold red"), (0, 0, 0, 2)))
     if result.trace and result.trace.calls:
         for number, step in enumerate(result.trace.steps, start=1):
             if detailed or step.kind == "tool":
@@ -115,10 +116,20 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     for judgement in result.judgements:
         mark = "✓" if judgement.passed else "✗"
         beside = "" if judgement.decides else " (no part of the outcome)"
-        parts.append(Text(f"  {mark} {judgement.check}: {printable(judgement.reason)}{beside}", style="dim"))
+        finding = Text(f"{judgement.check}: {printable(judgement.reason)}{beside}", style="dim")
+        parts.append(_hanging(Text(f"  {mark}", style="dim"), finding))
     if result.error:
-        parts.append(Text(f"  {printable(result.error)}", style="yellow"))
+        parts.append(Padding(Text(printable(result.error), style="yellow"), (0, 0, 0, 2)))
     return Group(*parts)
+
+
+def _hanging(mark: Text, text: Text) -> RenderableType:
+    """A text beside its mark: the lines that it is wrapped into stand below its first."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    return grid
 
 
 def _activity(result: Result) -> str:
@@ -140,7 +151,8 @@ def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
     if step.kind != "tool":
         style = "" if step.kind == "assistant" else "dim italic"
         said = "" if step.kind == "assistant" else f"({step.kind}) "
-        return Text(f"{number:>2}   {said}{_shorten(step.text) or '(an empty answer)'}", style=style)
+        text = Text(f"{said}{_shorten(step.text) or '(an empty answer)'}", style=style)
+        return _hanging(Text(f"{number:>2}  ", style=style), text)
     mark, colour = MARKS[step.status]
     arguments = _arguments(step.arguments)
     head = Text.assemble(f"{number:>2} ", (mark, colour), f" {printable(step.tool) or '(no tool)'} ")
@@ -156,9 +168,7 @@ def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
     if step.seconds is not None and step.seconds >= 0.05:
         head.append(f"  {step.seconds:.1f} s", "dim")
     if step.output.strip():
-        output = Table.grid(padding=(0, 1, 0, 0))
-        output.add_row("    →", Text(_shorten(step.output), style="dim"))
-        parts.append(output)
+        parts.append(_hanging(Text("    →"), Text(_shorten(step.output), style="dim")))
     return Group(*parts)
 
 

@@ -113,6 +113,7 @@ class RunStore(LookStore, Protocol):
         run: Run,
         case: str | None = None,
         model: str | None = None,
+        arm: str | None = None,
         *,
         failed: bool = False,
         page: Page | None = None,

@@ -147,12 +147,13 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         run: Run,
         case: str | None = None,
         model: str | None = None,
+        arm: str | None = None,
         *,
         failed: bool = False,
         page: Page | None = None,
     ) -> Iterator[Result]:
         # Keys come from an index, which has them in this order, and rows are fetched as they are needed.
-        given = {"run = ?": run.number, "case_id = ?": case, "model = ?": model}
+        given = {"run = ?": run.number, "case_id = ?": case, "model = ?": model, "arm = ?": arm}
         conditions = {words: value for words, value in given.items() if value is not None}
         where = " AND ".join([*conditions, *(["passed IS NOT 1"] if failed else [])])
         keys = self._stream(
