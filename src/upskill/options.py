@@ -30,6 +30,7 @@ class Option:
     above_minimum: bool = False  # the minimum itself is refused
     show_default: bool = False
     count: bool = False  # how often the flag is given
+    hidden: bool = False  # still taken, but not in the help
 
 
 def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A002 - click's own word

@@ -1,8 +1,8 @@
 """The command line: one thin file per command (`COMMANDS`), loaded when that command is asked for.
 
-`options` makes flags from options classes; `eval_options` has those of eval and benchmark; `console` prints and
-draws progress; `run_names` finds stored runs; `log` sets up logging for
-`-v`.
+`options` makes flags from options classes; `eval_options` has those of eval and benchmark; `help` lays out help pages;
+`completion` completes what is typed; `console` prints and draws progress; `run_names` finds stored runs; `log` sets up
+logging for `-v`.
 
 This is the only part that prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("upskill.cli.models:group", "List the embedded models, or download one."),
     "sandbox": ("upskill.cli.sandbox:command", "Run a command as a trial would, or show which sandbox works."),
     "doctor": ("upskill.cli.doctor:command", "Check what works on this machine, and how to fix the rest."),
+    "completion": ("upskill.cli.completion:command", "Print a script that completes commands in your shell."),
 }
 
 
@@ -109,9 +110,26 @@ class Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+START_PAGE = """\
+upskill teaches cheap models what expensive models know, as an Agent Skill, and proves that it worked.
+
+  upskill init my-skill              start a skill, with tests that already run
+  upskill eval my-skill              does it help? the embedded model needs no key
+  upskill show last                  what was asked and answered
+  upskill generate --from SESSION    write a skill from an agent's session, and prove it
+  upskill doctor                     what works on this machine
+
+  upskill --help lists every command, upskill COMMAND --help explains one."""
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="upskill")
-def upskill() -> None:
+@click.pass_context
+def upskill(context: click.Context) -> None:
     """Teach cheap models what expensive models know, as an Agent Skill, and prove that it worked.
 
     \b
@@ -120,6 +138,8 @@ def upskill() -> None:
     upskill show last                                            what was asked and answered
     upskill install SKILL --to claude-code                       use it
     """
+    if context.invoked_subcommand is None:
+        click.echo(START_PAGE)
 
 
 _add_verbose(upskill)
@@ -130,6 +150,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an answer may hold what no encoding can: that is shown as ?
             stream.reconfigure(encoding="utf-8", errors="replace")
+    if "_UPSKILL_COMPLETE" in os.environ:
+        from upskill.cli.completion import register  # noqa: PLC0415 - only when a shell asks
+
+        register()
     try:
         code = upskill.main(standalone_mode=False, prog_name="upskill")
     except click.exceptions.Exit as error:

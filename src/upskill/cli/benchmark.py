@@ -9,6 +9,7 @@ import click
 
 from upskill.cli.eval import run_eval
 from upskill.cli.eval_options import EvalOptions
+from upskill.cli.help import Command
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
 from upskill.options import MOST_REPEATS, option
@@ -26,7 +27,7 @@ class BenchmarkOptions(EvalOptions):
         show_default=True,
     )
     output: str | None = option(
-        "-o", "--output", default=None, help="Where runs are kept; the same as --runs-dir.", metavar="DIR"
+        "-o", "--output", default=None, help="The same as --runs-dir.", metavar="DIR", hidden=True
     )
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. At least one.", metavar="MODEL"
@@ -37,7 +38,7 @@ class BenchmarkOptions(EvalOptions):
         self.runs_dir = self.output or self.runs_dir
 
 
-@click.command("benchmark")
+@click.command("benchmark", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(BenchmarkOptions)
 def command(**given: Any) -> None:

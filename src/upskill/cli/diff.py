@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from upskill.cli.help import Command
 from upskill.cli.history import find_candidates
 from upskill.cli.options import open_existing_store, runs_dir_option
 from upskill.errors import UsageError
@@ -15,7 +16,7 @@ from upskill.settings import Settings
 from upskill.skills import HIDDEN_FROM_STUDENTS
 
 
-@click.command("diff")
+@click.command("diff", cls=Command)
 @click.argument("skill")
 @click.argument("one", required=False)
 @click.argument("two", required=False)

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from upskill.cli.console import show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import UpskillError
 from upskill.installation import add_extra
@@ -30,7 +31,7 @@ State = Literal["ok", "missing", "broken"]
 Row = tuple[str, State, str]
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command)
 @json_option
 def command(as_json: bool) -> None:
     """Check which models, keys, sandboxes and stores work here, and say how to fix the rest."""

@@ -11,6 +11,7 @@ import click
 from upskill.authoring.provenance import save_suite
 from upskill.cli.console import RunProgress, note, write_report
 from upskill.cli.eval_options import EvalOptions
+from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
 from upskill.models import Models
 from upskill.models.addresses import resolve
@@ -34,7 +35,7 @@ CASES = 12  # that are written where a skill has none
 _STAND_IN = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])  # to see whether a plan can be made
 
 
-@click.command("eval")
+@click.command("eval", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(EvalOptions)
 def command(**given: Any) -> None:
@@ -44,9 +45,9 @@ def command(**given: Any) -> None:
     Ctrl-C or a crash the same command continues where it stopped.
 
     \b
-    upskill eval ./skills/my-skill                       the embedded model, no key needed
-    upskill eval ./skills/my-skill -m haiku -m local     two students
-    upskill eval ./skills/my-skill --runs 5 --json       repeats, machine-readable
+    upskill eval ./skills/my-skill                    the embedded model, no key
+    upskill eval ./skills/my-skill -m haiku -m local  two students
+    upskill eval ./skills/my-skill --runs 5 --json    repeats, machine-readable
     upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
     """
     run_eval(EvalOptions(**given))

@@ -18,6 +18,7 @@ from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.refine import Attempt
 from upskill.cli.console import RunProgress, show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import Paused
 from upskill.plain import counted
@@ -32,7 +33,7 @@ class _Options(GenerateOptions, CommandOptions):
     pass
 
 
-@click.command("generate")
+@click.command("generate", cls=Command)
 @click.argument("task", required=False, default="")
 @click_options(_Options)
 def command(**given: Any) -> None:
@@ -47,9 +48,9 @@ def command(**given: Any) -> None:
     version before is kept in .previous/ beside it.
 
     \b
-    upskill generate "write changelog entries the way we do" -e "fixed login -> Fixed: login (#12)" -m sonnet
-    upskill generate "deploy with tern" --from claude-code:last -m opus --eval-model haiku
-    upskill generate --from session.jsonl -m extract               no model writes anything, no key
+    upskill generate "deploy with tern" --from claude-code:last -m opus
+    upskill generate "write a changelog" -e "fixed login -> Fixed: login" -m gpt
+    upskill generate --from session.jsonl -m extract      by rules, without a key
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
     options = _Options(**given)

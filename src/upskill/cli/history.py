@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from upskill.cli.console import show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.reports.terminal import percent
@@ -21,7 +22,7 @@ from upskill.verdicts.advice import LOOK_UP
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of candidates that were stored without words
 
 
-@click.command("history")
+@click.command("history", cls=Command)
 @click.argument("skill")
 @runs_dir_option
 @json_option

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from upskill.cli.help import Command
 from upskill.errors import UsageError
 from upskill.settings import FILE as SETTINGS_FILE
 from upskill.skills import Skill
@@ -16,7 +17,7 @@ from upskill.skills.starter import DESCRIPTION, settings_file, skill_files, work
 WORKFLOW = ".github/workflows/upskill.yaml"
 
 
-@click.command("init")
+@click.command("init", cls=Command)
 @click.argument("place", metavar="[NAME]", default="")
 @click.option("--description", default="", help="What the skill does, then when to use it.", metavar="TEXT")
 @click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which proves the skill when it changes.")

@@ -6,15 +6,24 @@ from pathlib import Path
 
 import click
 
+from upskill.cli.completion import complete_targets
 from upskill.cli.console import note, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.skills import Skill
 from upskill.skills.install import TARGETS, find_target, install
 
 
-@click.command("install")
+@click.command("install", cls=Command)
 @click.argument("skill", type=click.Path())
-@click.option("--to", "agent", required=True, metavar="AGENT", help=f"One of: {', '.join(TARGETS)}.")
+@click.option(
+    "--to",
+    "agent",
+    required=True,
+    metavar="AGENT",
+    help=f"One of: {', '.join(TARGETS)}.",
+    shell_complete=complete_targets,
+)
 @click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
 @click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
 @click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept next to it.")
@@ -23,8 +32,8 @@ def command(skill: str, agent: str, user_wide: bool, project: str, force: bool, 
     """Copy SKILL to where an agent looks for skills.
 
     \b
-    upskill install ./skills/my-skill --to claude-code            into .claude/skills of this project
-    upskill install ./skills/my-skill --to codex --global         into ~/.codex/skills
+    upskill install ./skills/my-skill --to claude-code     into .claude/skills
+    upskill install ./skills/my-skill --to codex --global  into ~/.codex/skills
     """
     target = find_target(agent)
     folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills

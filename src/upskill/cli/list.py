@@ -10,16 +10,15 @@ from rich.tree import Tree
 
 from upskill.authoring.provenance import Provenance
 from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.settings import Settings
 from upskill.skills import Skill, find_skills
 
 
-@click.command("list")
-@click.option(
-    "-d", "--dir", "folder", metavar="DIR", help="The folder (default: skills_dir of the settings, ./skills)."
-)
+@click.command("list", cls=Command)
+@click.option("-d", "--dir", "folder", metavar="DIR", hidden=True)  # upstream's; elsewhere -d is the folder of runs
 @click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
 @json_option
 def command(folder: str | None, verbose: int, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Group
 from upskill.cli.options import CommandOptions, json_option, quiet_option
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES, COMMANDS
@@ -24,7 +25,7 @@ from upskill.models.embedded.weights import (
 from upskill.models.endpoints import ENDPOINTS
 
 
-@click.group("models", invoke_without_command=True)
+@click.group("models", cls=Group, invoke_without_command=True)
 @json_option
 @click.pass_context
 def group(context: click.Context, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
+from upskill.cli.completion import completer
 from upskill.cli.console import DownloadProgress, note
 from upskill.errors import UsageError
 from upskill.models import ModelContext
@@ -106,7 +107,13 @@ def click_options(cls: type[Any], *names: str) -> Decorator:
 
 
 def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorator:
-    given: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "show_default": option.show_default}
+    given: dict[str, Any] = {
+        "help": option.help,
+        "metavar": option.metavar,
+        "show_default": option.show_default,
+        "hidden": option.hidden,
+        "shell_complete": completer(option.flags),
+    }
     limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum}
     if kind is bool:
         given |= {"default": default, "is_flag": True, "metavar": None}

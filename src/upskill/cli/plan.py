@@ -12,6 +12,7 @@ from rich.text import Text
 
 from upskill.cli.console import show, show_json
 from upskill.cli.eval_options import EvalOptions
+from upskill.cli.help import Command
 from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.runs.options import choose_students
@@ -23,7 +24,7 @@ from upskill.skills import Skill
 from upskill.suites import Suite
 
 
-@click.command("plan")
+@click.command("plan", cls=Command)
 @click.argument("skill", type=click.Path())
 @click.option("--detect", type=FiniteRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
               help="The lift that should be seen if it is there.")  # fmt: skip

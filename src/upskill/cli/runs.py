@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
+from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store
 from upskill.plain import counted
 from upskill.runs.stores import Run, RunStore
@@ -25,7 +26,7 @@ Document = Mapping[str, Any]  # a verdict as JSON has it
 MOST_RUNS = 50  # that are shown at a time
 
 
-@click.command("runs")
+@click.command("runs", cls=Command)
 @click.option("-d", "--dir", "--runs-dir", "folder", metavar="DIR", help="Where runs are kept (default ./runs).")
 @click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
 @click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")

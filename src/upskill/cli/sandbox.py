@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from upskill.cli.console import note, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import FiniteRange, json_option
 from upskill.errors import UsageError
 from upskill.inputs import MAX_INPUT_BYTES, read_input
@@ -47,7 +48,7 @@ def _size(name: str, default: str, line: str) -> Callable[[Any], Any]:
     return click.option(name, metavar="SIZE", default=default, show_default=True, callback=_bytes, help=line)
 
 
-@click.command("sandbox", context_settings={"ignore_unknown_options": False})
+@click.command("sandbox", cls=Command, context_settings={"ignore_unknown_options": False})
 @click.argument("command_line", metavar="[-- COMMAND [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--kind", metavar="NAME", help=f"Which sandbox: {', '.join(SANDBOXES.table)} (default: the first that works)."

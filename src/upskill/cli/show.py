@@ -12,7 +12,9 @@ import click
 from rich.text import Text
 
 from upskill.authoring.provenance import OWN_KNOWLEDGE, Provenance, own_lines
+from upskill.cli.completion import complete_cases, complete_models, complete_runs
 from upskill.cli.console import note, show, show_json, to_json_text
+from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
@@ -29,10 +31,15 @@ from upskill.version import __version__
 PAGE = 40  # trials that are shown at a time
 
 
-@click.command("show")
-@click.argument("run")
-@click.option("--case", metavar="ID", help="Only this case: both arms side by side, or every step of agents that act.")
-@click.option("-m", "--model", metavar="MODEL", help="Only this model.")
+@click.command("show", cls=Command)
+@click.argument("run", shell_complete=complete_runs)
+@click.option(
+    "--case",
+    metavar="ID",
+    help="Only this case: both arms side by side, or every step of agents that act.",
+    shell_complete=complete_cases,
+)
+@click.option("-m", "--model", metavar="MODEL", help="Only this model.", shell_complete=complete_models)
 @click.option(
     "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
 )

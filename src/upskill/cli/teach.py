@@ -12,6 +12,7 @@ from upskill.authoring.options import TeachOptions
 from upskill.authoring.teach import LessonFailed, teach
 from upskill.cli.console import note, show, show_json
 from upskill.cli.generate import showing_progress
+from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options
 from upskill.reports import generated as report
 
@@ -21,7 +22,7 @@ class _Options(TeachOptions, CommandOptions):
     pass
 
 
-@click.command("teach")
+@click.command("teach", cls=Command)
 @click.argument("task")
 @click_options(_Options)
 def command(**given: Any) -> None:
@@ -32,7 +33,7 @@ def command(**given: Any) -> None:
     the exit code is 1.
 
     \b
-    upskill teach "pack the release with tern" -m opus --files ./project --check "tern verify" --eval-model haiku
+    upskill teach "pack the release" -m opus --files ./src --check "tern verify"
     upskill teach "…" -m sonnet --agent claude-code --no-eval
     """
     options = _Options(**given)

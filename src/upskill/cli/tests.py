@@ -15,6 +15,7 @@ from upskill.authoring.provenance import EVALS, SUITE, Provenance, add_suite, ha
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget
 from upskill.cli.console import note, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
@@ -46,7 +47,7 @@ class _Options(CommandOptions):
     executor: str = field(default="local", init=False)  # no trials are run
 
 
-@click.command("tests")
+@click.command("tests", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(_Options)
 def command(**given: Any) -> None:

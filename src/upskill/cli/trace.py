@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import as_list
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
 
 
-@click.group("trace")
+@click.group("trace", cls=Group)
 def group() -> None:
     """List the sessions that agents left on this machine, or show one as a timeline."""
 

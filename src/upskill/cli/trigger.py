@@ -11,6 +11,7 @@ import click
 from upskill.authoring.description import Improvement, improve_description
 from upskill.authoring.trigger import Triggered, TriggerOptions, trigger
 from upskill.cli.console import RunProgress, note, show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.options import option
@@ -30,7 +31,7 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
             raise UsageError(f"{flag} needs --improve", "It is about a better description, which --improve looks for.")
 
 
-@click.command("trigger")
+@click.command("trigger", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(TriggerCommandOptions)
 def command(**given: Any) -> None:
@@ -42,7 +43,7 @@ def command(**given: Any) -> None:
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
-    upskill trigger ./skills/my-skill -m haiku --query-model sonnet         have the queries written
+    upskill trigger ./skills/my-skill -m haiku --query-model sonnet
     upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
     """
     options = TriggerCommandOptions(**given)

@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from upskill.cli.console import show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.skills import Profile, Skill
@@ -16,7 +17,7 @@ from upskill.suites.quality import probe_suite, summarise
 from upskill.suites.twins import near_duplicates
 
 
-@click.command("validate")
+@click.command("validate", cls=Command)
 @click.argument("skills", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--profile",

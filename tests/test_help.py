@@ -1,0 +1,158 @@
+"""Help pages, the start page, hints and completion: what a person sees who does not know the options yet."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from conftest import Upskill, write_script, write_skill
+from upskill.cli import COMMANDS, upskill
+from upskill.cli.help import COMMON, GROUPS, fitting_hint
+
+BIN = Path(sys.executable).with_name("upskill")
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    for name in COMMANDS:
+        command = upskill.get_command(click.Context(upskill), name)
+        assert command is not None
+        yield name, command
+        for sub_name, sub in getattr(command, "commands", {}).items():
+            yield f"{name} {sub_name}", sub
+
+
+def options_of(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+
+
+def page_of(name: str, command: click.Command, width: int = 80) -> str:
+    context = click.Context(command, info_name=f"upskill {name}", terminal_width=width, help_option_names=["--help"])
+    return command.get_help(context)
+
+
+def test_without_a_command_a_short_page_says_how_to_start(upskill: Upskill) -> None:
+    done = upskill()
+    assert (done.code, done.err) == (0, "")
+    named = re.findall(r"^  upskill (\w+)", done.out, re.MULTILINE)
+    assert {"init", "eval", "show", "doctor"} <= set(named) <= set(COMMANDS)
+    assert len(done.out.splitlines()) < 15
+
+
+def test_no_line_of_a_help_page_is_too_wide_and_none_shows_how_click_names_types() -> None:
+    pages = {name: page_of(name, command) for name, command in every_command()}
+    assert not [line for page in pages.values() for line in page.splitlines() if len(line) > 80]
+    for name, page in pages.items():
+        assert not re.search(r"INTEGER|FLOAT|TEXT RANGE|x>=|<=x|1000000", page), name
+
+
+def test_examples_stand_above_the_explanation_and_common_options_above_the_others() -> None:
+    pages = {name: page_of(name, command) for name, command in every_command()}
+    evaluate = pages["eval"]
+    places = [
+        evaluate.index(words)
+        for words in ("compare the two", "upskill eval ./skills/my-skill", "Both arms", "Most used:", "Statistics:")
+    ]
+    assert places == sorted(places)
+    for name, flags in COMMON.items():
+        page = pages[name]
+        first = page[page.index("Most used:") : page.index("\n\n", page.index("Most used:"))]
+        assert re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE) == list(flags), name
+        assert "Other options:" not in page, name  # a new option has to be put into a group
+
+
+def test_every_option_is_on_the_page_once_and_every_row_of_the_groups_is_an_option() -> None:
+    known: set[str] = set()
+    for name, command in every_command():
+        page = re.split(r"^(?:Options|Most used):$", page_of(name, command), flags=re.MULTILINE)[-1]
+        for option in options_of(command):
+            known |= set(option.opts)
+            flag = max(option.opts, key=len)
+            assert len(re.findall(rf"^  (?:--?[\w-]+, )*{flag}\b(?!-)", page, re.MULTILINE)) == 1, (name, flag)
+    rows = [flag for flags in GROUPS.values() for flag in flags if flag != "--help"]
+    assert len(rows) == len(set(rows))
+    assert set(rows) - {"--tag", "--watch"} <= known
+
+
+def test_a_letter_means_the_same_in_every_command() -> None:
+    meanings: dict[str, set[str]] = defaultdict(set)
+    for _, command in every_command():
+        for option in options_of(command):
+            long = max(option.opts, key=len)
+            for flag in option.opts:
+                if re.fullmatch(r"-\w", flag):
+                    meanings[flag].add(long)
+    assert {flag: long for flag, long in meanings.items() if len(long) > 1} == {}
+
+
+def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: Path) -> None:
+    assert fitting_hint("Choose another with --to.", {"--to"}) == "Choose another with --to."
+    assert fitting_hint("Choose another with --to. Or wait.", {"--from"}) == "Or wait."
+    assert fitting_hint("Run `upskill eval --fresh`, or wait.", set()) == "Run `upskill eval --fresh`, or wait."
+    (home / "file").write_text("not a folder", encoding="utf-8")
+    folder = write_skill(home / "greeter")
+    told = upskill("eval", folder, "-m", write_script(home / "student.yaml"), "-d", home / "file")
+    assert "--runs-dir" in told.err
+
+
+# Completion.
+
+
+ASK = """
+PATH={bin}:$PATH
+eval "$(upskill completion bash)"
+while IFS= read -r COMP_LINE; do
+    COMP_POINT=${{#COMP_LINE}} COMP_WORDBREAKS=$BREAKS
+    _upskill_completion upskill
+    echo "${{COMPREPLY[*]}}"
+done
+"""
+
+
+def complete(home: Path, *lines: str, breaks: str) -> list[list[str]]:
+    """What bash offers for each line, asked with the script that we print."""
+    given = {**os.environ, "BREAKS": breaks}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ASK.format(bin=BIN.parent)],
+        input="".join(f"{line}\n" for line in lines),
+        cwd=home,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_bash_completes_commands_models_agents_runs_and_cases(upskill: Upskill, home: Path) -> None:
+    folder = write_skill(home / "greeter", cases=3)
+    assert upskill("eval", folder, "-m", write_script(home / "student.yaml")).code == 0
+    [run] = [each["run"] for each in upskill("runs", "--json").json]
+    expected = {
+        "upskill ev": ["eval"],
+        "upskill eval --until-d": ["--until-decided"],
+        "upskill eval x -m sonn": ["sonnet"],
+        "upskill eval x -m local:smollm2-1": ["smollm2-135m", "smollm2-1.7b"],  # bash keeps what is before the colon
+        "upskill install x --to claude": ["claude-code"],
+        "upskill show ": ["last", run],
+        "upskill show last --case ": ["greet-1", "greet-2", "greet-3"],
+        "upskill show nothing --case ": [],
+    }
+    assert dict(zip(expected, complete(home, *expected, breaks=" :"), strict=True)) == expected
+    [whole] = complete(home, "upskill eval x -m local:smollm2-1", breaks=" ")
+    assert whole == ["local:smollm2-135m", "local:smollm2-1.7b"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell_is_for_both_names_of_the_command(upskill: Upskill, shell: str) -> None:
+    done = upskill("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert f"_UPSKILL_COMPLETE={shell}_complete" in done.out
+    assert "skill-lift" in done.out
