@@ -92,7 +92,12 @@ class TriggerOptions(AgentOptions, CacheOptions, CommonOptions):
     )
     seed: int = option("--seed", default=0, help="The first seed; run N uses seed + N - 1.", show_default=True)
     temperature: float | None = option(
-        "--temperature", default=None, help="Default: 0 for one run, 0.7 for several.", minimum=0, maximum=2
+        "--temperature",
+        default=None,
+        help="Default: 0 for one run, 0.7 for several.",
+        metavar="T",
+        minimum=0,
+        maximum=2,
     )
     max_output_tokens: int | None = option(
         "--max-output-tokens", default=None, help="How long one turn may be.", metavar="N", minimum=1
