@@ -90,7 +90,9 @@ class TriggerOptions(AgentOptions, CacheOptions, CommonOptions):
     max_turns: int | None = option(
         "--max-turns", default=MAX_TURNS, help="Most turns of one run.", metavar="N", minimum=1, show_default=True
     )
-    seed: int = option("--seed", default=0, help="The first seed; run N uses seed + N - 1.", show_default=True)
+    seed: int = option(
+        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
+    )
     temperature: float | None = option(
         "--temperature",
         default=None,

@@ -127,9 +127,9 @@ def _targets(_: click.Context) -> Iterable[str]:
 
 
 def _agents(_: click.Context) -> Iterable[str]:
-    from upskill.agents import AGENTS  # noqa: PLC0415
+    from upskill.skills.agent_specs import REAL_AGENTS  # noqa: PLC0415
 
-    return AGENTS.table
+    return ("chat", "tools", *REAL_AGENTS.split(", "))
 
 
 def _runs(context: click.Context) -> Iterable[str]:
