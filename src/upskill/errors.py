@@ -25,6 +25,41 @@ class UsageError(UpskillError):
     """What the person gave us cannot be used. Ends the command with exit code 2, before anything is paid for."""
 
 
+class SeveralErrors(UsageError):
+    """Several things in one file that cannot be used. The message is that of the first."""
+
+    def __init__(self, errors: Sequence[UsageError]) -> None:
+        first, more = errors[0], len(errors) - 1
+        others = f"{more} more problem{'' if more == 1 else 's'} in it; `upskill validate SKILL` lists all."
+        super().__init__(first.message, f"{first.hint} {others}".lstrip())
+        self.errors = errors
+
+
+class ErrorCollector:
+    """Goes on after a usage error, so that a person reads of all that is wrong in a file at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[UsageError] = []
+
+    @contextmanager
+    def collect(self) -> Generator[None]:
+        try:
+            yield
+        except SeveralErrors as error:
+            self.errors += error.errors
+        except UsageError as error:
+            self.errors.append(error)
+
+    def raise_any(self) -> None:
+        """Raise what was collected, if anything was."""
+        if self.errors:
+            raise as_one(self.errors)
+
+
+def as_one(errors: Sequence[UsageError]) -> UsageError:
+    return errors[0] if len(errors) == 1 else SeveralErrors(errors)
+
+
 class Paused(UsageError):
     """It is somebody else's turn: `files` wait for an answer. Ends the command with exit code 0."""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pydantic_core import to_json
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
@@ -67,6 +66,8 @@ def fields_of(value: object) -> dict[str, Any]:
 
 def compact(value: object) -> str:
     """Plain data, and dataclasses of it, as JSON without spaces: a trial writes kilobytes of it."""
+    from pydantic_core import to_json  # noqa: PLC0415 - not needed to read a skill
+
     try:
         return to_json(value).decode()  # several times as fast as the standard library
     except ValueError:  # half of a surrogate pair, which models do say

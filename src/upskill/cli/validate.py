@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import click
 
-from upskill.cli.console import show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option
-from upskill.errors import UsageError
-from upskill.skills import Profile, Skill
+from upskill.errors import SeveralErrors, UsageError
+from upskill.skills import Profile, Skill, find_skills
 from upskill.skills.frontmatter import Problem
-from upskill.suites import Suite
-from upskill.suites.quality import probe_suite, summarise
-from upskill.suites.twins import near_duplicates
+
+# A skill is checked in less time than it takes to import what the rest of upskill is made of, so this file imports the
+# suites (with pydantic), the console (with everything) and asyncio only for those who need them.
+
+
+@dataclass
+class Checked:
+    """A skill with what is wrong with it, and with its suite."""
+
+    path: str
+    problems: list[Problem]
+    suite: list[Problem] = field(default_factory=list[Problem])
+
+    @property
+    def is_valid(self) -> bool:
+        return not _has_errors(self.problems)
+
+    def to_json(self) -> dict[str, Any]:
+        listed = {
+            name: [{"level": problem.level, "message": problem.message} for problem in problems]
+            for name, problems in (("problems", self.problems), ("suite_problems", self.suite))
+        }
+        return {"skill": self.path, "valid": self.is_valid, "suite_valid": not _has_errors(self.suite), **listed}
 
 
 @click.command("validate", cls=Command)
@@ -24,75 +45,110 @@ from upskill.suites.twins import near_duplicates
     type=click.Choice(["strict", "clients"]),
     default="strict",
     show_default=True,
-    help="strict: the specification to the letter; clients: fields that clients have added are warnings.",
+    help="strict: the specification to the letter; clients: what clients read all the same is a warning.",
 )
 @click.option("--suite", "try_cases", is_flag=True, help="Also try every case with answers that know nothing.")
 @click.option("--strict-suite", is_flag=True, help="Like --suite, and a case that such an answer passes is an error.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
-    """Check SKILLS against the Agent Skills specification, and their suites. Exit code 2 when one is invalid.
+    """Check SKILLS (skills, or folders of skills) against the Agent Skills specification, and their suites.
 
-    Warns of text that a model reads and a person does not see: invisible characters, hidden comments and elements.
+    Exit code 2 when a skill or a suite is invalid.
+
+    Warns of files that the instructions name and the skill does not have, and of text that a model reads and a person
+    does not see: invisible characters, hidden comments and elements.
+
+    --profile clients is for skills that clients load, though the specification is stricter: fields that clients,
+    registries and authors have added (version, author, tags, homepage, triggers, …) and YAML with […] or {…} are
+    warnings.
 
     --suite tries each case with answers that know nothing: an empty one, "I do not know.", the asked form with the
     prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
     them passes says nothing about what a student knows. Its own right answers must pass, its wrong ones must fail.
     """
-    found = {path: _problems(path, profile) for path in skills}
+    found = [_check(path, profile) for place in skills for path in _skills_at(place)]
     if try_cases or strict_suite:
-        for path, problems in found.items():
-            problems.extend(_weak_cases(path, strict=strict_suite))
-    valid = {path: not any(problem.level == "error" for problem in problems) for path, problems in found.items()}
+        for checked in found:
+            checked.suite += _weak_cases(checked.path, strict=strict_suite)
     if as_json:
-        show_json(
-            [
-                {
-                    "skill": path,
-                    "valid": valid[path],
-                    "problems": [{"level": problem.level, "message": problem.message} for problem in problems],
-                }
-                for path, problems in found.items()
-            ]
-        )
+        from upskill.cli.console import show_json  # noqa: PLC0415
+
+        show_json([checked.to_json() for checked in found])
     else:
-        for path, problems in found.items():
-            click.echo(f"{path}: {'valid' if valid[path] else 'invalid'}")
-            for problem in problems:
-                click.echo(f"  {problem.level}: {problem.message}")
-    if not all(valid.values()):
+        for checked in found:
+            _show(checked)
+        if len(found) > 1:
+            invalid = sum(not checked.is_valid for checked in found)
+            click.echo(f"{len(found)} skills: {len(found) - invalid} valid, {invalid} invalid")
+    if any(_has_errors([*checked.problems, *checked.suite]) for checked in found):
         raise click.exceptions.Exit(2)
 
 
-def _weak_cases(path: str, *, strict: bool) -> list[Problem]:
+def _has_errors(problems: list[Problem]) -> bool:
+    return any(problem.level == "error" for problem in problems)
+
+
+def _show(checked: Checked) -> None:
+    path = checked.path if checked.path.isprintable() else ascii(checked.path)
+    click.echo(f"{path}: {'valid' if checked.is_valid else 'invalid'}")
+    for problem in checked.problems:
+        click.echo(f"  {problem.level}: {problem.message}")
+    for problem in checked.suite:
+        click.echo(f"  suite {problem.level}: {problem.message}")
+
+
+def _skills_at(place: str) -> Iterator[str]:
+    """The skill at this path, or those below a folder that is none; the path itself where there is nothing."""
+    found = find_skills(place) if Path(place).is_dir() else ()
+    yield from [str(path) if path != Path(place) else place for path in found] or [place]
+
+
+def _check(path: str, profile: Profile) -> Checked:
+    try:
+        skill = Skill.inspect(path)
+    except UsageError as error:
+        return Checked(path, [_as_problem(error)])
+    return Checked(path, skill.problems(profile), list(_suite_problems(skill)))
+
+
+def _suite_problems(skill: Skill) -> Iterator[Problem]:
+    if not any(file.path.startswith(("evals", ".upskill", "skill_meta.json")) for file in skill.files):
+        return
+    from upskill.suites import Suite  # noqa: PLC0415
+
+    try:
+        suite = Suite.of(skill)
+    except UsageError as error:
+        yield from map(_as_problem, error.errors if isinstance(error, SeveralErrors) else [error])
+        return
+    yield from (Problem("warning", warning) for warning in (suite.warnings if suite else ()))
+
+
+def _as_problem(error: UsageError) -> Problem:
+    return Problem("error", f"{error.message}. {error.hint}".rstrip())
+
+
+def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
+    import asyncio  # noqa: PLC0415
+
+    from upskill.suites import Suite  # noqa: PLC0415
+    from upskill.suites.quality import probe_suite, summarise  # noqa: PLC0415
+    from upskill.suites.twins import near_duplicates  # noqa: PLC0415
+
     try:
         skill = Skill.load(path)
         suite = Suite.of(skill)
     except UsageError:
-        return []  # among the problems already
+        return  # among the problems already
     if suite is None:
-        return [Problem("error", "has no suite to try")]
+        yield Problem("error", "has no suite to try")
+        return
     weak = asyncio.run(probe_suite(suite, skill))
-    return [
-        *(
-            Problem(
-                "error" if strict or case.probe in ("empty", "reference", "right", "wrong") else "warning", str(case)
-            )
-            for case in weak
-            if case.probe != "untried"
-        ),
-        *(Problem("warning", line) for line in summarise(case for case in weak if case.probe == "untried")),
-        *(
-            Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
-            for one, two in near_duplicates(suite.cases)
-        ),
-    ]
-
-
-def _problems(path: str, profile: Profile) -> list[Problem]:
-    try:
-        skill = Skill.load(path)
-        problems = skill.problems(profile)
-        suite = Suite.of(skill)
-    except UsageError as error:
-        return [Problem("error", f"{error.message}. {error.hint}".rstrip())]
-    return problems + [Problem("warning", warning) for warning in (suite.warnings if suite else ())]
+    for case in weak:
+        if case.probe != "untried":
+            is_error = strict or case.probe in ("empty", "reference", "right", "wrong")
+            yield Problem("error" if is_error else "warning", str(case))
+    for line in summarise(case for case in weak if case.probe == "untried"):
+        yield Problem("warning", line)
+    for one, two in near_duplicates(suite.cases):
+        yield Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")

@@ -5,6 +5,7 @@ files         SkillFile: reading, hashing and writing the folder
 frontmatter   the YAML at the top of SKILL.md
 validation    what is wrong with a skill by the specification
 hidden_text   text that a model reads and a person does not see
+mentions      files that the instructions name and the skill does not have
 placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
 install       copying a skill to where an agent looks for it

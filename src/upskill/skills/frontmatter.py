@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import yaml
@@ -22,18 +22,28 @@ class Problem:
 
     level: Level
     message: str
+    is_style: bool = False  # YAML that strict readers refuse, and every other reads
+
+    def for_clients(self) -> Problem:
+        return replace(self, level="warning") if self.is_style else self
 
 
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 
 
 def split(text: str, where: str) -> tuple[str, str]:
-    """Frontmatter and body; the first `---` on a line of its own closes the frontmatter."""
+    """Frontmatter and body; the first `---` on a line of its own closes the frontmatter.
+
+    Where that gives no frontmatter (`-----` closes it, say, and the body has a rule), the first `---` of any kind does.
+    """
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
-    if opening and closing:
-        return text[opening.end() : closing.start()], text[closing.end() :].strip()
     rough = reference_split(text)
+    if opening and closing:
+        head = text[opening.end() : closing.start()]
+        is_sure = rough is None or rough[0].strip() == head.strip() or not _is_mapping(rough[0])
+        if is_sure or _is_mapping(head) or _is_mapping(_quote_colons(head)):
+            return head, text[closing.end() :].strip()
     if rough is not None and _is_mapping(rough[0]):
         return rough
     if not opening:
@@ -138,7 +148,7 @@ def _strictness_problems(head: str) -> list[Problem]:
     tokens = {
         type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
     }
-    return [Problem("error", message) for kind, message in words.items() if kind in tokens]
+    return [Problem("error", message, is_style=True) for kind, message in words.items() if kind in tokens]
 
 
 def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
@@ -149,7 +159,8 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
             problems.append(Problem("error", f"the field {key!r} is there twice"))
         found[key] = _value(value_node, problems)
     if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
-        problems.append(Problem("error", "fields below fields are indented differently; use the same width everywhere"))
+        message = "fields below fields are indented differently; use the same width everywhere"
+        problems.append(Problem("error", message, is_style=True))
     return found
 
 

@@ -45,11 +45,16 @@ def invisible_characters(text: str) -> Iterator[str]:
 
 def hidden_comments(text: str) -> Iterator[str]:
     """Comments and hidden elements outside of code: a rendered page does not show them, a model reads them."""
-    text = _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    text = blank_code(text)
     for pattern in HIDDEN:
         for found in pattern.finditer(text):
             if words := " ".join(found["text"].split()):
                 yield f"line {_line(text, found.start())}: text that a rendered page does not show: {_shown(words)}"
+
+
+def blank_code(text: str) -> str:
+    """The text with spaces in place of all code, so that every line stays where it is."""
+    return _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def _line(text: str, position: int) -> int:

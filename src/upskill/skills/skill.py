@@ -28,6 +28,7 @@ from upskill.skills.files import (
 )
 from upskill.skills.frontmatter import Problem
 from upskill.skills.hidden_text import hidden_comments, invisible_characters
+from upskill.skills.mentions import describe_missing, missing_files
 from upskill.skills.validation import (
     Profile,
     description_problems,
@@ -56,26 +57,22 @@ class Skill:
     @classmethod
     def load(cls, path: str | Path) -> Skill:
         """Read a skill folder (or its SKILL.md); UsageError if no client could use it."""
-        folder = Path(path)
-        try:
-            if folder.name.lower() == "skill.md" and folder.is_file():
-                folder = folder.parent
-        except OSError as error:  # a folder above it cannot be read, or the name is too long
-            raise UsageError(f"{path}: {describe_error(error)}") from error
-        if not os.path.lexists(folder):
-            raise UsageError(f"{path}: no such folder", "A skill is a folder with a SKILL.md in it.")
-        try:
-            folder = folder.resolve(strict=True)
-        except (OSError, RuntimeError) as error:
-            raise UsageError(f"{path}: {describe_error(error)}", "Check where its links lead.") from error
-        if not folder.is_dir():
-            raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
-        files, folders = read_folder(folder)
-        return cls._read(files, str(path), folder, folders)
+        return cls._read(*_open(path))
+
+    @classmethod
+    def inspect(cls, path: str | Path) -> Skill:
+        """Read a skill folder that may lack its description, so that `problems` can tell whatever else is wrong."""
+        return cls._read(*_open(path), describes_itself=False)
 
     @classmethod
     def _read(
-        cls, files: Iterable[SkillFile], where: str, folder: Path | None = None, folders: tuple[str, ...] = ()
+        cls,
+        files: Iterable[SkillFile],
+        where: str,
+        folder: Path | None = None,
+        folders: tuple[str, ...] = (),
+        *,
+        describes_itself: bool = True,
     ) -> Skill:
         files = tuple(sorted(files, key=lambda file: file.path))
         manifest = find_manifest(files, where)
@@ -88,9 +85,12 @@ class Skill:
         if manifest.data.startswith(b"\xef\xbb\xbf"):
             notes.append(Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"))
         syntax: list[Problem] = []
+        if "\t" in text.partition("\n")[0]:
+            syntax.append(Problem("error", "there is a tab after the first ---; remove it", is_style=True))
         fields = frontmatter.parse(head, where, syntax)
         description = fields.get("description")
-        if not isinstance(description, str) or not description.strip():
+        description = description.strip() if isinstance(description, str) else ""
+        if describes_itself and not description:
             raise UsageError(
                 f"{where}: has no description",
                 "Add `description:` to the frontmatter: what the skill does and when to use it.",
@@ -98,9 +98,7 @@ class Skill:
         name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
             name = folder.name if folder else ""
-        made = cls(
-            name.strip(), description.strip(), body, fields, files, folder, (), folders, tuple(notes), tuple(syntax)
-        )
+        made = cls(name.strip(), description, body, fields, files, folder, (), folders, tuple(notes), tuple(syntax))
         return replace(made, warnings=tuple(problem.message for problem in made.problems("clients")))
 
     @classmethod
@@ -202,7 +200,8 @@ class Skill:
     def problems(self, profile: Profile = "strict") -> list[Problem]:
         """What is wrong by the specification.
 
-        `strict` agrees with the reference validator; with `clients`, fields that some clients have added are warnings.
+        `strict` agrees with the reference validator; with `clients`, fields that clients have added and YAML that only
+        strict readers refuse are warnings.
         """
         fields, found, syntax = self.frontmatter, list(self._notes), list(self._syntax)
         manifest = find_manifest(self.files, self.name)
@@ -211,7 +210,7 @@ class Skill:
             found.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
             if profile == "strict":
                 fields, syntax = reference
-        found += syntax
+        found += [problem.for_clients() for problem in syntax] if profile == "clients" else syntax
         found += field_problems(fields, profile)
         found += name_problems(fields.get("name"), self.folder.name if self.folder else None)
         found += description_problems(fields.get("description"))
@@ -221,6 +220,8 @@ class Skill:
             found.append(
                 Problem("warning", f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
             )
+        if missing := missing_files(self.body, (file.path for file in self.files)):
+            found.append(Problem("warning", describe_missing(missing)))
         return found + [Problem("warning", hidden) for hidden in self.hidden_text]
 
     @property
@@ -232,6 +233,26 @@ class Skill:
                 text = file.data.decode("utf-8-sig", "replace")
                 found += [f"{file.path}, {what}" for what in (*invisible_characters(text), *hidden_comments(text))]
         return tuple(found)
+
+
+def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]]:
+    """The files of a skill folder, what it was called, where it is, and its empty folders."""
+    folder = Path(path)
+    try:
+        if folder.name.lower() == "skill.md" and folder.is_file():
+            folder = folder.parent
+    except OSError as error:  # a folder above it cannot be read, or the name is too long
+        raise UsageError(f"{path}: {describe_error(error)}") from error
+    if not os.path.lexists(folder):
+        raise UsageError(f"{path}: no such folder", "A skill is a folder with a SKILL.md in it.")
+    try:
+        folder = folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{path}: {describe_error(error)}", "Check where its links lead.") from error
+    if not folder.is_dir():
+        raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
+    files, folders = read_folder(folder)
+    return files, str(path), folder, folders
 
 
 def _encode(text: str) -> bytes:

@@ -6,23 +6,20 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from upskill.errors import UsageError
+from upskill.errors import UsageError, did_you_mean
 from upskill.skills import frontmatter
 from upskill.skills.files import MANIFEST
 from upskill.skills.frontmatter import Level, Problem
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+# What clients, registries and authors have added, as found in public skills.
 CLIENT_FIELDS = (
-    "argument-hint",
-    "user-invocable",
-    "disable-model-invocation",
-    "model",
-    "context",
-    "agent",
-    "hooks",
-    "paths",
-    "effort",
-)
+    "agent", "argument-hint", "context", "disable-model-invocation", "effort", "hooks", "model", "paths", "tools",
+    "user-invocable", "when_to_use",
+    "author", "capabilities", "category", "compatible-with", "dependencies", "domain", "emoji", "homepage", "icon",
+    "keywords", "language", "origin", "priority", "repository", "requires", "risk", "scope", "source", "tags",
+    "triggers", "type", "version",
+)  # fmt: skip
 
 Profile = Literal["strict", "clients"]
 
@@ -45,9 +42,8 @@ def reference_fields(text: str, where: str) -> tuple[Mapping[str, Any], list[Pro
 def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Problem]:
     for key, value in fields.items():
         if key not in FIELDS:
-            level: Level = "warning" if profile == "clients" and key in CLIENT_FIELDS else "error"
-            kind = "a client's own field" if key in CLIENT_FIELDS else "not a field of the specification"
-            yield Problem(level, f"{key!r} is {kind}")
+            level: Level = "warning" if profile == "clients" else "error"
+            yield Problem(level, f"{key!r} is {_kind_of_field(key, fields)}")
         elif key == "metadata":
             if not isinstance(value, Mapping):
                 yield Problem("warning", "metadata should be a list of `name: text` lines")
@@ -58,6 +54,14 @@ def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Prob
     compatibility = fields.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > 500:
         yield Problem("error", f"compatibility is longer than 500 characters ({len(compatibility)})")
+
+
+def _kind_of_field(key: str, fields: Mapping[str, Any]) -> str:
+    if key in CLIENT_FIELDS:
+        return "a client's own field"
+    free = [name for name in FIELDS if name not in fields]
+    near = did_you_mean(key.lower().replace("_", "-"), free, otherwise="-") if free else "-"
+    return "not a field of the specification" + (f". {near}" if near != "-" else "")
 
 
 def name_problems(written: object, folder: str | None) -> Iterator[Problem]:

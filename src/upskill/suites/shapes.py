@@ -8,9 +8,10 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from upskill.checks import ReadText
-from upskill.errors import UsageError, did_you_mean
+from upskill.errors import UsageError, as_one, did_you_mean
 from upskill.plain import as_mapping, short
 
 ReadFile = Callable[[str], bytes | None]
@@ -174,17 +175,23 @@ def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
     try:
         return kind.model_validate(said)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            fields = sorted(kind.model_fields)
-            hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
-            raise UsageError(f"{place}: no field is called {path!r}", hint) from error
-        if first["type"] == "missing":
-            raise UsageError(f"{place}: has no {path}") from error
-        hint = "Put it in quotes." if first["type"] == "string_type" else ""
-        wrong = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{place}: {path}: {wrong}, not {short(first['input'])}", hint) from error
+        firsts: dict[object, ErrorDetails] = {}  # each field can be wrong in several ways
+        for wrong in error.errors(include_url=False):
+            firsts.setdefault(wrong["loc"][:1], wrong)
+        raise as_one([_refusal(kind, wrong, place) for wrong in firsts.values()]) from error
+
+
+def _refusal(kind: type[BaseModel], wrong: ErrorDetails, place: str) -> UsageError:
+    path = ".".join(str(part) for part in wrong["loc"])
+    if wrong["type"] == "extra_forbidden":
+        fields = sorted(kind.model_fields)
+        hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
+        return UsageError(f"{place}: no field is called {path!r}", hint)
+    if wrong["type"] == "missing":
+        return UsageError(f"{place}: has no {path}")
+    hint = "Put it in quotes." if wrong["type"] == "string_type" else ""
+    said = wrong["msg"].removeprefix("Value error, ")
+    return UsageError(f"{place}: {path}: {said}, not {short(wrong['input'])}", hint)
 
 
 def check_path(name: str, place: str) -> None:

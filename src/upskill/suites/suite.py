@@ -17,7 +17,7 @@ from typing import Any
 from upskill.checks import Named, read_check
 from upskill.checks.extract import Extract
 from upskill.checks.guard import is_test, names
-from upskill.errors import UsageError, did_you_mean
+from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
@@ -168,10 +168,12 @@ class Suite:
             place = f"{where}: checks[{number}]"
             shared.append(read_check(item, place, text_reader(read_file, place)))
         warnings: list[str] = []
-        read = [
-            _read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades)
-            for number, item in enumerate(items, start=1)
-        ]
+        read: list[tuple[Case, bool | None]] = []
+        problems = ErrorCollector()
+        for number, item in enumerate(items, start=1):
+            with problems.collect():
+                read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades))
+        problems.raise_any()
         sides = split((case.id, side) for case, side in read)
         cases = [replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True)]
         if not cases:
@@ -243,7 +245,13 @@ def _read_case(
     else:
         ours = fit(OurCase, said, place)
     read_text = text_reader(read_file, place)
-    checks = tuple(read_check(check, place, read_text) for check in ours.checks) + tuple(shared)
+    own: list[Named] = []
+    problems = ErrorCollector()
+    for check in ours.checks:
+        with problems.collect():
+            own.append(read_check(check, place, read_text))
+    problems.raise_any()
+    checks = (*own, *shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
         raise UsageError(
             f"{place}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."

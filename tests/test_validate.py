@@ -1,0 +1,170 @@
+"""`upskill validate`: skills and folders of skills, everything that is wrong at once, and at little cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from skills_ref.validator import validate
+
+from conftest import Upskill, write_skill
+from test_architecture import run_python
+from upskill.errors import UsageError
+from upskill.skills import Skill
+from upskill.skills.mentions import missing_files
+from upskill.suites import Suite
+
+HEAD = "name: {name}\ndescription: Does things. Use it when asked.\n"
+
+
+def write(folder: Path, head: str = HEAD, body: str = "Body.\n", close: str = "---") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\n{head.replace('{name}', folder.name)}{close}\n\n{body}"
+    (folder / "SKILL.md").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_folder_of_skills_is_checked_skill_by_skill(upskill: Upskill, home: Path) -> None:
+    for name in ("one", "group/two"):
+        write(home / "skills" / name)
+    write(home / "skills" / "three", "name: Three\ndescription: d\n")
+    done = upskill("validate", "skills")
+    assert done.code == 2
+    assert "skills/group/two: valid\nskills/one: valid\nskills/three: invalid\n" in done.out
+    assert done.out.endswith("3 skills: 2 valid, 1 invalid\n")
+    rows = upskill("validate", "skills", "--json").json
+    assert [(row["skill"], row["valid"]) for row in rows] == [
+        ("skills/group/two", True),
+        ("skills/one", True),
+        ("skills/three", False),
+    ]
+    (home / "empty").mkdir()
+    done = upskill("validate", "empty")
+    assert (done.code, "empty: invalid\n  error: empty: has no SKILL.md" in done.out) == (2, True)
+
+
+def test_a_skill_without_a_suite_is_checked_without_the_rest_of_upskill(home: Path) -> None:
+    done = run_python("-X", "importtime", "-m", "upskill", "validate", str(write(home / "my-skill")))
+    assert done.stdout.endswith("my-skill: valid\n")
+    modules = [line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    heavy = ("pydantic", "pydantic_core", "rich", "aiohttp", "numpy", "asyncio", "sqlite3", "jsonschema", "regex")
+    assert not [name for name in modules if name.split(".")[0] in heavy]
+    assert not [name for name in modules if name.startswith(("upskill.suites", "upskill.runs", "upskill.models"))]
+
+
+def test_every_problem_of_a_skill_is_reported_at_once(upskill: Upskill, home: Path) -> None:
+    write(home / "Bad", "name: Bad_\ndescripton: d\nversion: '1'\nallowed_tools: Read\n", "See [this](more.md).\n")
+    out = upskill("validate", "Bad").out
+    for said in (
+        "error: 'descripton' is not a field of the specification. Did you mean 'description'?",
+        "error: 'allowed_tools' is not a field of the specification. Did you mean 'allowed-tools'?",
+        "error: 'version' is a client's own field\n",
+        "error: name 'Bad_' has capital letters",
+        "error: name 'Bad_' differs from the folder's name",
+        "error: description is missing",
+        "warning: the instructions name more.md, and the skill has no such file\n",
+    ):
+        assert said in out, said
+
+
+def test_every_problem_of_a_suite_is_reported_at_once_and_none_makes_the_skill_invalid(
+    upskill: Upskill, home: Path
+) -> None:
+    cases: list[dict[str, Any]] = [
+        {"prompt": "Greet Ann.", "checks": [{"contain": "ahoy"}, {"regexp": "x"}]},
+        {"promt": "Greet Bob.", "checks": [{"contains": "ahoy"}], "tag": ["a"]},
+        {"prompt": "Greet Cy.", "checks": [{"contains": "ahoy"}]},
+        {"prompt": "Greet Di.", "checks": []},
+    ]
+    write_skill(home / "greeter", suite={"cases": cases})
+    done = upskill("validate", "greeter")
+    assert done.code == 2
+    assert done.out.startswith("greeter: valid\n  suite error: ")
+    for said in (
+        "Did you mean 'contains'?",
+        "Did you mean 'regex'?",
+        "no field is called 'promt'. Did you mean 'prompt'?",
+        "no field is called 'tag'. Did you mean 'tags'?",
+        "case 2: has no prompt",
+        "case 4: has no checks",
+    ):
+        assert said in done.out, said
+    (row,) = upskill("validate", "greeter", "--json").json
+    assert (row["valid"], row["suite_valid"], row["problems"], len(row["suite_problems"])) == (True, False, [], 6)
+    with pytest.raises(UsageError, match="'contain'") as error:
+        Suite.of(Skill.load(home / "greeter"))
+    assert "5 more problems in it; `upskill validate SKILL` lists all." in error.value.hint
+
+
+def test_the_profile_of_clients_takes_what_clients_take(upskill: Upskill, home: Path) -> None:
+    more = (
+        "version: 1.0.0\nhomepage: example.org\ntags: [a, b]\nauthor: me\ntriggers:\n  - x\nmy-own-field: 1\n"
+        "metadata: {openclaw: {requires: {bins: [git]}}}\nallowed-tools: [Read, Bash]\n"
+    )
+    skill = write(home / "my-skill", HEAD + more)
+    done = upskill("validate", "my-skill", "--profile", "clients")
+    assert (done.code, done.out.count("warning: ")) == (0, 9)
+    assert "warning: the frontmatter uses […]; write one `- item` a line\n" in done.out
+    assert "warning: 'triggers' is a client's own field\n" in done.out
+    assert "warning: 'my-own-field' is not a field of the specification\n" in done.out
+    assert upskill("validate", "my-skill").code == 2
+    assert validate(skill)
+    write(home / "broken", "name: [my-skill]\nversion: 1\n")
+    assert upskill("validate", "broken", "--profile", "clients").code == 2
+
+
+def test_files_that_the_instructions_name_are_looked_for(home: Path) -> None:
+    body = (
+        "See [a](references/here.md#part) and [b](references/gone.md), [the web](https://x.org/y.md), [top](#top),\n"
+        "[folder](references/), [a picture](../other/x.png), [space](my%20notes.md), `scripts/run.py`.\n\n"
+        "`[code](in/code.md)` and scripts/{name}.py, assets/*.png, ~/scripts/mine.sh, project/scripts/theirs.py\n\n"
+        "```bash\npython scripts/lost.py --to out.md\n[x](fenced.md)\n```\n"
+    )
+    skill = write(home / "my-skill", body=body)
+    (skill / "references").mkdir()
+    (skill / "references" / "here.md").write_text("x", encoding="utf-8")
+    (skill / "my notes.md").write_text("x", encoding="utf-8")
+    loaded = Skill.load(skill)
+    assert missing_files(loaded.body, (file.path for file in loaded.files)) == [
+        "references/gone.md",
+        "scripts/run.py",
+        "scripts/lost.py",
+    ]
+    assert not [problem for problem in loaded.problems() if problem.level == "error"]
+    (warning,) = loaded.warnings
+    assert warning == (
+        "the instructions name references/gone.md, scripts/run.py, scripts/lost.py, and the skill has no such files"
+    )
+
+
+# Where the frontmatter ends is judged alike whatever the body says: a rule in it must not turn the verdict.
+CLOSINGS = ("---", "-----", "--- and more", "  ---", "---  ", "---\t")
+
+
+def test_what_closes_the_frontmatter_does_not_depend_on_rules_in_the_body(home: Path) -> None:
+    for number, close in enumerate(CLOSINGS):
+        for body in ("Body.\n", "Body.\n\n---\n\nMore.\n", "Body.\n\n-----\n\n| a |\n|---|\n"):
+            skill = write(home / str(number) / "my-skill", body=body, close=close)
+            assert Skill.load(skill).description == "Does things. Use it when asked.", (close, body)
+            is_valid = not any(problem.level == "error" for problem in Skill.load(skill).problems())
+            assert is_valid is (not validate(skill)), (close, body)
+    tab = home / "tab" / "my-skill"
+    write(tab)
+    (tab / "SKILL.md").write_text((tab / "SKILL.md").read_text().replace("---\n", "---\t\n", 1), encoding="utf-8")
+    assert validate(tab)
+    assert [problem.level for problem in Skill.load(tab).problems()] == ["error"]
+    assert [problem.level for problem in Skill.load(tab).problems("clients")] == ["warning"]
+
+
+def test_the_json_of_validate_is_one_document(upskill: Upskill, home: Path) -> None:
+    write(home / "my-skill")
+    row: dict[str, Any] = {
+        "skill": "my-skill",
+        "valid": True,
+        "suite_valid": True,
+        "problems": [],
+        "suite_problems": [],
+    }
+    assert json.loads(upskill("validate", "my-skill", "--json").out) == [row]
