@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import click
 import pytest
 
 from conftest import Upskill, write_script, write_skill
+from upskill import __file__ as package
 from upskill.cli import COMMANDS, upskill
 from upskill.cli.help import COMMON, GROUPS, fitting_hint
 
@@ -100,6 +102,22 @@ def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: 
     folder = write_skill(home / "greeter")
     told = upskill("eval", folder, "-m", write_script(home / "student.yaml"), "-d", home / "file")
     assert "--runs-dir" in told.err
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Every hint in the code, with where it stands."""
+    for file in sorted(Path(package).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error") and len(node.args) > 1:
+                words = [part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)]
+                yield f"{file.name}:{node.lineno}", "".join(word for word in words if isinstance(word, str))
+
+
+def test_every_option_that_a_hint_names_exists() -> None:
+    known = {flag for _, command in every_command() for each in command.params for flag in each.opts}
+    known |= {flag for _, command in every_command() for each in command.params for flag in each.secondary_opts}
+    assert len(named := list(hints())) > 100
+    assert {where: hint for where, hint in named if fitting_hint(hint, known) != hint} == {}
 
 
 # Completion.

@@ -79,7 +79,9 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except UpskillError as error:
-            error.hint = fitting_hint(error.hint, {flag for each in self.params for flag in each.opts})
+            error.hint = fitting_hint(
+                error.hint, {flag for each in self.params for flag in (*each.opts, *each.secondary_opts)}
+            )
             raise
 
 
