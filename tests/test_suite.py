@@ -295,7 +295,7 @@ def nameless(prompt: str = "Say hello, friend of mine, today!", **more: Any) -> 
 
 def test_an_id_is_made_from_the_content_alone() -> None:
     alone = Suite.parse([nameless()]).cases[0].id
-    assert re.fullmatch(r"say-hello-friend-of-mine-[0-9a-f]{6}", alone)
+    assert re.fullmatch(r"[0-9a-f]{4}-say-hello-friend-mine-today", alone)
     among = Suite.parse([CASE, nameless("Other."), nameless()], "elsewhere")
     assert among.cases[2].id == alone
     different = [nameless(checks=[{"contains": "bye"}]), nameless(files={"a": "b"}), nameless("Say hello again.")]
@@ -303,8 +303,16 @@ def test_an_id_is_made_from_the_content_alone() -> None:
     assert Suite.parse([nameless(tags=["x"], held_out=True)]).cases[0].id == alone
 
 
-def test_a_prompt_in_another_script_gets_an_id_too() -> None:
-    assert re.fullmatch(r"[0-9a-f]{6}", Suite.parse([nameless("你好")]).cases[0].id)
+def test_ids_are_readable_in_every_script_and_differ_from_the_first_letters_on() -> None:
+    assert re.fullmatch("[0-9a-f]{4}-你好", Suite.parse([nameless("你好")]).cases[0].id)
+    quoted = Suite.parse([nameless('Say "it\'s über-gut", please.')]).cases[0].id
+    assert quoted[4:] == "-say-it's-über-gut"
+    assert re.fullmatch("[0-9a-f]{8}", Suite.parse([nameless("?!")]).cases[0].id)
+    assert len(Suite.parse([nameless("x" * 5000)]).cases[0].id) == 45
+    start = "Write a Python function that takes a list of numbers and returns the"
+    ids = [case.id for case in Suite.parse([nameless(f"{start} {what}.") for what in ("sum", "mean", "mode")]).cases]
+    assert len({made[:4] for made in ids}) == 3
+    assert all(made[4:] == "-python-function-takes-list-numbers" for made in ids)
 
 
 # Round trip and fingerprints.
@@ -377,8 +385,8 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 # What is wrong is said, with its place and what to do.
 
 FIELDS_OF_OURS = (
-    "checks, evidence, expected_output, files, held_out, id, max_output_tokens, output_file, prompt, reference, right,"
-    " tags, wrong"
+    "checks, evidence, expected_output, files, held_out, id, max_output_tokens, metadata, output_file, prompt,"
+    " reference, right, tags, wrong"
 )
 WRONG: dict[str, tuple[object, str, str]] = {
     "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),
@@ -499,7 +507,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "the same case without an id twice": (
         [nameless(), nameless()],
-        "s: case 2 has the id 'say-hello-friend-of-mine-",
+        "-say-hello-friend-mine-today' of case 1",
         "",
     ),
     "an empty id": ([CASE | {"id": " "}], "s: case 1 (' '): '' cannot be an id", "Use 1 to 200 printable characters."),

@@ -171,19 +171,24 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
-def _read_as_text(node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool = False) -> None:
-    """Makes text, as it is written, of what stands in these fields: `42`, `3.10`, `yes`; also in a list."""
+def _read_as_text(
+    node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool = False, inside: bool = False
+) -> None:
+    """Makes text, as it is written, of what stands in these fields: `42`, `3.10`, `yes`; also in a list.
+
+    `vars.*` means everything in the mapping `vars`.
+    """
     if isinstance(node, yaml.ScalarNode) and is_text and node.tag in _WRITTEN_AS_TEXT:
         node.tag = "tag:yaml.org,2002:str"
     elif isinstance(node, yaml.SequenceNode):
         for part in node.value:
-            _read_as_text(part, fields, seen, is_text=is_text)
+            _read_as_text(part, fields, seen, is_text=is_text, inside=inside)
     elif isinstance(node, yaml.MappingNode) and id(node) not in seen:
         seen.add(id(node))
         for key, value in node.value:
-            named = key.value in fields or (is_text and key.value == "text")
+            named = inside or key.value in fields or (is_text and key.value == "text")
             if key.value != "json_schema":  # has fields of these names, too
-                _read_as_text(value, fields, seen, is_text=named)
+                _read_as_text(value, fields, seen, is_text=named, inside=f"{key.value}.*" in fields)
 
 
 _WRITTEN_AS_TEXT = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))

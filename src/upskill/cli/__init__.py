@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("upskill.cli.init:command", "Start a skill, with tests that already run."),
     "generate": ("upskill.cli.generate:command", "Write a skill from a task, traces or documents, and prove it."),
     "teach": ("upskill.cli.teach:command", "Let a teacher do a task in a sandbox, and make a skill from it."),
+    "import": ("upskill.cli.import_:command", "Turn test cases of another tool into a suite."),
     "tests": ("upskill.cli.tests:command", "Write, extend or edit the test cases of a skill."),
     "history": ("upskill.cli.history:command", "List every candidate that was tried for a skill."),
     "diff": ("upskill.cli.diff:command", "Compare two candidates for a skill."),

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import yaml
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import read_yaml, yaml_words
+from upskill.skills import Skill
+from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
+
+MOST_FILES = 1_000  # that a folder beside a suite is searched for
+MOST_UNPACKED = 200_000_000  # bytes
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
-TEXT_CHECKS = frozenset(["equals", "contains", "contains_any", "not_contains", "starts_with"])
+TEXT_CHECKS = frozenset(["equals", "contains", "contains_any", "not_contains", "starts_with", "vars.*"])
 
 
 def decode(data: bytes, where: str) -> object:
-    """JSON or YAML, told apart by the content; duplicate keys and NaN are errors, not silently something else."""
+    """JSON, JSON lines, CSV or YAML, told apart by the content.
+
+    Duplicate keys and NaN are errors, not silently something else. A zip archive is a log of inspect_ai.
+    """
+    if data.startswith(b"PK\x03\x04"):
+        return _read_archive(data, where)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -27,8 +44,16 @@ def decode(data: bytes, where: str) -> object:
             try:
                 return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
             except json.JSONDecodeError as error:
+                if (lines := _json_lines(text)) is not None:
+                    return lines
                 if where.endswith(".json"):
                     raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
+        rows = _csv_rows(text, named=where.endswith((".csv", ".tsv")))
+        if rows is not None:
+            return rows
+        documents = [part for part in re.split(r"(?m)^---[ \t]*$", text) if re.search(r"(?m)^[^#\s]", part)]
+        if len(documents) > 1:
+            return [read_yaml(part, text_fields=TEXT_CHECKS) for part in documents]
         return read_yaml(text, text_fields=TEXT_CHECKS)
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}") from error
@@ -51,15 +76,115 @@ def check_sound(said: object, where: str) -> None:
         raise UsageError(f"{where}: is not plain data: {error}") from error
 
 
-def read_beside(roots: list[Path], name: str) -> bytes | None:
-    for root in roots:
-        try:
-            file = (root / name).resolve()
-            if file.is_relative_to(root.resolve()) and file.is_file():
-                return read_input(file)
-        except (OSError, RuntimeError, UsageError):  # a circle of links, no permission: not there for us
-            continue
-    return None
+class Rows(list[dict[str, str]]):
+    """The rows of a CSV file, by the names in its header."""
+
+
+@runtime_checkable
+class Beside(Protocol):
+    """The files beside a suite: calling it reads one, None where there is none."""
+
+    def __call__(self, name: str) -> bytes | None: ...
+
+    def below(self, folder: str) -> list[str]:
+        """The paths of the files in a folder."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfSkill:
+    """What a suite in a skill may name: from the skill's folder, or from `evals/`."""
+
+    skill: Skill
+
+    def __call__(self, name: str) -> bytes | None:
+        data = self.skill.read(name)
+        return data if data is not None else self.skill.read(f"evals/{name}")
+
+    def below(self, folder: str) -> list[str]:
+        paths = [file.path for file in self.skill.files]
+        inside = folder.strip("/") + "/"
+        found = [path for path in paths if path.startswith(inside)]
+        return sorted(found or [path for path in paths if path.startswith(f"evals/{inside}")])
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfFolders:
+    """What a suite may name that lies on its own: from any of these folders."""
+
+    roots: tuple[Path, ...]
+
+    def __call__(self, name: str) -> bytes | None:
+        for root in self.roots:
+            try:
+                file = (root / name).resolve()
+                if file.is_relative_to(root.resolve()) and file.is_file():
+                    return read_input(file)
+            except (OSError, RuntimeError, UsageError):  # a circle of links, no permission: not there for us
+                continue
+        return None
+
+    def below(self, folder: str) -> list[str]:
+        for root in self.roots:
+            try:
+                place = (root / folder).resolve()
+                if place.is_relative_to(root.resolve()) and place.is_dir():
+                    found = islice((path for path in place.rglob("*") if path.is_file()), MOST_FILES)
+                    return sorted(path.relative_to(root.resolve()).as_posix() for path in found)
+            except (OSError, RuntimeError):
+                continue
+        return []
+
+
+def _json_lines(text: str) -> list[Any] | None:
+    """A value on every line; None where that is not what it is."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        return [json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant) for line in lines]
+    except json.JSONDecodeError:
+        return None
+
+
+def _csv_rows(text: str, *, named: bool) -> Rows | None:
+    """The rows of a table with a header; None where the first line is not one and it is not `named` like a table."""
+    text = text.lstrip("\n")
+    first = text.partition("\n")[0]
+    mark = max(",\t;", key=first.count)
+    names = [name for row in csv.reader([first], delimiter=mark) for name in row]
+    known = {name.strip().lower() for name in names} & {*PROMPT_FIELDS, "__expected"}
+    plain = len(names) > 1 and all(re.fullmatch(r"[\w .:/-]{1,60}", name.strip()) for name in names)
+    if not named and not (known and plain):
+        return None
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark, restkey="")
+    try:
+        rows = [{_column(key): value or "" for key, value in row.items() if key} for row in reader]
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: not valid CSV: {error}") from error
+    return Rows(row for row in rows if any(value.strip() for value in row.values()))
+
+
+def _column(name: str) -> str:
+    name = name.strip()
+    return name.lower() if name.lower() in (*PROMPT_FIELDS, *EXPECTED_FIELDS, "id", "tags", "choices") else name
+
+
+def _read_archive(data: bytes, where: str) -> object:
+    """The samples of a log of inspect_ai, which is a zip archive of JSON files."""
+    hint = "Is this the right file? Give a suite: YAML, JSON or CSV."
+    samples: list[Any] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = [one for one in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", one.filename)]
+            if not members:
+                raise UsageError(f"{where}: is a zip archive without samples of inspect_ai", hint)
+            if sum(one.file_size for one in members) > MOST_UNPACKED:
+                raise UsageError(f"{where}: is larger than {MOST_UNPACKED // 10**6} MB when unpacked", hint)
+            samples = [json.loads(archive.read(one)) for one in sorted(members, key=lambda one: one.filename)]
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{where}: cannot be unpacked: {error}", hint) from error
+    except zlib.error as error:
+        raise UsageError(f"{where}: cannot be unpacked: {error}", hint) from error
+    return {"eval": {}, "samples": samples}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
+from upskill.suites.ids import make_id
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -39,9 +40,7 @@ class Query:
 
     @property
     def id(self) -> str:
-        """Its first words, and a hash of all of them."""
-        words = "".join(letter if letter.isalnum() else " " for letter in self.text.lower()).split()[:6]
-        return "-".join([*words, digest(_normalize(self.text))[:6]])[-80:]
+        return make_id(self.text, digest(_normalize(self.text)))
 
     def plain(self) -> dict[str, Any]:
         return {"query": self.text, "should_trigger": self.should_trigger}

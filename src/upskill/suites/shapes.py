@@ -1,4 +1,4 @@
-"""The shapes in which people write a case: our own, upstream's, and that of `evals/evals.json`."""
+"""The shapes in which people write a case: our own, and upstream's. Those of other tools are in `formats`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pydantic_core import ErrorDetails
 from upskill.checks import ReadText
 from upskill.errors import UsageError, as_one, did_you_mean
 from upskill.plain import as_mapping, short
+from upskill.suites.words import typed_checks
 
 ReadFile = Callable[[str], bytes | None]
+LISTS = ("cases", "tests", "evals")  # what the list of cases may be called
 
 
 class _Strict(BaseModel):
@@ -54,6 +56,7 @@ class OurCase(_Strict):
     right: list[Answer] = []
     wrong: list[Answer] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
+    metadata: dict[str, Any] = {}  # what others say about a case; it decides nothing
 
 
 class UpstreamCase(_Strict):
@@ -64,30 +67,12 @@ class UpstreamCase(_Strict):
     output_file: str | None = None
     validator: str | None = None
     validator_config: dict[str, Any] | None = None
+    verifiers: list[dict[str, Any]] = []
     tags: list[str] = []
     held_out: bool | None = None
     checks: list[Any] = []  # this and what follows are our own
     reference: str = ""
     evidence: list[str] = []
-    right: list[Answer] = []
-    wrong: list[Answer] = []
-    max_output_tokens: int | None = Field(default=None, ge=1)
-
-
-class EvalsCase(_Strict):
-    id: str | int | None = None
-    name: str = ""
-    prompt: str
-    expected_output: str = ""
-    files: list[str] = []
-    assertions: list[str] = Field(default_factory=list)
-    expectations: list[str] = Field(default_factory=list)
-    checks: list[Any] = []
-    tags: list[str] = []
-    held_out: bool | None = None
-    reference: str = ""
-    evidence: list[str] = []
-    output_file: str = ""
     right: list[Answer] = []
     wrong: list[Answer] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
@@ -103,6 +88,14 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
             checks.append({"contains": value})
         else:
             checks.append({key: value})
+    for verifier in case.verifiers:
+        found = typed_checks(verifier)
+        if found is None:
+            raise UsageError(
+                f"{place}: no verifier of ours is of the type {short(verifier.get('type'))}",
+                "Write it as a check: contains, regex, command, judge.",
+            )
+        checks += found
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
@@ -122,30 +115,6 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
         reference=case.reference,
         evidence=case.evidence,
         output_file=case.output_file or "",
-        right=case.right,
-        wrong=case.wrong,
-        max_output_tokens=case.max_output_tokens,
-    )
-
-
-def from_evals(case: EvalsCase, place: str, read_file: ReadFile | None) -> OurCase:
-    statements = dict.fromkeys([*case.assertions, *case.expectations])
-    checks = [*case.checks, *({"judge": text} for text in statements)]
-    if not checks and case.expected_output:
-        checks = [{"judge": case.expected_output}]
-    read_text = text_reader(read_file, place)
-    files = {name: read_text(name) for name in case.files}
-    return OurCase(
-        id=case.id,
-        prompt=case.prompt,
-        files=files,
-        checks=checks,
-        tags=case.tags,
-        held_out=case.held_out,
-        reference=case.reference,
-        expected_output=case.expected_output,
-        evidence=case.evidence,
-        output_file=case.output_file,
         right=case.right,
         wrong=case.wrong,
         max_output_tokens=case.max_output_tokens,

@@ -1,13 +1,12 @@
 """A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split.
 
-Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a `skill_meta.json`, and the ecosystem's
-`evals/evals.json`. Everything that is wrong with a suite is a usage error before the first call.
+Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a `skill_meta.json`, and the `formats` of
+other tools. Everything that is wrong with a suite is a usage error before the first call.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,16 +20,17 @@ from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
-from upskill.suites.files import check_sound, decode, read_beside
+from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
+from upskill.suites.formats import Notes, Source, convert, recognise
+from upskill.suites.ids import make_id
 from upskill.suites.shapes import (
-    EvalsCase,
+    LISTS,
     OurCase,
     ReadFile,
     Script,
     UpstreamCase,
     check_path,
     fit,
-    from_evals,
     from_upstream,
     text_reader,
 )
@@ -55,6 +55,7 @@ class Case:
     right: tuple[str | Script, ...] = ()  # answers that must pass, put differently, or scripts that do what is asked
     wrong: tuple[str | Script, ...] = ()  # plausible answers, or scripts, that must fail
     max_output_tokens: int | None = None  # how long an answer may be; None: as the suite says
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
@@ -74,6 +75,7 @@ class Case:
             "right": [_plain_answer(answer) for answer in self.right],
             "wrong": [_plain_answer(answer) for answer in self.wrong],
             "max_output_tokens": self.max_output_tokens,
+            "metadata": dict(self.metadata),
         }
         return said | {key: value for key, value in optional.items() if value}
 
@@ -125,23 +127,21 @@ class Suite:
     # How long an answer may be, in cases that do not say; one that is cut off there has failed.
     max_output_tokens: int | None = None
     warnings: tuple[str, ...] = ()
+    notes: Notes | None = field(default=None, compare=False, repr=False)  # where it was in the format of another tool
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
         """Read a suite file."""
         file = Path(path)
         data = read_input(file, most=LARGEST_SUITE, hint="Give a suite file: YAML or JSON.")
-        roots = [file.parent.parent if file.parent.name == "evals" else file.parent, file.parent]
-        return cls.read(data, str(path), lambda name: read_beside(roots, name))
+        inside = file.absolute().parent.name in ("evals", ".upskill", "tasks")
+        return cls.read(data, str(path), FilesOfFolders((file.parent.parent if inside else file.parent, file.parent)))
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:
         """The suite that lies in a skill's folder, None when there is none."""
 
-        def read(name: str) -> bytes | None:
-            data = skill.read(name)
-            return data if data is not None else skill.read(f"evals/{name}")
-
+        read = FilesOfSkill(skill)
         for place in PLACES_IN_A_SKILL:
             data = skill.read(place)
             if data is None:
@@ -162,17 +162,21 @@ class Suite:
     def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
         """A suite from plain data, in any of the shapes this module reads."""
         check_sound(said, where)
-        items, common, grades = _cases_of(said, where)
+        notes: Notes | None = None
+        if name := recognise(said):
+            notes = Notes()
+            said = convert(name, Source(said, where, read_file, notes)) | _common(said)
+        items, common = _cases_of(said, where)
         shared: list[Named] = []
         for number, item in enumerate(common):
             place = f"{where}: checks[{number}]"
             shared.append(read_check(item, place, text_reader(read_file, place)))
-        warnings: list[str] = []
+        warnings: list[str] = list(notes.warnings(where)) if notes else []
         read: list[tuple[Case, bool | None]] = []
         problems = ErrorCollector()
         for number, item in enumerate(items, start=1):
             with problems.collect():
-                read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings, grades=grades))
+                read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings))
         problems.raise_any()
         sides = split((case.id, side) for case, side in read)
         cases = [replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True)]
@@ -187,7 +191,7 @@ class Suite:
                     "Give each case an id of its own.",
                 )
             seen[case.id] = number
-        return cls(tuple(cases), where, _limit_of(said, where), tuple(warnings))
+        return cls(tuple(cases), where, _limit_of(said, where), tuple(warnings), notes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -230,7 +234,7 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def _read_case(
-    item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str], *, grades: bool
+    item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str]
 ) -> tuple[Case, bool | None]:
     """The case, and which side of the split it says that it is on."""
     said = as_mapping(item)
@@ -238,12 +242,8 @@ def _read_case(
         raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
     if isinstance(said.get("id"), str):
         place += f" ({short(said['id'])})"
-    if "input" in said:
-        ours = from_upstream(fit(UpstreamCase, said, place), place, warnings)
-    elif grades or {"assertions", "expectations"} & set(said) or isinstance(said.get("files"), list):
-        ours = from_evals(fit(EvalsCase, said, place), place, read_file)
-    else:
-        ours = fit(OurCase, said, place)
+    upstream = "input" in said
+    ours = from_upstream(fit(UpstreamCase, said, place), place, warnings) if upstream else fit(OurCase, said, place)
     read_text = text_reader(read_file, place)
     own: list[Named] = []
     problems = ErrorCollector()
@@ -267,7 +267,7 @@ def _read_case(
         raise UsageError(f"{place}: the prompt is empty")
     for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
         check_path(name, place)
-    made = ours.id if ours.id is not None else _id_from(ours)
+    made = ours.id if ours.id is not None else make_id(ours.prompt, digest([ours.prompt, ours.files, ours.checks]))
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
@@ -285,20 +285,28 @@ def _read_case(
         tuple(ours.right),
         tuple(ours.wrong),
         ours.max_output_tokens,
+        ours.metadata,
     )
     return case, ours.held_out
 
 
-def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
-    """The cases, the checks of all of them, and whether what they expect is said in words for a judge."""
+def _common(said: object) -> dict[str, Any]:
+    """What a file says of all its cases in our words, whatever its format."""
+    return {key: value for key, value in (as_mapping(said) or {}).items() if key in ("checks", "max_output_tokens")}
+
+
+def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
+    """The cases, and the checks of all of them."""
     plain_list = as_list(said)
     if plain_list is not None:
-        return plain_list, [], False
+        return plain_list, []
     mapping = as_mapping(said)
-    keys = [key for key in ("cases", "tests", "evals") if mapping and key in mapping]
+    keys = [key for key in LISTS if mapping and key in mapping]
     if mapping is None or len(keys) != 1:
         raise UsageError(
-            f"{where}: is not a suite", "A suite is a list of cases, or a mapping with `cases:` and a list below it."
+            f"{where}: is not a suite",
+            "A suite is a list of cases, or a mapping with `cases:` and a list below it. Also read: files of promptfoo,"
+            " inspect_ai, waza and skill-creator, and CSV with `prompt,expected`.",
         )
     allowed = {keys[0], "checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata"}
     if unknown := sorted(set(mapping) - allowed):
@@ -309,7 +317,7 @@ def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any], bool]:
         raise UsageError(f"{where}: {keys[0]} is not a list")
     if checks is None:
         raise UsageError(f"{where}: checks is not a list")
-    return cases, checks, keys[0] == "evals"
+    return cases, checks
 
 
 def _limit_of(said: object, where: str) -> int | None:
@@ -317,9 +325,3 @@ def _limit_of(said: object, where: str) -> int | None:
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f"{where}: max_output_tokens is a number of tokens, not {short(limit)}")
     return limit
-
-
-def _id_from(case: OurCase) -> str:
-    """An id for a case that has none: from what it says, so that its neighbours do not change it."""
-    words = re.findall(r"[a-z0-9]+", case.prompt.lower())[:5]
-    return "-".join([*words, digest([case.prompt, case.files, case.checks])[:6]])

@@ -1,0 +1,183 @@
+"""A Format is a file of test cases that another tool reads, recognised by its content and turned into a suite of ours.
+
+Kinds, asked in this order:
+
+- `inspect`: datasets and logs of inspect_ai (`input` and `target`)
+- `promptfoo`: configurations and test files (`prompts`, `vars`, `assert`)
+- `scenarios`: `.upskill/evals.json`, which names suites and the criteria of a judge
+- `waza`: tasks with `inputs` and graders
+- `evals`: skill-creator's `evals.json` and those like it: prompts with assertions in words
+- `table`: rows with a prompt and what is expected, of a CSV file or JSON
+
+What they share: `notes` (what was carried over, changed and left out). Of promptfoo: `assertions` and `templates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from upskill.checks import read_check
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping
+from upskill.registry import Registry
+from upskill.suites.files import Beside
+from upskill.suites.formats.notes import Notes
+from upskill.suites.shapes import LISTS, OurCase, ReadFile, text_reader
+
+FORMATS = Registry(
+    "suite format",
+    "upskill.suite_formats",
+    {
+        "inspect": "upskill.suites.formats.inspect:FORMAT",
+        "promptfoo": "upskill.suites.formats.promptfoo:FORMAT",
+        "scenarios": "upskill.suites.formats.scenarios:FORMAT",
+        "waza": "upskill.suites.formats.waza:FORMAT",
+        "evals": "upskill.suites.formats.evals:FORMAT",
+        "table": "upskill.suites.formats.table:FORMAT",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of another tool: its plain data, where it is, and what lies beside it."""
+
+    said: object
+    where: str
+    read_file: ReadFile | None
+    notes: Notes
+
+    def read(self, name: str, place: str = "") -> str:
+        """The text of a file beside it; UsageError where there is none."""
+        return text_reader(self.read_file, place or self.where)(name)
+
+    def below(self, folder: str) -> list[str]:
+        """The paths of the files in a folder beside it."""
+        return self.read_file.below(folder) if isinstance(self.read_file, Beside) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    title: str  # what a person would call it
+    recognises: Callable[[object], bool]
+    cases: Callable[[Source], Iterable[Draft]]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A case on its way into a suite of ours."""
+
+    place: str  # in messages: "case 3 ('login')"
+    prompt: str = ""
+    checks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    id: str | int | None = None
+    more: dict[str, Any] = field(default_factory=dict[str, Any])  # other fields of ours
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # what has no place in a suite of ours
+    problem: UsageError | None = None  # why it cannot be carried over
+    nothing: str = "says nothing that can be checked"
+
+
+def recognise(said: object) -> str | None:
+    """The name of the format that this data is in; None for a suite of ours, and for what nothing recognises."""
+    if is_ours(said):
+        return None
+    names = [*FORMATS.table, *(name for name in FORMATS.rows if name not in FORMATS.table)]
+    return next((name for name in names if FORMATS.load(name).recognises(said)), None)
+
+
+def is_ours(said: object) -> bool:
+    """Whether it is written as our own documentation says."""
+    mapping = as_mapping(said)
+    keys = [key for key in LISTS if key in mapping] if mapping else []
+    cases = as_list(mapping[keys[0]]) if mapping and len(keys) == 1 else as_list(said)
+    return bool(cases) and all(map(_is_our_case, cases or ()))
+
+
+def _is_our_case(item: object) -> bool:
+    case = as_mapping(item)
+    return case is not None and set(case) <= set(OurCase.model_fields) and isinstance(case.get("files", {}), dict)
+
+
+def convert(name: str, source: Source) -> dict[str, Any]:
+    """A suite of ours, as plain data. Says in the notes what became of the rest.
+
+    What is wrong with one case leaves that case out. Where none remains, it is an error.
+    """
+    form: Format = FORMATS.load(name)
+    notes = source.notes
+    notes.format, notes.title = name, form.title
+    kept: list[dict[str, Any]] = []
+    problems: list[UsageError] = []
+    ids: dict[str, int] = {}
+    for draft in form.cases(source):
+        notes.found += 1
+        try:
+            case = _finish(draft, source)
+        except UsageError as error:
+            problems.append(error)
+            why = error.message.removeprefix(f"{source.where}: ").removeprefix(f"{draft.place}: ")
+            notes.leave_out_case(why, draft.place)
+            continue
+        if case in kept:
+            notes.leave_out_case("is there twice", draft.place)
+            continue
+        if draft.id is not None and (text := str(draft.id)) in ids:
+            case["id"] = _next_id(text, ids)
+            notes.change(f"id {text!r} is there more than once: numbered")
+        ids[str(case.get("id"))] = 1
+        kept.append(case)
+    if not kept and problems:
+        raise problems[0]
+    if not kept:
+        reasons = "; ".join(notes.left_out())
+        raise UsageError(
+            f"{source.where}: has no cases" + (f" that can be carried over: {reasons}" if reasons else ""),
+            "A suite of nothing proves nothing: add cases.",
+        )
+    notes.kept = len(kept)
+    return {"cases": kept}
+
+
+def _finish(draft: Draft, source: Source) -> dict[str, Any]:
+    """The case as a suite says it, with the checks that can be read."""
+    if draft.problem:
+        raise draft.problem
+    place = f"{source.where}: {draft.place}"
+    if not draft.prompt.strip():
+        raise UsageError(f"{place}: has no prompt", "Give it a text to send to the student.")
+    checks: list[dict[str, Any]] = []
+    for check in draft.checks:
+        try:
+            read_check(check, place, text_reader(source.read_file, place))
+        except UsageError as error:
+            source.notes.leave_out(next(iter(check)), error.message.removeprefix(f"{place}: "), draft.place)
+            continue
+        if check not in checks:
+            checks.append(check)
+            source.notes.carry(next(iter(check)))
+    if not checks:
+        raise UsageError(f"{place}: {draft.nothing}", "Say what a right answer has, for example `contains: text`.")
+    case: dict[str, Any] = {"id": draft.id} if draft.id is not None else {}
+    case |= {"prompt": draft.prompt, "checks": checks} | {key: value for key, value in draft.more.items() if value}
+    if draft.metadata:
+        source.notes.keep(draft.metadata)
+        case["metadata"] = draft.metadata
+    return case
+
+
+def _next_id(text: str, ids: dict[str, int]) -> str:
+    while f"{text}-{ids[text] + 1}" in ids:
+        ids[text] += 1
+    ids[text] += 1
+    return f"{text}-{ids[text]}"
+
+
+def place_of(number: int, case: dict[str, Any]) -> str:
+    """How a message names a case: by its number, and what it is called."""
+    name = next((case[key] for key in ("id", "name", "case_id", "description") if case.get(key)), None)
+    return f"case {number} ({str(name)[:60]!r})" if isinstance(name, str) else f"case {number}"
+
+
+__all__ = ["FORMATS", "Draft", "Format", "Notes", "Source", "convert", "is_ours", "place_of", "recognise"]

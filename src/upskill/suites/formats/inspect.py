@@ -1,0 +1,122 @@
+"""Datasets and logs of inspect_ai: samples with `input` and `target`, and `choices` where one of them is right.
+
+Of a log the samples are taken, with what was answered and how it was scored as metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from string import ascii_uppercase
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping
+from upskill.suites.files import Rows
+from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.words import expect, messages_text, text_of, texts_of
+
+
+def recognises(said: object) -> bool:
+    return bool(_log_samples(said)) or any(_is_sample(item) for item in as_list(said) or [said])
+
+
+def _log_samples(said: object) -> list[Any]:
+    """The samples of a log."""
+    mapping = as_mapping(said) or {}
+    samples = as_list(mapping.get("samples")) or []
+    return samples if "eval" in mapping and any(map(_is_sample, samples)) else []
+
+
+def _is_sample(item: object) -> bool:
+    sample = as_mapping(item) or {}
+    return "input" in sample and "target" in sample and not {"expected", "checks"} & set(sample)
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    seen: set[str] = set()
+    for number, item in enumerate(_log_samples(source.said) or as_list(source.said) or [source.said], start=1):
+        sample = as_mapping(item) or {}
+        name = text_of(sample.get("id"))
+        if name and name in seen and text_of(sample.get("epoch")) not in ("", "1"):
+            source.notes.change("epochs: a sample that was run several times is one case")
+            continue
+        seen.add(name)
+        yield _read(sample, number, source)
+
+
+def _read(sample: dict[str, Any], number: int, source: Source) -> Draft:
+    draft = Draft(place_of(number, sample), id=sample.get("id"))
+    said = sample.get("input")
+    draft.prompt, whole = (said, True) if isinstance(said, str) else messages_text(said)
+    if not whole:
+        place = f"{source.where}: {draft.place}"
+        draft.problem = UsageError(f"{place}: its input has an image or another file in it", "Put it into words.")
+    choices = texts_of(sample.get("choices") or [])
+    if isinstance(source.said, Rows) and choices:
+        choices = [choice.strip() for choice in choices[0].split(",")]
+    draft.nothing = "has an empty target"
+    if choices:
+        source.notes.change("choices: the prompt lists them and asks for a line `ANSWER: A`")
+        _choose(draft, choices, texts_of(sample.get("target")))
+    else:
+        draft.checks = expect(sample.get("target"))
+        if "judge" in str(draft.checks[:1]):
+            source.notes.change("target of more than a few words: a judge compares (--judge-model)", draft.place)
+    draft.more["files"] = _texts(sample.get("files"), draft, source)
+    draft.metadata = dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
+    if sample.get("sandbox") or sample.get("setup"):
+        source.notes.leave_out("sandbox", "its image and setup script are not run", draft.place)
+    return draft
+
+
+def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
+    letters = ascii_uppercase[: len(choices)]
+    listed = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, choices, strict=False))
+    right = [
+        text.strip() if text.strip() in letters else letters[choices.index(text)] if text in choices else ""
+        for text in target
+    ]
+    right = sorted({letter for each in right for letter in each})
+    one = "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
+    draft.prompt = f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {one}."
+    if right:
+        draft.checks = [{"regex": r"(?im)^[\s*_`]*ANSWER[\s*_`:]*" + r"[\s,and*_`]*".join(right) + r"[\s.)*_`]*$"}]
+
+
+def _texts(said: object, draft: Draft, source: Source) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path, content in (as_mapping(_decoded(said)) or {}).items():
+        text = text_of(content)
+        beside = source.read_file(text) if source.read_file and len(text) < 300 and "\n" not in text else None
+        try:
+            found[path] = text if beside is None else beside.decode()
+        except UnicodeDecodeError:
+            source.notes.leave_out("file", f"{text!r} is not text", draft.place)
+    return found
+
+
+def _decoded(said: object) -> object:
+    """The cell of a CSV file that holds JSON."""
+    try:
+        return json.loads(said) if isinstance(said, str) and said.lstrip().startswith("{") else said
+    except ValueError:
+        return said
+
+
+def _answered(sample: dict[str, Any]) -> dict[str, Any]:
+    """What a log says of a trial: the answer and its scores."""
+    output = as_mapping(sample.get("output")) or {}
+    answer = output.get("completion")
+    if answer is None and (listed := as_list(output.get("choices"))):
+        message = as_mapping((as_mapping(listed[0]) or {}).get("message")) or {}
+        answer = messages_text([message])[0].removeprefix("Assistant: ")
+    scores = {
+        name: score.get("value")
+        for name, item in (as_mapping(sample.get("scores")) or {}).items()
+        if (score := as_mapping(item))
+    }
+    return ({"answered": answer} if answer else {}) | ({"scores": scores} if scores else {})
+
+
+FORMAT = Format("inspect_ai", recognises, cases)

@@ -1,0 +1,65 @@
+"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and what a judge looks for.
+
+The cases of all scenarios make one suite, tagged with the scenario and the skill they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping, list_or_empty
+from upskill.suites.files import decode
+from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.shapes import UpstreamCase, fit, from_upstream
+from upskill.suites.words import text_of, texts_of
+
+
+def recognises(said: object) -> bool:
+    scenarios = as_list((as_mapping(said) or {}).get("scenarios"))
+    return bool(scenarios) and all("tests" in (as_mapping(item) or {}) for item in scenarios or ())
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    said = as_mapping(source.said) or {}
+    scenarios = [as_mapping(item) or {} for item in list_or_empty(said.get("scenarios"))]
+    skills = {PurePosixPath(text_of(skill)).name for one in scenarios for skill in texts_of(one.get("skills"))}
+    if len(skills) > 1:
+        source.notes.change(f"cases for {len(skills)} skills are in one suite, tagged with the skill they are for")
+    for number, scenario in enumerate(scenarios, start=1):
+        name = text_of(scenario.get("id")) or f"scenario-{number}"
+        yield from _read(name, scenario, source)
+
+
+def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft]:
+    place = f"{source.where}: scenario {name!r}"
+    tests = scenario.get("tests")
+    try:
+        said = decode(source.read(tests, place).encode(), tests) if isinstance(tests, str) else tests
+    except UsageError as error:
+        yield Draft(f"scenario {name!r}", problem=error)
+        return
+    mapping = as_mapping(said) or {}
+    items = as_list(said) or as_list(mapping.get("cases", mapping.get("tests"))) or []
+    judge = as_mapping(scenario.get("judge")) or {}
+    criteria = texts_of(judge.get("criteria") or []) if judge.get("enabled", True) else []
+    tags = [name, *(PurePosixPath(skill).name for skill in texts_of(scenario.get("skills")))]
+    for number, item in enumerate(items, start=1):
+        case = as_mapping(item) or {}
+        draft = Draft(f"{name}, {place_of(number, case)}")
+        own = case.get("id")
+        draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
+        try:
+            ours = from_upstream(fit(UpstreamCase, case, f"{place}, case {number}"), place, [])
+        except UsageError as error:
+            draft.problem = error
+        else:
+            draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
+            draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
+            draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
+        yield draft
+
+
+FORMAT = Format("scenarios of .upskill/evals.json", recognises, cases)

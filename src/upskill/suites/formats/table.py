@@ -1,0 +1,60 @@
+"""Rows with a prompt and what is expected: a CSV file with a header, or objects of JSON.
+
+A column that is called like a check is that check: `contains`, `regex`, `judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from upskill.checks import CHECKS
+from upskill.plain import as_list, as_mapping
+from upskill.suites.files import Rows
+from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS, expect, text_of
+
+OURS = ("reference", "output_file", "expected_output")
+
+
+def recognises(said: object) -> bool:
+    rows = as_list(said)
+    row = as_mapping(rows[0]) if rows else None
+    if isinstance(said, Rows):
+        return True
+    if row is None or {"vars", "checks", "verifiers"} & set(row) or {"input", "expected"} <= set(row):
+        return False  # others', and upstream's, which is read as it is
+    return any(field in row for field in PROMPT_FIELDS) and any(field in row for field in EXPECTED_FIELDS)
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    for number, item in enumerate(as_list(source.said) or [], start=1):
+        yield _read(as_mapping(item) or {}, number)
+
+
+def _read(row: dict[str, Any], number: int) -> Draft:
+    prompt = next((field for field in PROMPT_FIELDS if field in row), "")
+    draft = Draft(place_of(number, row), prompt=text_of(row.get(prompt)), id=row.get("id") or None)
+    tags = as_list(row.get("tags")) or text_of(row.get("tags")).replace(";", ",").split(",")
+    draft.more["tags"] = [text for tag in tags if (text := text_of(tag).strip())]
+    named = [field for field in row if field in _checks() and text_of(row[field]).strip()]
+    draft.checks = [{field: row[field]} for field in named]
+    expected = next((field for field in EXPECTED_FIELDS if field in row and text_of(row[field]).strip()), "")
+    if expected and not named:
+        draft.checks += expect(row[expected])
+    if expected and "reference" not in row and isinstance(row[expected], str):
+        draft.more["reference"] = row[expected]
+    draft.more |= {field: row[field] for field in OURS if row.get(field)}
+    used = {prompt, expected, "id", "tags", *named, *OURS}
+    draft.metadata = {field: value for field, value in row.items() if field not in used and value not in (None, "")}
+    draft.nothing = "has nothing in a column `expected`, or in one that is called like a check"
+    return draft
+
+
+def _checks() -> set[str]:
+    return {"contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex", "judge"} & {
+        *CHECKS.table
+    }
+
+
+FORMAT = Format("a table", recognises, cases)

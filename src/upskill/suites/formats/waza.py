@@ -1,0 +1,224 @@
+"""waza's `eval.yaml` and task files, and case files with `inputs` or an `input` object: tasks with graders."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_list, as_mapping
+from upskill.suites.files import decode
+from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.words import expect, text_of, texts_of
+
+Leave = Callable[[str, str], None]
+_OTHERS = {
+    "code": "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`",
+    "inline_script": "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`",
+    "program": "runs a program of its own; make it a `command` check",
+}
+_USED = {
+    "id",
+    "case_id",
+    "name",
+    "description",
+    "tags",
+    "inputs",
+    "input",
+    "prompt",
+    "expected",
+    "graders",
+    "validators",
+    "enabled",
+    "skill",
+    "context_dir",
+    "timeout_seconds",
+}
+
+
+def recognises(said: object) -> bool:
+    mapping = as_mapping(said)
+    if mapping is not None:
+        graded = {"graders", "config", "skill", "metrics", "executor"} & set(mapping)
+        return ("tasks" in mapping and bool(graded)) or _is_task(mapping)
+    items = as_list(said) or []
+    return bool(items) and any(map(_is_task, items))
+
+
+def _is_task(item: object) -> bool:
+    task = as_mapping(item) or {}
+    given = as_mapping(task.get("inputs", task.get("input")))
+    return given is not None and bool({"id", "case_id", "name"} & set(task))
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    mapping = as_mapping(source.said) or {}
+    whole = "tasks" in mapping
+    tasks = _tasks(mapping.get("tasks"), source) if whole else _listed(source.said)
+    shared = as_list(mapping.get("graders")) if whole else []
+    for key in ("hooks", "mcp_servers"):
+        if mapping.get(key):
+            source.notes.leave_out(key, "nothing is run before or after a case")
+    for number, task in enumerate(tasks, start=1):
+        if task.get("enabled") is False:
+            continue
+        yield _read(task, number, shared or [], source)
+
+
+def _listed(said: object) -> Iterator[dict[str, Any]]:
+    items = as_list(said)
+    yield from (task for item in (items if items is not None else [said]) if (task := as_mapping(item)))
+
+
+def _tasks(said: object, source: Source) -> Iterator[dict[str, Any]]:
+    """The tasks of a suite: written out, or in files that a pattern names."""
+    for item in as_list(said) or []:
+        if (task := as_mapping(item)) is not None:
+            yield task
+            continue
+        pattern = text_of(item).removeprefix("./")
+        folder = pattern.partition("*")[0].rpartition("/")[0]
+        paths = [path for path in source.below(folder or ".") if fnmatch.fnmatch(path, pattern)]
+        if "*" not in pattern:
+            paths = [pattern]
+        if not paths:
+            source.notes.leave_out("tasks", f"no file is called {pattern}")
+        for path in paths:
+            try:
+                yield from _listed(decode(source.read(path).encode(), path))
+            except UsageError as error:
+                source.notes.leave_out("tasks", error.message.removeprefix(f"{source.where}: "))
+
+
+def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) -> Draft:
+    draft = Draft(place_of(number, task))
+    draft.id = text_of(task.get("id") or task.get("case_id") or task.get("name")) or None
+    given = as_mapping(task.get("inputs", task.get("input"))) or {}
+    draft.prompt = text_of(given.get("prompt") or task.get("prompt") or given.get("message"))
+    draft.more["tags"] = texts_of(task.get("tags") or [])
+
+    def leave_out(what: str, why: str) -> None:
+        source.notes.leave_out(what, why, draft.place)
+
+    expected = as_mapping(task.get("expected"))
+    if expected is not None:
+        draft.checks += _expected(expected, leave_out)
+    for item in [*(as_list(task.get("graders", task.get("validators"))) or []), *shared]:
+        draft.checks += _grader(as_mapping(item) or {}, leave_out)
+    if isinstance(task.get("expected"), str) and not draft.checks:
+        draft.checks += expect(task["expected"])
+    for file in as_list(given.get("files")) or []:
+        _add_file(as_mapping(file) or {"path": file}, draft, source)
+    left = {key: value for key, value in given.items() if key not in ("prompt", "files", "message")}
+    draft.metadata = {key: value for key, value in task.items() if key not in _USED} | left
+    return draft
+
+
+def _expected(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+    names = {
+        "output_contains": "contains",
+        "output_contains_any": "contains_any",
+        "output_not_contains": "not_contains",
+        "contains": "contains",
+        "output": "contains",
+    }
+    for key, value in said.items():
+        if key in names and texts_of(value):
+            yield {names[key]: texts_of(value)}
+        elif key == "behavior":
+            yield from _behaviour(as_mapping(value) or {}, leave_out)
+        elif key not in ("outcomes", "status"):
+            leave_out(f"expected.{key}", "no check of ours says the same")
+        elif key == "status" or any(
+            (as_mapping(one) or {}).get("type") != "task_completed" for one in as_list(value) or []
+        ):
+            leave_out(f"expected.{key}", "a trial has passed when its checks have")
+
+
+def _behaviour(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+    for key, value in said.items():
+        if key == "required_tools":
+            yield from ({"tool_called": tool} for tool in texts_of(value))
+        elif key == "forbidden_tools":
+            yield from ({"tool_not_called": tool} for tool in texts_of(value))
+        elif key in ("max_iterations", "max_turns") and isinstance(value, int):
+            yield {"max_turns": value}
+        else:
+            leave_out(f"behavior.{key}", "is reported for every run")
+
+
+def _grader(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+    kind = text_of(said.get("type"))
+    config = (as_mapping(said.get("config")) or {}) | {key: said[key] for key in ("rubric", "prompt") if key in said}
+    if kind in ("text", "regex", "keyword"):
+        yield from _text(config)
+    elif kind in ("prompt", "llm", "rubric"):
+        statement = text_of(config.get("rubric") or config.get("prompt") or config.get("criteria")).strip()
+        if statement:
+            yield {"judge": statement}
+    elif kind == "file":
+        yield from _file(config, leave_out)
+    elif kind == "behavior":
+        yield from _behaviour(config, leave_out)
+    elif kind == "json_schema" and as_mapping(config.get("schema")):
+        yield {"json_schema": {"schema": config["schema"]}}
+    elif kind == "tool_constraint":
+        yield from _constraint(config)
+    else:
+        leave_out(kind or "a grader without a type", _OTHERS.get(kind, "no check of ours says the same"))
+
+
+def _text(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for key in ("contains", "keywords"):
+        if texts := texts_of(config.get(key)):
+            yield {"contains": texts}
+    for key, ours in (("contains_cs", "contains"), ("not_contains_cs", "not_contains")):
+        if texts := texts_of(config.get(key)):
+            yield {ours: {"text": texts, "ignore_case": False}}
+    if texts := texts_of(config.get("not_contains")):
+        yield {"not_contains": texts}
+    for key in ("regex_match", "must_match", "pattern"):
+        yield from ({"regex": pattern} for pattern in texts_of(config.get(key)))
+    for key in ("regex_not_match", "must_not_match"):
+        yield from ({"not_regex": pattern} for pattern in texts_of(config.get(key)))
+
+
+def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+    if paths := texts_of(config.get("must_exist")):
+        yield {"file_exists": paths}
+    if config.get("must_not_exist"):
+        leave_out("file.must_not_exist", "make it a `command` check: `test ! -e NAME`")
+    for item in as_list(config.get("content_patterns")) or []:
+        fields = as_mapping(item) or {}
+        path = text_of(fields.get("path"))
+        for pattern in texts_of(fields.get("must_match")):
+            yield {"file_matches": {"path": path, "pattern": pattern}}
+        if fields.get("must_not_match"):
+            leave_out("file.must_not_match", "make it a `command` check: `! grep PATTERN NAME`")
+
+
+def _constraint(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for key, ours in (("expect_tools", "tool_called"), ("reject_tools", "tool_not_called")):
+        for item in as_list(config.get(key)) or []:
+            yield {ours: text_of((as_mapping(item) or {}).get("tool", item))}
+
+
+def _add_file(said: dict[str, Any], draft: Draft, source: Source) -> None:
+    path = text_of(said.get("path"))
+    files = draft.more.setdefault("files", {})
+    place = f"{source.where}: {draft.place}"
+    if isinstance(said.get("content"), str):
+        files[path] = said["content"]
+        return
+    for folder in ("", "fixtures/", "tasks/", "context/"):
+        if source.read_file and (data := source.read_file(folder + path)) is not None:
+            try:
+                files[path] = data.decode()
+            except UnicodeDecodeError:
+                draft.problem = UsageError(f"{place}: the file {path!r} is not UTF-8 text")
+            return
+    draft.problem = UsageError(f"{place}: the file {path!r} is not there", "Put it beside the suite.")
+
+
+FORMAT = Format("waza", recognises, cases)

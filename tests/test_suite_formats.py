@@ -1,0 +1,435 @@
+"""Test cases of other tools are read as they are, and what cannot be carried over is told by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from conftest import Upskill
+from upskill import Skill, Suite, UsageError
+from upskill.checks import Evidence
+from upskill.suites.formats import FORMATS, Notes, recognise
+from upskill.traces import Step, Trace
+
+
+def written(path: Path, said: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = said if isinstance(said, str) else json.dumps(said) if path.suffix == ".json" else yaml.safe_dump(said)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def checks_of(suite: Suite) -> list[list[tuple[str, Any]]]:
+    return [[(named.name, named.written) for named in case.checks] for case in suite.cases]
+
+
+def notes_of(suite: Suite) -> Notes:
+    assert suite.notes is not None
+    return suite.notes
+
+
+def passes(suite: Suite, case: int, answer: str) -> bool:
+    evidence = Evidence(Trace((Step("assistant", answer),)), suite.cases[case].prompt)
+    return all(asyncio.run(named.check.run(evidence)).passed for named in suite.cases[case].checks)
+
+
+# skill-creator.
+
+EVALS = {
+    "skill_name": "greeter",
+    "owner": "somebody",
+    "evals": [
+        {
+            "id": 1,
+            "prompt": "Greet Ada.",
+            "expected_output": "A greeting.",
+            "files": [],
+            "assertions": [
+                {"id": "1.1", "text": "It greets Ada"},
+                {"name": "short", "description": "It is short"},
+                "It is polite",
+                {"type": "contains_any", "values": ["Hello", "Hi"]},
+                {"type": "regex", "value": "A[d]a"},
+            ],
+            "trap": "Says goodbye.",
+        },
+        {"id": 2, "task": "Greet Bob.", "expected_behavior": ["Greets Bob"], "trap": "Says nothing.", "category": "x"},
+        {"id": 3, "prompt": "Greet all.", "expectations": [{"type": "script", "command": ["x"]}, "Greets everyone"]},
+    ],
+}
+
+
+def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one_note(tmp_path: Path) -> None:
+    suite = Suite.load(written(tmp_path / "evals.json", EVALS))
+    assert checks_of(suite) == [
+        [
+            ("judge", "It greets Ada"),
+            ("judge", "It is short"),
+            ("judge", "It is polite"),
+            ("contains_any", ["Hello", "Hi"]),
+            ("regex", "A[d]a"),
+        ],
+        [("judge", "Greets Bob")],
+        [("judge", "Greets everyone")],
+    ]
+    assert [dict(case.metadata) for case in suite.cases] == [
+        {"trap": "Says goodbye."},
+        {"trap": "Says nothing.", "category": "x"},
+        {},
+    ]
+    assert [warning.removeprefix(f"{tmp_path}/evals.json: ") for warning in suite.warnings] == [
+        "kept as metadata, and not used: trap (2), owner, category",
+        "left out: script: no check of ours is of this kind (case 3)",
+    ]
+    assert Suite.parse(suite.plain()).cases == suite.cases
+
+
+def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
+    written(tmp_path / "evals" / "data" / "b" / "c.txt", "text of c")
+    cases = [
+        {"prompt": "See it.", "files": ["photo.png"], "assertions": ["It is seen"]},
+        {"prompt": "Read it.", "files": ["evals/data"], "assertions": ["It is read"]},
+        {"prompt": "Follow it.", "files": ["SKILL.md"], "assertions": ["It is followed"]},
+    ]
+    suite = Suite.load(written(tmp_path / "evals" / "evals.json", {"evals": cases}))
+    assert [case.files for case in suite.cases] == [{"evals/data/b/c.txt": "text of c"}, {}]
+    assert "case 1: the file 'photo.png' is not UTF-8 text" in suite.warnings[1]
+    assert "SKILL.md: a file that both arms have" in suite.warnings[0]
+    (tmp_path / "my-skill").mkdir()
+    written(tmp_path / "my-skill" / "SKILL.md", "---\nname: my-skill\ndescription: d\n---\nBody.\n")
+    written(tmp_path / "my-skill" / "evals" / "data" / "c.txt", "text of c")
+    written(tmp_path / "my-skill" / "evals" / "evals.json", {"evals": [cases[1] | {"files": ["data/"]}]})
+    kept = Suite.of(Skill.load(tmp_path / "my-skill"))
+    assert kept is not None
+    assert dict(kept.cases[0].files) == {"evals/data/c.txt": "text of c"}
+
+
+def test_queries_that_say_when_a_skill_fires_are_no_suite_and_the_message_says_what_to_use() -> None:
+    with pytest.raises(UsageError, match="`upskill trigger` measures that"):
+        Suite.parse([{"prompt": "Hi", "should_trigger": True}])
+
+
+# Verifiers and scenarios.
+
+
+def test_verifiers_are_checks_and_scenarios_bring_the_criteria_of_the_judge(tmp_path: Path) -> None:
+    smoke = {"cases": [{"input": "Say it.", "verifiers": [{"type": "contains", "values": ["tern push"]}]}]}
+    written(tmp_path / "evals" / "tern" / "smoke.json", smoke)
+    scenario = {"id": "tern", "skills": ["skills/tern"], "tests": "evals/tern/smoke.json"}
+    judge = {"enabled": True, "criteria": ["It is a command."]}
+    said = {"scenarios": [scenario | {"judge": judge}, scenario | {"id": "gone", "tests": "none.json"}]}
+    assert checks_of(Suite.load(tmp_path / "evals" / "tern" / "smoke.json")) == [[("contains", ["tern push"])]]
+    suite = Suite.load(written(tmp_path / ".upskill" / "evals.json", said))
+    assert checks_of(suite) == [[("contains", ["tern push"]), ("judge", "It is a command.")]]
+    assert (suite.cases[0].id, suite.cases[0].tags) == ("tern", ("tern",))
+    assert "the file 'none.json' is not there" in suite.warnings[0]
+    with pytest.raises(UsageError, match="no verifier of ours is of the type 'pytest'"):
+        Suite.parse({"cases": [{"input": "x", "verifiers": [{"type": "pytest", "values": ["y"]}]}]})
+
+
+# promptfoo.
+
+PROMPTFOO = """
+prompts: ["Answer in {{ language }}: {{question}}", file://other.txt]
+providers: [openai:gpt-4o]
+assertionTemplates: {polite: {type: llm-rubric, value: It is polite}}
+defaultTest:
+  assert: [{$ref: '#/assertionTemplates/polite'}]
+tests:
+  - description: all kinds
+    vars: {language: [English, No], question: "What is 3.10?"}
+    assert:
+      - {type: contains, value: '{{language}}'}
+      - {type: icontains, value: hi}
+      - {type: not-icontains, value: bye}
+      - {type: contains-all, value: 'a, B'}
+      - {type: icontains-any, value: [x, y]}
+      - {type: not-regex, value: '/z+/i'}
+      - {type: equals, value: 42}
+      - {type: is-json}
+      - {type: javascript, value: output.length < 9}
+      - {type: cost, threshold: 0.1}
+      - {type: similar, value: x, weight: 2}
+  - vars: {language: French, question: Only a program knows}
+    assert: [{type: python, value: 'True'}]
+  - vars: {language: Dutch, question: '{% if x %}y{% endif %}'}
+    assert: [{type: contains, value: x}]
+"""
+
+
+def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(tmp_path: Path) -> None:
+    suite = Suite.load(written(tmp_path / "config.yaml", PROMPTFOO))
+    assert [case.prompt for case in suite.cases] == [
+        "Answer in English: What is 3.10?",
+        "Answer in No: What is 3.10?",
+        "Answer in French: Only a program knows",
+    ]
+    assert [case.id for case in suite.cases[:2]] == ["all kinds", "all kinds-2"]
+    assert checks_of(suite)[1] == [
+        ("contains", {"text": "No", "ignore_case": False}),
+        ("contains", "hi"),
+        ("not_contains", "bye"),
+        ("contains", {"text": ["a", "B"], "ignore_case": False}),
+        ("contains_any", ["x", "y"]),
+        ("not_regex", {"pattern": "(?i)z+", "multiline": False}),
+        ("equals", {"text": "42", "exact": True}),
+        ("json_schema", {"schema": {"type": ["object", "array", "string", "number", "boolean", "null"]}}),
+        ("judge", "It is polite"),
+    ]
+    assert checks_of(suite)[2] == [("judge", "It is polite")]
+    told = "\n".join(notes_of(suite).left_out())
+    for words in ("javascript: runs a program", "python: runs a program", "cost: is reported", "similar: no check"):
+        assert words in told
+    assert "the tag 'if'" in told
+    assert "prompt: the file 'other.txt' is not there" in told
+
+
+def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None:
+    written(
+        tmp_path / "p" / "chat.json",
+        [{"role": "system", "content": "Be {{tone}}."}, {"role": "user", "content": "{{q}}"}],
+    )
+    written(
+        tmp_path / "cases.csv", 'q,tone,__expected\n"Say ""a"", please",kind,contains: a\nSay b,rude,b\nSay c,,fn: c\n'
+    )
+    written(
+        tmp_path / "more.yaml", [{"vars": {"q": "Say d", "tone": "calm"}, "assert": [{"type": "equals", "value": "d"}]}]
+    )
+    config = {"prompts": ["file://p/*.json"], "tests": ["file://cases.csv", "file://more.yaml", "file://make.py"]}
+    suite = Suite.load(written(tmp_path / "config.yaml", config))
+    assert [case.prompt for case in suite.cases] == [
+        'Be kind.\n\nSay "a", please',
+        "Be rude.\n\nSay b",
+        "Be calm.\n\nSay d",
+    ]
+    assert [checks[0][0] for checks in checks_of(suite)] == ["contains", "equals", "equals"]
+    assert "'file://make.py' is a program" in "\n".join(suite.warnings)
+    alone = [{"vars": {"question": "Say e"}, "assert": [{"type": "contains", "value": "e"}]}]
+    assert Suite.parse(alone).cases[0].prompt == "Say e"
+    with pytest.raises(UsageError, match=r"the prompt that its variables \(a, b\) go into is not in this file"):
+        Suite.parse([{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}])
+
+
+def test_a_pattern_of_javascript_means_the_same_here() -> None:
+    said = [{"vars": {"q": "x"}, "assert": [{"type": "regex", "value": r"^(?<year>\d{4})$"}]}]
+    suite = Suite.parse(said)
+    assert [passes(suite, 0, answer) for answer in ("2024", "2024\nand more")] == [True, False]
+
+
+# inspect_ai.
+
+
+def sample(**fields: Any) -> dict[str, Any]:
+    return {"input": "Which is it?", "target": "blue"} | fields
+
+
+def test_samples_of_inspect_are_cases_and_choices_become_part_of_the_prompt() -> None:
+    suite = Suite.parse(
+        [
+            sample(id=1, metadata={"level": 2}),
+            sample(id=2, input=[{"role": "user", "content": "Which?"}], target=["blue", "azure"]),
+            sample(id=3, choices=["red", "blue"], target="B"),
+            sample(id=4, choices=["red", "blue", "azure"], target=["B", "C"]),
+            sample(id=5, target="It is blue. " * 20),
+            sample(id=6, input=[{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]),
+        ]
+    )
+    assert checks_of(suite)[:2] == [[("contains", "blue")], [("contains_any", ["blue", "azure"])]]
+    assert (suite.cases[0].metadata, suite.cases[1].prompt) == ({"level": 2}, "Which?")
+    assert "A) red\nB) blue" in suite.cases[2].prompt
+    answers = ("I think red.\n\n**ANSWER: B**", "ANSWER: A", "ANSWER: AB", "The answer is B, of course")
+    assert [passes(suite, 2, answer) for answer in answers] == [True, False, False, False]
+    assert [passes(suite, 3, answer) for answer in ("ANSWER: B, C", "ANSWER: B and C", "ANSWER: B")] == [
+        True,
+        True,
+        False,
+    ]
+    assert checks_of(suite)[4][0][0] == "judge"
+    assert "its input has an image" in suite.warnings[1]
+
+
+def test_a_log_of_inspect_gives_its_samples_with_what_was_answered(tmp_path: Path) -> None:
+    samples = [
+        sample(id=name, epoch=epoch, output={"completion": f"{name} {epoch}"}, scores={"includes": {"value": "C"}})
+        for name in ("a", "b")
+        for epoch in (1, 2)
+    ]
+    log = tmp_path / "log.eval"
+    with zipfile.ZipFile(log, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", "{}")
+        for number, one in enumerate(samples):
+            archive.writestr(f"samples/{number}.json", json.dumps(one))
+    suite = Suite.load(log)
+    assert [(case.id, case.metadata) for case in suite.cases] == [
+        (name, {"answered": f"{name} 1", "scores": {"includes": "C"}}) for name in ("a", "b")
+    ]
+    assert Suite.load(written(tmp_path / "log.json", {"eval": {}, "samples": samples})).cases == suite.cases
+    for data in (log.read_bytes()[:200], b"PK\x03\x04"):
+        log.write_bytes(data)
+        with pytest.raises(UsageError, match="cannot be unpacked"):
+            Suite.load(log)
+
+
+# waza.
+
+
+def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path: Path) -> None:
+    task = {
+        "id": "explain",
+        "name": "Explain",
+        "inputs": {"prompt": "Explain it.", "files": [{"path": "a.py"}, {"path": "b.txt", "content": "b"}]},
+        "expected": {"output_contains": ["loop"], "output_contains_any": ["for", "while"]},
+        "graders": [
+            {"name": "t", "type": "text", "config": {"regex_not_match": ["(?i)error"], "contains": ["x"]}},
+            {"name": "f", "type": "file", "config": {"must_exist": ["out.md"], "must_not_exist": ["tmp"]}},
+            {"name": "b", "type": "behavior", "config": {"required_tools": ["view"], "max_tokens": 5}},
+            {"name": "p", "type": "prompt", "config": {"prompt": "It is clear."}},
+            {"name": "c", "type": "code", "config": {"assertions": ["len(output) > 0"]}},
+        ],
+    }
+    written(tmp_path / "tasks" / "one.yaml", task)
+    written(tmp_path / "fixtures" / "a.py", "print()")
+    spec: dict[str, Any] = {"name": "s", "skill": "k", "config": {"trials_per_task": 3}, "tasks": ["tasks/*.yaml"]}
+    spec["graders"] = [{"type": "text", "name": "all", "config": {"not_contains": ["crash"]}}]
+    suite = Suite.load(written(tmp_path / "eval.yaml", spec))
+    assert checks_of(suite) == [
+        [
+            ("contains", ["loop"]),
+            ("contains_any", ["for", "while"]),
+            ("contains", ["x"]),
+            ("not_regex", "(?i)error"),
+            ("file_exists", ["out.md"]),
+            ("tool_called", "view"),
+            ("judge", "It is clear."),
+            ("not_contains", ["crash"]),
+        ]
+    ]
+    assert suite.cases[0].files == {"a.py": "print()", "b.txt": "b"}
+    told = "\n".join(suite.warnings)
+    for words in ("code: runs expressions", "file.must_not_exist: make it", "behavior.max_tokens: is reported"):
+        assert words in told
+    assert Suite.load(tmp_path / "tasks" / "one.yaml").cases[0].files == suite.cases[0].files
+
+
+def test_several_documents_in_one_file_are_several_cases(tmp_path: Path) -> None:
+    text = "".join(
+        f"---\ncase_id: c{n}\ninput: {{prompt: Say {n}.}}\nexpected: {{contains: ['{n}']}}\n" for n in (1, 2)
+    )
+    assert [case.id for case in Suite.load(written(tmp_path / "cases.yaml", "# two\n" + text)).cases] == ["c1", "c2"]
+
+
+# Tables.
+
+
+def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_path: Path) -> None:
+    text = '﻿Prompt;expected;tags;level\n"Say ""ä"";\nplease";ä;x,y;2\nSay b;' + "b " * 60 + ";;\n;;;\n"
+    for name in ("table.csv", "table.txt"):
+        suite = Suite.load(written(tmp_path / name, text))
+        assert suite.cases[0].prompt == 'Say "ä";\nplease'
+        assert (checks_of(suite)[0], suite.cases[0].tags) == ([("contains", "ä")], ("x", "y"))
+        assert (suite.cases[0].metadata, suite.cases[0].reference) == ({"level": "2"}, "ä")
+        assert checks_of(suite)[1][0][0] == "judge"
+    named = Suite.load(written(tmp_path / "named.csv", "id,question,regex\none,Say c,^c$\n"))
+    assert (named.cases[0].id, checks_of(named)) == ("one", [[("regex", "^c$")]])
+    lines = "\n".join(json.dumps({"question": f"Say {word}", "answer": word}) for word in "def")
+    assert checks_of(Suite.load(written(tmp_path / "qa.jsonl", lines))) == [[("contains", word)] for word in "def"]
+    for text, words in (
+        ("prompt,expected\n", "has no cases"),
+        ("prompt,level\nSay a,1\n", "has nothing in a column `expected`"),
+        ("a,b\n1,2\n", "has no prompt"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Suite.load(written(tmp_path / "bad.csv", text))
+
+
+# All of them.
+
+
+def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
+    case = {"prompt": "x", "checks": [{"contains": "y"}]}
+    for said in ([case], {"cases": [case]}, {"cases": [case | {"expected_output": "z", "metadata": {"a": 1}}]}):
+        assert recognise(said) is None
+    assert recognise([case | {"promt": "x"}]) is None  # so that the misspelt field is named
+    assert set(FORMATS.table) == {"inspect", "promptfoo", "scenarios", "waza", "evals", "table"}
+
+
+@pytest.mark.parametrize("junk", [None, 7, "x", [], [[]], {}, [None], [{"a": {}}], [{1: 2}]])
+def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk: Any) -> None:
+    for said in (
+        {"evals": junk},
+        {"evals": [{"prompt": junk, "assertions": junk, "files": junk, "id": junk}]},
+        [{"prompt": "x", "assertions": [junk], "files": [junk]}],
+        {"scenarios": [{"tests": junk, "judge": junk, "skills": junk}]},
+        {"prompts": junk, "providers": junk, "tests": junk, "defaultTest": junk, "scenarios": junk},
+        {"prompts": [junk], "tests": [{"vars": junk, "assert": junk, "options": junk}]},
+        {"prompts": ["{{a.b}}"], "tests": [{"vars": {"a": junk}, "assert": [junk, {"type": junk, "value": junk}]}]},
+        [
+            {"vars": {"a": "b"}, "assert": [{"type": kind, "value": junk}]}
+            for kind in ("regex", "is-json", "contains-any")
+        ],
+        [{"input": junk, "target": junk, "choices": junk, "files": junk, "metadata": junk, "scores": junk}],
+        {"eval": junk, "samples": [{"input": [{"role": junk, "content": junk}], "target": [junk], "output": junk}]},
+        {"tasks": junk, "graders": junk, "skill": "x"},
+        {"tasks": [{"id": junk, "inputs": junk, "expected": junk, "graders": junk}], "skill": "x"},
+        [{"id": "x", "inputs": {"prompt": "y", "files": [junk]}, "graders": [{"type": "text", "config": junk}]}],
+        [{"question": junk, "answer": junk, "id": junk, "tags": junk}],
+    ):
+        try:
+            Suite.parse(said, "s")
+        except UsageError as error:
+            assert str(error).startswith("s")  # noqa: PT017 - some are suites, and may be read
+
+
+# The command.
+
+
+def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_rest(
+    home: Path, upskill: Upskill
+) -> None:
+    written(Path("promptfoo.yaml"), PROMPTFOO)
+    done = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("wrote out/suite.yaml\npromptfoo.yaml (promptfoo): 3 of 4 cases with 19 checks (")
+    assert "  left out: javascript: runs a program of its own" in done.out
+    assert "  changed: llm-rubric: a judge finds whether it is true" in done.out
+    assert done.out.endswith("Next: upskill eval SKILL -t out/suite.yaml --judge-model MODEL\n")
+    suite = Suite.load("out/suite.yaml")
+    assert (suite.notes, suite.warnings) == (None, ())
+    assert suite.fingerprint == Suite.load("promptfoo.yaml").fingerprint
+    head = [line for line in Path("out/suite.yaml").read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert any("javascript" in line for line in head)
+    assert any("the tag 'if'" in line for line in head)
+    again = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
+    assert (again.code, "is there already" in again.err, "--force" in again.err) == (2, True, True)
+    assert upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml", "--force").code == 0
+    known = upskill("import", "out/suite.yaml")
+    assert (known.code, known.out) == (0, "")
+    assert "is a suite already, with 3 cases" in known.err
+    printed = upskill("import", "promptfoo.yaml")
+    assert printed.out == Path("out/suite.yaml").read_text(encoding="utf-8")
+    assert "left out: javascript" in printed.err
+
+
+def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill: Upskill) -> None:
+    for name, said in (
+        ("evals.json", EVALS),
+        ("upstream.json", [{"input": "Say it.", "expected": {"contains": "it"}}]),
+        ("inspect.json", [sample(input="Two\nlines: 'a' \"b\" # c\n- d", target="é\u2028…")]),
+        ("odd.csv", "prompt,expected\n\"  padded \n\n  lines \",'x'\nyes,no\n"),
+    ):
+        written(Path(name), said)
+        assert upskill("import", name, "-o", f"{name}.yaml").code == 0
+        assert [case.plain() for case in Suite.load(f"{name}.yaml").cases] == [
+            case.plain() for case in Suite.load(name).cases
+        ]
+    for name, words in (("none.yaml", "No such file"), (".", "is a folder")):
+        done = upskill("import", name)
+        assert (done.code, bool(re.search(words, done.err))) == (2, True)
