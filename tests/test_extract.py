@@ -170,12 +170,12 @@ async def test_orders_in_a_trace_are_quoted_and_never_a_line_of_their_own() -> N
 
 async def test_a_trace_with_too_little_says_what_was_found_and_what_is_missing() -> None:
     with pytest.raises(
-        UsageError, match=r"too little in this trace \(1 tool calls\) for a skill: found nothing"
+        UsageError, match=r"too little in this trace \(1 tool call\) for a skill: found nothing"
     ) as nothing:
         await extract(Trace((Step("user", "Hello."), Step("assistant", "Hello."), ran("ls"))))
     assert "an error and the later success of the same command; a correction" in nothing.value.message
     assert "--from" in nothing.value.hint
-    one = r"found 1 command that worked \(Light it: `lampctl on --lamp north`\); missing: an error"
+    one = r"found 1 command that worked \(Light it: `lampctl on --lamp north`\); a skill takes at least 3 .* an error"
     with pytest.raises(UsageError, match=one):
         await extract(Trace((Step("user", "Go."), ran("lampctl on --lamp north", purpose="Light it"))))
     with pytest.raises(UsageError, match="found 1 rule given by the person"):
@@ -327,3 +327,66 @@ async def test_what_the_person_objected_to_is_not_taught() -> None:
     made = await extract(read_trace(LABELLED / "gemini/kube-rollout.jsonl"))
     assert "create namespace" not in made.skill.body
     assert "helm upgrade" in made.skill.body
+
+
+async def test_what_undoes_or_cleans_up_comes_after_the_work_or_not_at_all() -> None:
+    steps = (
+        Step("user", "Move the schema to v9."),
+        *(ran("curlew reset --hard"), ran("rm -rf build"), ran("git checkout -- ."), ran("docker compose down -v")),
+        *(ran("curlew migrate --to v9"), ran("curlew rollback --steps 1"), ran("curlew migrate --to v9 --online")),
+        *(ran("curlew seed --set demo"), ran("curlew serve --port 8088"), ran("curlew stop --all")),
+    )
+    made = await extract(Trace(steps))
+    commands = [line.partition(" ")[2] for line in made.skill.body.splitlines() if line[:1].isdigit()]
+    assert commands == [
+        *("`curlew migrate --to v9 --online`", "`curlew seed --set demo`", "`curlew serve --port 8088`"),
+        "`curlew stop --all`",
+    ]
+    asked = await extract(Trace((Step("user", "Reset curlew and take the stack down."), *steps[1:])))
+    assert "1. `curlew reset --hard`" in asked.skill.body
+
+
+async def test_a_cure_holds_what_the_error_is_about_and_nothing_else() -> None:
+    steps = (
+        Step("user", "Index the shards."),
+        ran("godwit index", "godwit: error: --shard is required", failed=True),
+        ran("godwit index --shard 3 --colour teal --threads 12"),
+        ran("godwit query tides", "godwit: error: no index was found in .", failed=True),
+        ran("GODWIT_LOG=debug GODWIT_INDEX=idx godwit query tides --limit 5"),
+        ran("./godwit push", "bash: ./godwit: No such file or directory", failed=True),
+        ran("godwit push --to origin"),
+        ran("godwit pack", "godwit: error: this went wrong", failed=True),
+        ran("godwit pack --level 3 --colour teal"),
+    )
+    assert [line for line in (await extract(Trace(steps))).skill.body.splitlines() if "fails with" in line] == [
+        '- `godwit index` fails with "--shard is required": add `--shard 3`.',
+        '- `godwit query` fails with "no index was found in .": set `GODWIT_INDEX=idx`.',
+        '- `godwit push` fails with "./godwit: No such file or directory": use `godwit` instead of `./godwit`.',
+    ]
+
+
+async def test_values_of_one_run_reach_no_line() -> None:
+    steps = (
+        Step("user", "Restore the backup for HARB-1182 and rerun the job."),
+        ran("avocet fetch --snapshot 2026-05-11T04:00:00Z --into /Volumes/Scratch/restore"),
+        ran("avocet restore --label HARB-1182 --depot south", "Wrote /tmp/avocet/out.csv"),
+        ran("avocet job rerun 88213 --wait"),
+        ran("avocet export --out /tmp/avocet/out.csv", "error: job 88213 is not done", failed=True),
+        ran("avocet export --out /tmp/avocet/out.csv --job 88240"),
+        Step("assistant", "Done."),
+        Step("user", "Always name HARB-1182 in avocet notify."),
+    )
+    made = await extract(Trace(steps))
+    text = made.skill.body + made.skill.description
+    assert not re.search(r"2026|/Volumes|/tmp|HARB|88213|88240", text)
+    assert "`avocet fetch --snapshot <snapshot> --into <into>`" in text
+    assert made.skill.name == "using-avocet"
+
+
+async def test_too_little_tells_what_is_worth_keeping_from_what_everyone_types() -> None:
+    steps = (Step("user", "Test it."), ran("pytest"), ran("make"), ran("python main.py"), ran("lampctl dim --by 3"))
+    with pytest.raises(UsageError) as told:
+        await extract(Trace(steps))
+    assert "(4 tool calls)" in told.value.message
+    assert "found 1 command that worked (`lampctl dim --by 3`) and 3 commands that worked" in told.value.message
+    assert "that everyone would type anyway; a skill takes at least 3 lines worth keeping" in told.value.message

@@ -9,13 +9,15 @@ The verbs, each with an options class (`options`) and events (`events`):
   description that fires better
 - `refine`: searches for a better skill; `comparison` decides what is kept, `failures` is what a refiner may see,
   `refiners` are the kinds of it
-- `extract`: compiles traces into a skill by rules alone; `facts` are its lines and questions
+- `extract`: compiles traces into a skill by rules alone; `facts` are its lines and questions, `cures` what to do about
+  an error, `user_rules` what the person said, `placeholders` stand for the values of one run
 
 What they use:
 - `material`: what a teacher is given to write from; `summarize` fits it into a prompt; `mcp` asks tool servers,
   `documents` reads PDF, HTML, notebooks and Word files
 - `evidence`: what a trace can teach, found in its commands (`trace_commands`) and files (`trace_files`); `fixes` are
-  errors with what mended them, `shell` splits lines, `command_roles` says what a command is for
+  errors with what mended them, `weaker` tells a success that does less, `shell` splits lines, `command_roles` says
+  what a command is for
 - `skill_writer`, `suite_writer`: a model writes a skill, or test cases; `structured` asks it for JSON; `prompts` are
   the texts it gets
 - `skill_files`: tries the scripts and references of a draft

@@ -34,8 +34,8 @@ FILE_PROGRAMS = _words(
 )
 LOOKING_VERBS = _words(
     "status list ls show get describe info log logs diff search explain inspect whoami version help ps images"
-    " top events cat tree outdated freeze showmigrations history stats get-contexts current-context cluster-info"
-    " index versions doc check-ignore rev-parse blame ls-files ls-tree ls-remote shortlog grep reflog config"
+    " top events cat tree outdated showmigrations history stats get-contexts current-context cluster-info"
+    " versions doc check-ignore rev-parse blame ls-files ls-tree ls-remote shortlog grep reflog config"
     " env which why"
 )
 BOOKKEEPING = _words(
@@ -224,6 +224,8 @@ def _looks(program: str, verbs: list[str], rest: tuple[str, ...]) -> bool:
         return not _CHANGES_OR_LOCAL.search(" ".join(rest))
     if program in SQL_PROGRAMS:
         return bool(_QUERY.search(" ".join(rest)))
+    if program == "pip" and verbs and verbs[0] in ("freeze", "index"):
+        return True
     if program == "make":
         return bool({"-n", "--dry-run"} & set(rest))
     if program in ("npm", "pnpm", "yarn") and verbs == ["run"]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from upskill.authoring.fixes import ErrorFix, find_fixes
 from upskill.authoring.trace_commands import CommandRun, command_runs, step_failed
 from upskill.authoring.trace_files import FinalFile, changed_files, final_files
+from upskill.authoring.weaker import is_weaker
 from upskill.traces import Step, Trace, Usage
 
 VERIFY = "verify"  # the tool name under which `teach` records the check that decides on success
@@ -133,6 +134,7 @@ class TraceEvidence:
     reused: tuple[ReusedCommand, ...]
     cost: Cost
     cwd: str = ""
+    turns: tuple[UserMessage, ...] = ()  # everything the person said
 
     @property
     def confirmed(self) -> tuple[WorkflowCommand, ...]:
@@ -160,6 +162,7 @@ def evidence_of(trace: Trace) -> TraceEvidence:
         tuple(_reused(runs, files)),
         cost,
         trace.cwd,
+        tuple(UserMessage(step.text, number) for number, step in asked),
     )
 
 
@@ -214,9 +217,11 @@ def _redone(before: int, turn: int, end: int, runs: Sequence[CommandRun], writes
 def _workflow(trace: Trace, runs: Sequence[CommandRun]) -> Iterator[WorkflowCommand]:
     """Each thing that was done, in the form that worked last, in the order of the last success."""
     worked: dict[str, list[CommandRun]] = {}
+    attempts: dict[str, list[CommandRun]] = {}
     for run in runs:
         fits = run.whole and len(run.text) <= MAX_COMMAND and run.subcommand and not _is_check(run)
-        if run.outcome == "ok" and run.role == "work" and fits:
+        attempts.setdefault(run.subcommand, []).append(run)
+        if run.outcome == "ok" and run.role == "work" and fits and not is_weaker(run, attempts[run.subcommand]):
             worked.setdefault(run.subcommand, []).append(run)
     for subcommand, same in sorted(worked.items(), key=lambda item: item[1][-1].order):
         last = same[-1]
@@ -236,10 +241,10 @@ def _is_check(run: CommandRun) -> bool:
 
 
 def _shape(run: CommandRun) -> tuple[str, ...]:
-    """The options of a command, and where its other words stand: equal for runs that differ in values only."""
-    return tuple(
-        word.partition("=")[0] if word.startswith("-") and not word.startswith("-=") else "·"
-        for word in (*run.runner, *run.words)
+    """What runs a command, its options, and where its other words stand: equal for runs that differ in values only."""
+    return (
+        *(word.partition("=")[0] for word in run.runner),
+        *(word.partition("=")[0] if word.startswith("-") and not word.startswith("-=") else "·" for word in run.words),
     )
 
 

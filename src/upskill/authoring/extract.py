@@ -16,9 +16,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from upskill.authoring.evidence import TraceEvidence, evidence_of
-from upskill.authoring.facts import Fact, Question, facts_of
+from upskill.authoring.facts import Fact, Question, facts_of, slug
+from upskill.authoring.placeholders import without_values
+from upskill.authoring.user_rules import Objections, contradicts
 from upskill.errors import UsageError
-from upskill.plain import digest_text
+from upskill.plain import counted, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import OWN_FACTS, Case, Suite
 from upskill.suites.quality import probe_case, probe_suite
@@ -161,26 +163,33 @@ async def extract(
 
 def _require_enough(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> None:
     """Say what was found and what is missing, where that is too little for a skill."""
-    telling = sum(fact.telling for fact in facts)
-    more = any(fact.kind in ("error", "rule", "setting") for fact in facts)
-    did = _any(facts, "workflow") or _any(facts, "error")
-    if did and len(facts) >= MIN_FACTS and telling >= (MIN_FACTS - 1 if more else MIN_FACTS):
+    kept = [fact for fact in facts if fact.telling]
+    did = _any(kept, "workflow") or _any(kept, "error")
+    if did and len(kept) >= MIN_FACTS:
         return
-    found = [f"{count} {KINDS[kind][count != 1]}" for kind in SECTIONS if (count := sum(f.kind == kind for f in facts))]
-    shown = "; ".join(fact.line for fact in facts[:2])
+    plain = [fact for fact in facts if not fact.telling]
+    found = [_found(kept)] if kept else []
+    found += [f"{_found(plain)} that everyone would type anyway"] if plain else []
     missing = [
-        *(["commands that worked and that someone would run again"] if not _any(facts, "workflow") else []),
-        *(["an error and the later success of the same command"] if not _any(facts, "error") else []),
-        *(["a correction that states a rule"] if not _any(facts, "rule") else []),
+        *(["commands that worked and that someone would run again"] if not _any(kept, "workflow") else []),
+        *(["an error and the later success of the same command"] if not _any(kept, "error") else []),
+        *(["a correction that states a rule"] if not _any(kept, "rule") else []),
     ]
-    calls = sum(one.cost.calls for one in evidence)
+    calls = counted(sum(one.cost.calls for one in evidence), "tool call")
     these = "these traces" if len(evidence) > 1 else "this trace"
+    least = f"a skill takes at least {MIN_FACTS} lines worth keeping, one of them a command or a cure"
     raise UsageError(
-        f"too little in {these} ({calls} tool calls) for a skill: found "
-        + (f"{', '.join(found)} ({shown})" if found else "nothing that rules can be sure of")
-        + f"; missing: {'; '.join(missing) or 'more of the same'}",
+        f"too little in {these} ({calls}) for a skill: found "
+        + (" and ".join(found) or "nothing that rules can be sure of")
+        + f"; {least}; missing: {'; '.join(missing) or 'more of the same'}",
         "Give more traces of the same work with further --from, or let a model read them: -m MODEL or --handoff DIR.",
     )
+
+
+def _found(facts: list[Fact]) -> str:
+    """How many facts of each kind, with the first two as examples."""
+    found = [f"{count} {KINDS[kind][count != 1]}" for kind in SECTIONS if (count := sum(f.kind == kind for f in facts))]
+    return f"{', '.join(found)} ({'; '.join(fact.line for fact in facts[:2])}{'; …' if len(facts) > 2 else ''})"
 
 
 def _any(facts: list[Fact], kind: str) -> bool:
@@ -203,10 +212,16 @@ def _merge(facts: Iterable[Fact]) -> list[Fact]:
         for question in fact.questions:
             answered_by[question.prompt] = fact.line
     # A line is outdated when later lines answer all of its questions.
-    return [
+    current = [
         fact
         for fact in merged.values()
         if not fact.questions or any(answered_by[question.prompt] == fact.line for question in fact.questions)
+    ]
+    return [
+        fact
+        for place, fact in enumerate(current)
+        if fact.kind != "rule"
+        or not any(later.kind == "rule" and contradicts(later.line, fact.line) for later in current[place + 1 :])
     ]
 
 
@@ -237,9 +252,11 @@ class _Subject:
 
 def _subject(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> _Subject:
     items = [item for one in evidence for item in one.workflow if item.subcommand]
-    items = [item for item in items if any(f"`{item.command}`" in fact.line for fact in facts)]
+    told = {(fact.kind, fact.group) for fact in facts}
+    items = [item for item in items if ("workflow", slug(item.subcommand)) in told]
     counts: Counter[str] = Counter(item.subcommand.split()[0] for item in items)
-    counts.update(fix.subcommand.split()[0] for one in evidence for fix in one.fixes if fix.subcommand)
+    fixes = [fix for one in evidence for fix in one.fixes if fix.subcommand and ("error", slug(fix.subcommand)) in told]
+    counts.update(fix.subcommand.split()[0] for fix in fixes)
     own = {
         name: n for name, n in counts.items() if name not in COMMON_PROGRAMS and re.fullmatch(r"[A-Za-z][\w-]*", name)
     }
@@ -289,7 +306,9 @@ def _description(subject: _Subject, evidence: Sequence[TraceEvidence], facts: li
     goal = next((" ".join(one.goal.text.split()) for one in evidence if one.goal.text), "")
     goal = re.split(r"(?<=[.!])\s", goal)[0].rstrip(".! ")
     clean = re.fullmatch(r"[A-Z][\w ,.'/:()@-]{15,139}", goal) and goal.split()[0].lower() in _REQUESTS
-    use += f", for example: {goal}." if clean and MARK.rstrip() not in goal else "."
+    given_up = any(Objections(one.turns).against(goal, 0) for one in evidence)
+    clean = clean and MARK.rstrip() not in goal and without_values(goal) == goal and not given_up
+    use += f", for example: {goal}." if clean else "."
     return f"Covers {of}: {_listed(holds or ['what its commands print'])}. {use}"
 
 

@@ -2,7 +2,7 @@
 
 A command is the same when its program and subcommand are. Between its failure and its next run lie other words on its
 line, edited files, or other commands; what only looks around mends nothing. An error that came back unchanged was not
-mended by what was tried before it.
+mended by what was tried before it, and a success that does less than the failure tried (`weaker`) mends nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal
 
 from upskill.authoring.trace_commands import CommandRun
 from upskill.authoring.trace_files import FileWrite
+from upskill.authoring.weaker import is_weaker, refuses_option
 
 FixKind = Literal["command", "before", "file"]
 MAX_STEPS = 80  # between a failure and the success that explains it
@@ -36,6 +37,22 @@ _EVERYWHERE = frozenset(
         *("module", "run", "npm", "the", "and", "for", "not", "version", "name", "command", "path", "main", "index"),
         "build",
     )
+)
+# What passes by itself: the next attempt works whatever was done in between.
+_PASSES = re.compile(
+    r"connection (?:reset|refused|closed|timed out|aborted)|\b50[234]\b|service unavailable|bad gateway"
+    r"|too many requests|rate limit|temporar|try again|\bECONN\w+|network is unreachable|unexpected EOF"
+    r"|broken pipe|\bflaky\b|\b429\b|resource busy",
+    re.I,
+)
+# A line of an output that advises, and an error that says that something is not there.
+_ADVISES = re.compile(
+    r"\b(?:run|try|use|using|hint|help|please|install|perhaps|did you|first|forg[eo]t|needs?|must|with)\b", re.I
+)
+_LACKS = re.compile(
+    r"\bno\b|\bnot\b|n't\b|missing|cannot find|could not|unknown|unable|stale|out of date|outdated|expired|lacks"
+    r"|required?s?\b|needs|un\w{4,}ed\b|inconsistent|conflict",
+    re.I,
 )
 _PREPARES = re.compile(
     r"\b(?:install|sync|init|add|up|update|start|create|mkdir|touch|login|migrate|generate|pull|fetch|open|rm|mv|cp|fix|format)\b"
@@ -85,7 +102,14 @@ def _find_fix(
     run: CommandRun, later: list[CommandRun], runs: Sequence[CommandRun], writes: Sequence[tuple[int, FileWrite]]
 ) -> ErrorFix | None:
     exact = next((other for other in later if other.outcome == "ok" and _same_line(other, run)), None)
-    worked = exact or next((other for other in later if other.outcome == "ok" and _alike(run, other)), None)
+    worked = exact or next(
+        (
+            other
+            for other in later
+            if other.outcome == "ok" and _alike(run, other) and not is_weaker(other, [run, *later])
+        ),
+        None,
+    )
     if worked is None:
         return None
     tries = [other for other in later if other.order <= worked.order]
@@ -201,13 +225,30 @@ def _other_words(
         return None
     fix = f"cd {worked.folder} && {worked.text}" if folder else worked.text
     shared = named or bool(folder) or any(word.lower() in told for word in [*added, *dropped] if len(word) > 2)
+    new, old = list(with_flags(added, worked)), list(with_flags(dropped, run))
+    if worked.words[0] in new and run.words[0] in old:  # the program was called in another way; the rest is beside that
+        new, old = [worked.words[0]], [run.words[0]]
+    about = [part for part in new if _is_told(part, run)]
+    # Of several new parts those that the error speaks of are the cure; where it speaks of none, nobody knows which.
+    unsure = len(new) > 1 and not about and not old
     return ErrorFix(
         *(run.text, run.error, "command", fix, (run.number, worked.number), run.subcommand),
-        added=tuple(with_flags(added, worked)),
-        dropped=tuple(with_flags(dropped, run)),
+        added=tuple(about if about and not old else new),
+        dropped=tuple(old),
         folder=worked.folder if folder else "",
-        related=shared or (not edits and not between),
+        related=(shared or (not edits and not between))
+        and not unsure
+        and not (_PASSES.search(run.error) and not about)
+        and (bool(new) or bool(folder) or all(refuses_option(run, part) for part in old)),
     )
+
+
+def _is_told(part: str, run: CommandRun) -> bool:
+    """Whether a failed command printed a word of this part of a command line, or one from it: `signed` of `--sign`."""
+    told = run.step.output.lower()
+    program = run.words[0].rsplit("/", 1)[-1].lower()
+    words = [word for word in re.findall(r"[a-z][a-z0-9]{2,}", part.lower()) if word != program]
+    return any(re.search(rf"(?<![a-z0-9]){re.escape(word)}", told) for word in words)
 
 
 def with_flags(words: Sequence[str], run: CommandRun) -> Iterator[str]:
@@ -266,15 +307,17 @@ def _ran_before(run: CommandRun, between: Sequence[CommandRun]) -> ErrorFix | No
     best = max(between, key=lambda other: (_shared(run, other), other.order))
     # What examines the work finds nothing to say after a fix or a preparation, and not after just any command.
     able = not _CHECKS.search(run.subcommand) or bool(_PREPARES.search(best.text))
+    prepares = len(between) == 1 and bool(_PREPARES.search(best.subcommand)) and bool(_LACKS.search(run.error))
     return ErrorFix(
         *(run.text, run.error, "before", best.text, (run.number, best.number), run.subcommand),
-        related=able and (bool(_shared(run, best)) or (len(between) == 1 and bool(_PREPARES.search(best.subcommand)))),
+        related=able and not _PASSES.search(run.error) and (bool(_shared(run, best)) or prepares),
     )
 
 
 def _shared(run: CommandRun, other: CommandRun) -> int:
     """How many telling words a command shares with the error it may have mended."""
-    told = _tokens(f"{run.error} {run.step.output[-2000:]}")
+    advice = [line for line in run.step.output[-2000:].splitlines() if _ADVISES.search(line)]
+    told = _tokens("\n".join([run.error, *advice]))
     return len((told & _tokens(" ".join(other.words))) - _tokens(" ".join(run.words)) - _EVERYWHERE)
 
 

@@ -30,7 +30,8 @@ _FAILED = re.compile(
     r"|^\S*(?:Error|Exception):(?! \(none)|^npm (?:ERR!|error)|\bELIFECYCLE\b"
     r"|^(?:FAILED|FAIL)\b|\b[1-9]\d* (?:failed|failing|errors?)\b|^error\b(?!: \(none)|\bpanicked at\b"
     r"|^Build failed|^CMake Error|\berrors occurred\b"
-    r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b",
+    r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b"
+    r"|^\W*(?:exit|rc|ret|status)(?: code| status)?\W{1,3}[1-9]\d*$",
     re.I | re.M,
 )
 # A call that was refused, or that goes on in the background, says nothing about the command.
@@ -159,7 +160,7 @@ def _with_outcomes(runs: list[CommandRun], commands: tuple[ShellCommand, ...], s
     ]
     unknown = {place for place, command in enumerate(commands) if command.background}
     for place, command in enumerate(commands):
-        if command.joint == "||" and runs[place].role in ("work", "script"):  # one of the two ran, or both
+        if command.joint == "||":  # one of the two ran, or both, and the line says nothing about the first
             unknown.add(place)
             while place and command.joint in ("||", "&&", "|"):
                 place -= 1  # noqa: PLW2901
