@@ -89,7 +89,7 @@ def working(lines: Sequence[str], answer: str = "All done.", *, opens: str = "",
         to_do: list[Turn] = [Use(shell, _line(shell, line)) for line in (*lines, *(then if offered else ()))]
         if offered:
             opener = next((tool for tool in asked.tools if tool in OPENERS), "")
-            read = Use(shell, _line(shell, f"cat ~/.codex/skills/{opens}/SKILL.md"))
+            read = Use(shell, _line(shell, f"cat ~/.agents/skills/{opens}/SKILL.md"))
             to_do.insert(0, Use(opener, {OPENERS[opener]: opens}) if opener else read)
         return [*to_do, answer][min(asked.results, len(to_do))]
 

@@ -875,7 +875,7 @@ def test_install_puts_a_skill_where_an_agent_looks(upskill: Upskill, skill: Path
     target = TARGETS[agent]
     done = upskill("install", skill, "--to", agent)
     assert done == Done(0, f"installed: {Path(target.project_skills) / 'greeter'}\n", "")
-    assert Skill.load(home / target.project_skills / "greeter").fingerprint == Skill.load(skill).fingerprint
+    assert Skill.load(home / target.project_skills / "greeter").visible_hash == Skill.load(skill).visible_hash
     said = upskill("install", skill, "--to", agent, "--global", "--json").json
     assert said["done"] == "installed"
     assert said["folder"] == str(Path(os.environ["HOME"]) / target.user_skills / "greeter")

@@ -16,7 +16,7 @@ from upskill.skills.install import RECORD, TARGETS, Installation, find_target, i
 PLACES = {
     "generic": (".agents/skills", ".agents/skills"),
     "claude-code": (".claude/skills", ".claude/skills"),
-    "codex": (".agents/skills", ".codex/skills"),
+    "codex": (".agents/skills", ".agents/skills"),
     "cursor": (".cursor/skills", ".cursor/skills"),
     "opencode": (".agents/skills", ".config/opencode/skills"),
     "gemini-cli": (".agents/skills", ".gemini/skills"),
@@ -52,6 +52,21 @@ def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, agent:
     assert contents(place) == contents(source)
     assert (place / "scripts" / "run.sh").stat().st_mode & 0o100
     assert Path.home().is_relative_to(home.parent)
+
+
+def test_tests_of_a_skill_are_copied_only_when_asked_for(home: Path, upskill: Upskill) -> None:
+    skill = Skill.load(made(home / "skills"))
+    for path in ("evals/suite.yaml", "evals/files/a.txt", "eval_queries.json", "skill_meta.json", "references/a.md"):
+        skill = skill.with_file(path, b"{}")
+    source, place = skill.save(home / "skills" / "tested"), home / ".claude" / "skills" / "my-skill"
+    command = ("install", source, "--to", "claude-code")
+    assert upskill(*command).out.startswith("installed: ")
+    assert sorted(contents(place)) == ["SKILL.md", "references/a.md", "scripts/run.sh"]
+    assert upskill(*command).out.startswith("unchanged: ")
+    assert upskill(*command, "--with-evals").out.startswith("updated: ")
+    assert contents(place) == contents(source)
+    assert upskill(*command).out.startswith("updated: ")
+    assert not (place / "evals").exists()
 
 
 def test_another_project_can_be_named(home: Path, upskill: Upskill) -> None:

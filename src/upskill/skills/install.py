@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from upskill.inputs import read_input_text
 from upskill.plain import as_mapping
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.files import replace_file
-from upskill.skills.skill import Skill
+from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
 RECORD = ".upskill-installed.json"  # beside the skills: name -> fingerprint of what we installed
@@ -37,8 +37,8 @@ def find_target(name: str) -> AgentSpec:
     return TARGETS[name]
 
 
-def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> Installation:
-    """Copy a skill into a folder of skills.
+def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, with_evals: bool = False) -> Installation:
+    """Copy a skill into a folder of skills, without what only evaluation reads unless `with_evals` is set.
 
     A copy that was not changed since we installed it is updated. One that was changed, or that we did not install, is
     left alone unless `force` is set, and then kept in .upskill-kept.
@@ -47,6 +47,10 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False) -> 
     errors = [message for message in errors if "differs from the folder's name" not in message]
     if errors:
         raise UsageError(f"{skill.name}: is not a valid skill: {errors[0]}", "`upskill validate` lists every problem.")
+    if not with_evals:
+        skill = replace(
+            skill, files=tuple(each for each in skill.files if not each.path.startswith(HIDDEN_FROM_STUDENTS))
+        )
     root = Path(skills_folder)
     target = root / skill.name
     if not os.path.lexists(target):
