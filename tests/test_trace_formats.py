@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from conftest import REPOSITORY, Upskill
 from upskill.errors import UsageError
 from upskill.traces import Step, Trace, Usage, read_trace
+from upskill.traces.sessions import find_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
 Calls = list[tuple[str, str]]  # what a file says was run, and what came back
@@ -92,6 +96,23 @@ def pi_calls(name: str) -> Calls:
     return calls + [(row["command"], row["output"]) for row in said if row["role"] == "bashExecution"]
 
 
+def claude_ai_calls(name: str) -> Calls:
+    blocks = [block for message in load(name)[0]["chat_messages"] for block in message["content"]]
+    back = [block["content"] for block in blocks if block["type"] == "tool_result"]
+    outputs = [output if isinstance(output, str) else output[0]["text"] for output in back]
+    return [("", output) for output in outputs] if sum(block["type"] == "tool_use" for block in blocks) == 2 else []
+
+
+def specstory_calls(name: str) -> Calls:
+    text = (FIXTURES / name).read_text(encoding="utf-8")
+    blocks = [block.partition("_**")[0] for block in text.split("Tool use: ")[1:]]
+    found: Calls = []
+    for block in blocks:
+        fences = [fence.partition("\n") for fence in block.split("```")[1::2]]
+        found.append(("", "".join(rest.rstrip("\n") for language, _, rest in fences if language in ("", "text"))))
+    return found
+
+
 def parts_calls(messages: list[dict[str, Any]]) -> Calls:
     parts = [part for message in messages for part in message["parts"]]
     done = [part["functionCall"]["args"].get("command", "") for part in parts if "functionCall" in part]
@@ -112,6 +133,8 @@ RAW: dict[str, Callable[[str], Calls]] = {
     "copilot/events.jsonl": copilot_calls,
     "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl": pi_calls,
     "qwen/9ac9.jsonl": lambda name: parts_calls([row["message"] for row in load_lines(name) if "message" in row]),
+    "claude_ai/conversations.json": claude_ai_calls,
+    "specstory/2026-01-16_16-26-02Z-which-lamp.md": specstory_calls,
     "gemini/contents.json": lambda name: parts_calls(load(name)["contents"]),
 }
 
@@ -123,7 +146,7 @@ def test_every_call_and_every_output_of_the_raw_file_is_there(name: str) -> None
     assert raw
     assert [call.output for call in calls] == [output for _, output in raw]
     for call, (command, _) in zip(calls, raw, strict=True):
-        assert call.arguments.get("command", command) == command
+        assert not command or call.arguments.get("command", command) == command
 
 
 def asked(trace: Trace) -> list[str]:
@@ -182,10 +205,10 @@ def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: 
     path = write_lines(tmp_path / "output.jsonl", [task, other])
     first = read_trace(path)
     assert (first.session, len(first.calls)) == ("post-1", 3)
-    assert first.warnings == ("the file has 2 tasks, and the first was read; the others are output.jsonl/parcels-2",)
+    assert first.warnings == ("it has 2 tasks, and the first was read; the others are output.jsonl/parcels-2",)
     second = read_trace(path / "parcels-2")
     assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
-    with pytest.raises(UsageError, match="there is no such task"):
+    with pytest.raises(UsageError, match="none of its tasks is called 'parcels-3'"):
         read_trace(path / "parcels-3")
 
 
@@ -241,8 +264,155 @@ def test_the_contents_of_geminis_api_are_read_in_all_their_shapes(tmp_path: Path
     assert read_trace(write_lines(tmp_path / "lines.jsonl", contents)).calls == whole.calls
 
 
+def test_a_chat_with_aider_tells_edits_and_commands_apart_from_what_the_model_wrote() -> None:
+    path = FIXTURES / "aider/.aider.chat.history.md"
+    trace = read_trace(path)
+    raw = path.read_text(encoding="utf-8")
+    calls = [(call.tool, *call.arguments.values()) for call in trace.calls]
+    assert calls == [("edit", "rain.py"), ("shell", "pytest -q"), ("edit", "rain.py"), ("shell", "pytest -q")]
+    assert raw.count("> Applied edit to") == 2
+    assert trace.calls[1].output == "F\nE   NameError: name 'mm' is not defined\n\n1 failed in 0.02s"
+    assert trace.calls[3].output == "1 passed in 0.01s"
+    assert asked(trace) == ["make rain() say how much\n\nin millimetres", "perfect"]
+    answer = next(step.text for step in trace.steps if step.kind == "assistant")
+    assert "> a quotation in the answer\n\n#### A heading in the answer" in answer
+    assert (trace.usage, trace.model) == (Usage(5400, 200, cost_usd=0.0187), "claude-3-5-sonnet")
+    assert trace.started == "2025-01-31T10:20:30"
+
+
+def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_named(tmp_path: Path) -> None:
+    history = (FIXTURES / "aider/.aider.chat.history.md").read_text(encoding="utf-8")
+    path = tmp_path / "history.md"
+    path.write_text(
+        history + "\n# aider chat started at 2025-02-01 08:00:00\n\n#### hello  \n\nHello.\n", encoding="utf-8"
+    )
+    trace = read_trace(path)
+    assert (trace.goal, len(trace.calls)) == ("hello", 0)
+    assert trace.warnings == ("it has 2 chats, and the latest was read; the others are history.md/2025-01-31T10:20:30",)
+    assert len(read_trace(path / "2025-01-31T10:20:30").calls) == 4
+    export = load("claude_ai/conversations.json")
+    newer = export[0] | {
+        "uuid": "c-2",
+        "updated_at": "2026-04-01T10:00:00Z",
+        "chat_messages": [{"sender": "human", "text": "And the milk?", "content": []}],
+    }
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([newer, *export]), encoding="utf-8")
+    assert read_trace(path).goal == "And the milk?"
+    assert read_trace(path / "c-1").answer == "You are welcome."
+    with pytest.raises(UsageError, match="none of its conversations is called 'c-3'"):
+        read_trace(path / "c-3")
+
+
+def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text("> /add it\n\n#### go\n\nI went.\n\n> Applied edit to a.py\n", encoding="utf-8")
+    assert kinds(read_trace(path)) == ["system", "user", "assistant", "tool"]
+
+
+def test_a_conversation_of_claude_ai_has_its_tools_thoughts_and_files() -> None:
+    trace = read_trace(FIXTURES / "claude_ai/conversations.json")
+    assert [(call.tool, call.output, call.status) for call in trace.calls] == [
+        ("web_search", "3 minutes", "ok"),
+        ("repl", "NameError", "error"),
+    ]
+    assert asked(trace)[1] == "[file tea.txt]\noolong, 90 °C"
+    assert trace.answer == "You are welcome."
+
+
+def test_a_history_of_specstory_has_the_commands_wherever_they_stand() -> None:
+    trace = read_trace(FIXTURES / "specstory/2026-01-16_16-26-02Z-which-lamp.md")
+    assert [(call.tool, dict(call.arguments)) for call in trace.calls] == [
+        ("Bash", {"command": "lampctl try --all"}),
+        ("Grep", {"path": "./lamps", "pattern": "7"}),
+        ("exec_command", {"command": "cat lamps/7.txt"}),
+        ("run_terminal_cmd", {"command": "lampctl bulb 7\nlampctl try 7"}),
+        ("Write", {"content": 'bulb = "new"'}),
+        ("Read", {"input": "./lamps/8.txt"}),
+    ]
+    assert (trace.calls[0].at, trace.calls[0].status) == ("2026-01-16T16:26:09Z", "error")
+    assert trace.calls[5].agent == "sidechain"
+    assert (trace.goal, trace.model, trace.session) == ("Which lamp is broken?", "claude-opus-4-5", "5c7d5c23-0691")
+    assert trace.answer == "Lamp 7 had no bulb."
+
+
+def codex_rows(thread: str, *items: dict[str, Any], **meta: Any) -> list[dict[str, Any]]:
+    head = {"type": "session_meta", "payload": {"id": thread, "cwd": "/home/ada", **meta}}
+    return [head, *({"type": "response_item", "payload": item} for item in items)]
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def called(call: str, name: str, output: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "function_call", "name": name, "arguments": "{}", "call_id": call},
+        {"type": "function_call_output", "call_id": call, "output": output},
+    ]
+
+
+@pytest.fixture
+def codex_home(tmp_path: Path) -> Path:
+    """A session of Codex that started two sub-agents, one of them with a copy of what had been said."""
+    day = tmp_path / ".codex/sessions/2026/05/06"
+    day.mkdir(parents=True)
+    before = [said("user", "Find the key."), *called("c1", "exec_command", "no key")]
+    spawn = [
+        *called("c2", "spawn_agent", json.dumps({"agent_id": "019e5155-aaaa", "nickname": "Mole"})),
+        *called("c3", "spawn_agent", json.dumps({"agent_id": "019e5155-bbbb"})),
+    ]
+    main = codex_rows("019e5155-0000", *before, *spawn, said("assistant", "It was under the mat."), source="cli")
+    mole = {"subagent": {"thread_spawn": {"parent_thread_id": "019e5155-0000", "depth": 1, "agent_nickname": "Mole"}}}
+    dig = codex_rows("019e5155-aaaa", said("user", "Dig."), *called("d1", "exec_command", "a worm"), source=mole)
+    fork = codex_rows("019e5155-bbbb", *before, *called("e1", "exec_command", "a mat"), source={"subagent": "review"})
+    for number, rows in enumerate((main, dig, fork)):
+        path = day / f"rollout-2026-05-06T08-0{number}-00-{rows[0]['payload']['id']}.jsonl"
+        write_lines(path, rows)
+        os.utime(path, (1_790_000_000 + number, 1_790_000_000 + number))
+    return tmp_path
+
+
+def test_the_sub_agents_of_codex_follow_the_calls_that_started_them(codex_home: Path) -> None:
+    path = find_trace("codex:last", {"HOME": str(codex_home)})
+    assert path.name.endswith("019e5155-0000.jsonl")  # not the sub-agents, which worked later
+    trace = read_trace(path)
+    assert [(call.output if call.tool != "spawn_agent" else "", call.agent) for call in trace.calls] == [
+        ("no key", ""),
+        ("", ""),
+        ("a worm", "Mole"),
+        ("", ""),
+        ("a mat", "review"),  # and not what it was given a copy of
+    ]
+    assert trace.answer == "It was under the mat."
+    alone = read_trace(find_trace("codex:019e5155-aaaa", {"HOME": str(codex_home)}))
+    assert (alone.goal, [call.output for call in alone.calls]) == ("Dig.", ["a worm"])
+
+
+def test_a_compressed_session_of_codex_is_read_like_any_other(
+    codex_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = find_trace("codex:last", {"HOME": str(codex_home)})
+    expected = read_trace(plain)
+    packed = plain.with_name(plain.name + ".zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(plain.read_bytes()))
+    plain.unlink()
+    assert find_trace("codex:last", {"HOME": str(codex_home)}) == packed
+    assert read_trace(packed).steps == expected.steps
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:20] + bytes(len(whole) - 20))
+    with pytest.raises(UsageError, match="cannot be unpacked"):
+        read_trace(packed)
+    packed.write_bytes(whole)
+    for name in ("zstandard", "compression.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match="compressed with Zstandard, and the package zstandard") as refused:
+        read_trace(packed)
+    assert "[zstd]" in refused.value.hint
+
+
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "told"),
     [
         (
             '{"type": "summary", "sessionId": "s"}\n',
@@ -268,13 +438,13 @@ def test_the_contents_of_geminis_api_are_read_in_all_their_shapes(tmp_path: Path
     ],
 )
 def test_a_file_without_a_step_is_an_error_that_says_what_it_was_taken_for(
-    text: str, said: str, tmp_path: Path, upskill: Upskill
+    text: str, told: str, tmp_path: Path, upskill: Upskill
 ) -> None:
     path = tmp_path / "trace"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as refused:
         read_trace(path)
-    assert said in refused.value.message
+    assert told in refused.value.message
     shown = upskill("trace", "show", path)
     assert shown.code == 2
     assert "has no step in it" in " ".join(shown.err.split())

@@ -161,7 +161,7 @@ def _heading(number: int, step: Step) -> Text:
     else:
         mark = {"ok": "✓", "error": "✗", "unknown": "·"}[step.status]
         heading.append(f"{mark} {step.tool}", style="red" if step.status == "error" else COLOURS["tool"])
-        heading.append("  " + _arguments(step))
+        heading.append("  " + _arguments(step).strip().replace("\n", "\n" + " " * 8))
         if step.seconds:
             heading.append(f"  {step.seconds:.1f} s", style="dim")
     if step.agent:

@@ -102,7 +102,10 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             folder=".codex",
             moved_folder="$CODEX_HOME",
             memory_file="AGENTS.md",
-            session_files=("sessions/*/*/*/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl"),
+            session_files=(
+                *("sessions/*/*/*/rollout-*.jsonl", "sessions/*/*/*/rollout-*.jsonl.zst"),
+                *("archived_sessions/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl.zst"),
+            ),
             trace_format="codex",
             trace_reader="upskill.traces.codex:FORMAT",
         ),

@@ -1,10 +1,12 @@
-"""Codex: the sessions below `~/.codex/sessions`, and `codex exec --json`."""
+"""Codex: the sessions below `~/.codex/sessions` with their sub-agents, and `codex exec --json`."""
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,39 +40,85 @@ def detects(sample: Sample) -> bool:
     )
 
 
+def is_main(path: Path) -> bool:
+    """Whether a person started the session, rather than another agent."""
+    return not any(_spawned(get_dict(row, "payload")) for row in Sample.open(path).rows[:1])
+
+
+def _spawned(meta: dict[str, Any]) -> dict[str, Any]:
+    """What is told of the sub-agent that a session is of; empty for a person's session."""
+    source = get_dict(meta, "source")
+    kind = source.get("subagent", source.get("subAgent"))
+    return dict_or_empty(dict_or_empty(kind).get("thread_spawn")) or ({"agent_role": str(kind)} if kind else {})
+
+
 def read(path: Path) -> Trace:
+    return _read_file(path, {path}).build()
+
+
+def _read_file(path: Path, seen: set[Path], agent: str = "") -> TraceBuilder:
+    """A session, and after the calls that started them the sessions of its sub-agents, which are files beside it."""
     builder = TraceBuilder(path, "codex")
     reader = _Reader(builder)
     for row in builder.read_lines():
-        kind, payload, at = row.get("type"), get_dict(row, "payload"), get_str(row, "timestamp")
-        if kind == "session_meta":
-            reader.meta(payload, at)
-        elif kind == "turn_context":
-            builder.model = get_str(payload, "model") or builder.model
-            builder.cwd = builder.cwd or get_str(payload, "cwd")
-        elif kind == "response_item":
-            reader.item(payload, at)
-        elif kind == "event_msg":
-            reader.event(payload, at)
-        elif kind == "compacted":
-            builder.add_text("system", get_str(payload, "message"), at=at)
-        elif kind in STREAM or kind == "error":
-            reader.stream(row)
-        elif "msg" in row:  # `codex exec --json` of 2025
-            reader.event(dict_or_empty(row["msg"]), at)
-        elif isinstance(kind, str):  # sessions of 2025: items without a wrapping
-            reader.item(row, at)
-    return builder.build()
+        reader.row(row)
+    if agent:
+        builder.steps = [replace(step, agent=reader.nickname or agent) for step in builder.steps]
+    for call, thread in reader.spawned.items():
+        for file in sorted(path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*")):
+            if file not in seen and len(thread) >= 8:
+                seen.add(file)
+                other = _read_file(file, seen, thread)
+                _drop_copied(builder, other)
+                builder.add_subagent(call, other)
+                break
+    return builder
+
+
+def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
+    """Leave out what a sub-agent was given of the session that started it."""
+    copied = 0
+    for mine, copy in zip(builder.steps, other.steps, strict=False):
+        if (mine.kind, mine.text, mine.tool, mine.arguments) != (copy.kind, copy.text, copy.tool, copy.arguments):
+            break
+        copied += 1
+    del other.steps[:copied], other.ids[:copied]
 
 
 class _Reader:
     def __init__(self, builder: TraceBuilder) -> None:
         self.builder = builder
+        self.nickname = ""
+        self.spawned: dict[str, str] = {}  # the threads of sub-agents, by the call that started them
         # The same turn comes as an item and as an event, in either order.
         self.unmatched = {"item": Counter[tuple[str, str]](), "event": Counter[tuple[str, str]]()}
 
+    def row(self, row: dict[str, Any]) -> None:
+        builder = self.builder
+        kind, payload, at = row.get("type"), get_dict(row, "payload"), get_str(row, "timestamp")
+        if kind == "session_meta":
+            self.meta(payload, at)
+        elif kind == "turn_context":
+            builder.model = get_str(payload, "model") or builder.model
+            builder.cwd = builder.cwd or get_str(payload, "cwd")
+        elif kind == "response_item":
+            self.item(payload, at)
+        elif kind == "event_msg":
+            self.event(payload, at)
+        elif kind == "compacted":
+            builder.add_text("system", get_str(payload, "message"), at=at)
+        elif kind in STREAM or kind == "error":
+            self.stream(row)
+        elif "msg" in row:  # `codex exec --json` of 2025
+            self.event(dict_or_empty(row["msg"]), at)
+        elif isinstance(kind, str):  # sessions of 2025: items without a wrapping
+            self.item(row, at)
+
     def meta(self, payload: dict[str, Any], at: str) -> None:
         builder = self.builder
+        if not builder.session:  # that of the session it was forked from may follow
+            spawned = _spawned(payload)
+            self.nickname = get_str(spawned, "agent_nickname") or get_str(spawned, "agent_role")
         builder.session = builder.session or get_str(payload, "id")
         builder.cwd = builder.cwd or get_str(payload, "cwd")
         builder.started = builder.started or get_str(payload, "timestamp") or at
@@ -116,6 +164,9 @@ class _Reader:
 
     def output(self, call_id: str, output: object, at: str) -> None:
         text, status, seconds = _unwrap_output(output)
+        thread = get_str(parse_arguments(text), "agent_id") if text.startswith("{") else ""
+        if thread and self.builder.has_call(call_id):
+            self.spawned.setdefault(call_id, thread)
         self.builder.add_result(call_id, text, status, at=at, seconds=seconds)
 
     def event(self, payload: dict[str, Any], at: str) -> None:
@@ -135,6 +186,8 @@ class _Reader:
             self.begin(kind, payload, at)
         elif kind in ("exec_command_end", "mcp_tool_call_end", "patch_apply_end"):
             self.end(payload, at)
+        elif kind == "collab_agent_spawn_end":
+            self.spawned[get_str(payload, "call_id")] = get_str(payload, "new_thread_id")
         elif kind == "item_completed":
             self.completed(get_dict(payload, "item"))
         elif kind in ("turn_aborted", "error", "stream_error"):
@@ -246,4 +299,4 @@ def _usage(data: dict[str, Any]) -> Usage:
     )
 
 
-FORMAT = Format("Codex session", read, detects)
+FORMAT = Format("Codex session", read, detects, is_main=is_main)

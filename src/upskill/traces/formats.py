@@ -29,12 +29,17 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of trace file. `sessions` lists those in a file that holds many: id, time of the last change, folder."""
+    """A kind of trace file.
+
+    `sessions` lists those in a file that holds many: id, time of the last change, folder. `is_main` is for agents that
+    keep the sessions of their sub-agents beside those that people start.
+    """
 
     title: str
     read: Callable[[Path], Trace]
     detects: Callable[[Sample], bool]
     sessions: Callable[[Path], list[tuple[str, float, str]]] | None = None
+    is_main: Callable[[Path], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ class Sample:
         if self.rows:
             kinds = [row.get("type") or row.get("kind") or row.get("role") for row in self.rows]
             named = _listed(kind for kind in kinds if isinstance(kind, str))
-            return f"{len(self.rows)} or more lines of JSON" + (f" ({named})" if named else "")
+            some = "" if self.whole and len(self.rows) < MAX_SAMPLE_ROWS else " or more"
+            return f"{len(self.rows)}{some} lines of JSON" + (f" ({named})" if named else "")
         return f"{len(self.text.splitlines())} lines of text"
 
     @property

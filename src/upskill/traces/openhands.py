@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.formats import Format, Sample, load_document, split_path
+from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str
 
@@ -53,23 +52,16 @@ def read(path: Path) -> Trace:
     )
     tasks = [row for row in rows if as_mapping(row) is not None and not _is_event(row)]
     if tasks:
-        rows = [_choose(builder, tasks, split_path(path)[1])]
+        rows = [_choose(builder, tasks)]
     reader = _Reader(builder)
     for event in (event for row in rows for event in _events_in(row)):
         reader.event(dict_or_empty(event))
     return builder.build()
 
 
-def _choose(builder: TraceBuilder, tasks: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+def _choose(builder: TraceBuilder, tasks: list[dict[str, Any]]) -> dict[str, Any]:
     names = [get_str(task, "instance_id") for task in tasks]
-    if wanted and wanted not in names:
-        raise UsageError(f"{builder.path}: there is no such task", f"There are: {', '.join(names[:10])}.")
-    task = tasks[names.index(wanted) if wanted else 0]
-    if len(tasks) > 1 and not wanted:
-        more = ", ".join(f"{builder.path.name}/{name}" for name in names[1:4])
-        builder.warn(
-            f"the file has {len(tasks)} tasks, and the first was read; the others are {more}{', …' * (len(tasks) > 4)}"
-        )
+    task = tasks[names.index(builder.choose_session(names, "tasks"))]
     builder.session = get_str(task, "instance_id")
     builder.model = get_str(get_dict(get_dict(task, "metadata"), "llm_config"), "model")
     _read_usage(builder, get_dict(task, "metrics"))

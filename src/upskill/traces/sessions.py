@@ -65,7 +65,8 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
         )
     spec = _find_agent(agent)
     sessions = find_sessions(agent, environment)
-    fitting = [session for session in sessions if wanted in (LAST, "") or wanted in session.name]
+    latest = wanted in (LAST, "")
+    fitting = [session for session in sessions if latest or wanted in session.name]
     if not sessions:
         raise UsageError(
             f"{spec.title} has no sessions in {spec.folder_in(environment)}",
@@ -77,9 +78,11 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
             f"The latest is {spec.trace_format}:{LAST} ({sessions[0].name}); `upskill trace list` shows more.",
         )
     exact = [session for session in fitting if session.name == wanted]
-    if wanted not in (LAST, "") and not exact and len(fitting) > 1:
+    if not latest and not exact and len(fitting) > 1:
         raise UsageError(f"{len(fitting)} sessions of {spec.title} fit {wanted!r}", "Write more of its name.")
-    return (exact or fitting)[0].path
+    known: Format = FORMATS.load(spec.trace_format)
+    by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
+    return next(by_people, (exact or fitting)[0]).path
 
 
 def load_trace(name: str) -> Trace:

@@ -11,7 +11,7 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Status, Step, StepKind, Trace, Usage
-from upskill.traces.formats import open_trace
+from upskill.traces.formats import open_trace, split_path
 from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_object, seconds_between
 
 MAX_WARNINGS = 5
@@ -66,6 +66,24 @@ class TraceBuilder:
         chosen = [row for row in rows if get_str(row, name) not in above or get_str(row, name) in kept]
         if len(chosen) < len(rows):
             self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were taken back, and were left out")
+        return chosen
+
+    def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
+        """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them."""
+        file, wanted = split_path(self.path)
+        if wanted:
+            if wanted in names:
+                return wanted
+            raise UsageError(
+                f"{file}: none of its {kind} is called {wanted!r}", f"The latest are: {', '.join(names[-5:])}."
+            )
+        chosen = names[-1 if latest else 0]
+        if others := [name for name in names if name != chosen]:
+            which = ", ".join(f"{file.name}/{name}" for name in others[-3:])
+            self.warn(
+                f"it has {len(names)} {kind}, and the {'latest' if latest else 'first'} was read; "
+                f"the others are {'… ' * (len(others) > 3)}{which}"
+            )
         return chosen
 
     def skip(self, reason: str) -> None:

@@ -1,0 +1,168 @@
+"""aider: `.aider.chat.history.md`, a Markdown file with all chats of a project.
+
+The file alone means its latest chat; `.aider.chat.history.md/2025-01-31T10:20:30` is the one that began then. What the
+model wrote is plain, the person's words are headings, and the program's are quoted. Outputs of commands often lack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from upskill.errors import UsageError
+from upskill.traces import Trace, Usage
+from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
+from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import exit_status
+
+FILE = ".aider.chat.history.md"
+_BEGAN = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)[ \t]*$", re.M)
+_USER, _PROGRAM, _MODEL_SAYS = "#### ", "> ", "model"  # how lines of the first two begin
+_TYPED = re.compile(r"(?:/(?:run|test|git)\s+|!\s*)(\S.*)", re.S)  # commands of the person
+_MODEL = re.compile(r"(?:Main model|Models?): (\S+) with ")
+_EDITED = re.compile(r"Applied edit to (.+)")
+_RUNNING = re.compile(r"Running (.+)")
+_TOKENS = re.compile(r"Tokens: ([\d.,]+)(k?) sent.*?([\d.,]+)(k?) received")
+_ASKED = re.compile(r"Cost: \$|Add .*(?:to the chat\?|output to the chat)")  # told elsewhere, or between the two
+_COST = re.compile(r"Cost: \$([\d.]+)")
+BY_PROGRAM = ("# Fix any errors below", "I ran this command:")
+
+
+def detects(sample: Sample) -> bool:
+    return _BEGAN.search(sample.text) is not None or (
+        sample.path.name == FILE and f"\n{_USER}" in "\n" + sample.text.replace("\r\n", "\n")
+    )
+
+
+def read(path: Path) -> Trace:
+    builder = TraceBuilder(path, "aider")
+    try:
+        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
+            text = stream.read().decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    heads = list(_BEGAN.finditer(text))
+    names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
+    starts, ends = [0, *(head.end() for head in heads)], [*(head.start() for head in heads), len(text)]
+    chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
+    # Many are started and left without a word.
+    used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
+    name = builder.choose_session(list(used), "chats", latest=True)
+    builder.started = name if heads else ""
+    _Reader(builder, used[name]).read()
+    return builder.build()
+
+
+class _Reader:
+    def __init__(self, builder: TraceBuilder, text: str) -> None:
+        self.builder = builder
+        self.text = text
+        self.said: list[str] = []
+        self.who = ""
+        self.counts = [0, 0]
+        self.cost: float | None = None
+        self.command = ""  # that was run last, if it may still get its output
+
+    def read(self) -> None:
+        for who, line in self.marked():
+            if who != self.who and (line.strip() or who != _MODEL_SAYS):
+                self.flush()
+                self.who = who
+            self.said.append(line)
+        self.flush()
+        if any(self.counts):
+            self.builder.usage = Usage(*self.counts, cost_usd=self.cost)
+
+    def marked(self) -> Iterator[tuple[str, str]]:
+        """The lines, each with who wrote it.
+
+        Those of the person and of the program end in two spaces, unless an editor took them away. Where the program
+        says several at once, as the output of a command, only the first is marked, and the last ends in two spaces.
+        """
+        lines = self.text.split("\n")
+        strict = re.search(rf"^{_USER}.*  $", self.text, re.M) is not None
+        who = ""
+        until = -1
+        for number, line in enumerate(lines):
+            if number <= until:
+                yield _PROGRAM, line.rstrip()
+                continue
+            ends, answering = line.endswith("  ") or not strict, who == _MODEL_SAYS
+            if line.startswith(_USER.strip()) and ends:
+                who = _USER
+            elif line.startswith(_PROGRAM.strip()) and ends:
+                who = _PROGRAM
+            elif line.startswith("> Tokens:") or (line.startswith(_PROGRAM) and not answering):
+                later = range(number + 1, len(lines))
+                mark = next((n for n in later if lines[n].startswith((_USER, _PROGRAM))), len(lines))
+                ending = [n for n in range(number + 1, mark) if lines[n].endswith("  ")]
+                # What a command printed may have such lines too.
+                until = (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
+                who = _PROGRAM
+            elif line.strip():
+                who = _MODEL_SAYS
+            yield who or _MODEL_SAYS, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
+
+    def flush(self) -> None:
+        text, who = "\n".join(self.said).strip("\n"), self.who
+        self.said = []
+        if who == _USER:
+            self.asked(text)
+        elif who == _PROGRAM:
+            self.told(text)
+        else:
+            if text.strip():
+                self.command = ""
+            self.builder.add_text("assistant", text)
+
+    def asked(self, text: str) -> None:
+        self.command = ""
+        if typed := _TYPED.fullmatch(text.strip()):
+            self.run(typed[1])
+        else:
+            self.builder.add_text("system" if text.lstrip().startswith(BY_PROGRAM) else "user", text)
+
+    def run(self, command: str) -> None:
+        self.command = f"command {len(self.builder.steps)}"
+        self.builder.add_call(self.command, "shell", {"command": command})
+
+    def told(self, text: str) -> None:
+        """What the program says: what it did, what a command printed, what it cost."""
+        lines: list[str] = []
+        for line in [*text.split("\n"), ""]:
+            edited, running, tokens = _EDITED.fullmatch(line), _RUNNING.fullmatch(line), _TOKENS.search(line)
+            if model := _MODEL.match(line):
+                self.builder.model = model[1]
+            if edited or running or tokens:
+                self.note(lines)
+            if edited:
+                call = f"edit {len(self.builder.steps)}"
+                self.builder.add_call(call, "edit", {"path": edited[1]})
+                self.builder.add_result(call, line, "ok")
+            elif running:
+                self.run(running[1])
+            elif tokens:
+                sent, received = _number(tokens[1], tokens[2]), _number(tokens[3], tokens[4])
+                self.counts = [self.counts[0] + sent, self.counts[1] + received]
+            else:
+                lines.append(line)
+            if cost := _COST.search(line):
+                self.cost = (self.cost or 0.0) + float(cost[1].rstrip("."))
+        self.note(lines)
+
+    def note(self, lines: list[str]) -> None:
+        text = "\n".join(line for line in lines if not _ASKED.match(line)).strip("\n")
+        lines.clear()
+        if text.strip() and self.command:
+            self.builder.add_result(self.command, text, exit_status(text))
+            self.command = ""
+        else:
+            self.builder.add_text("system", text)
+
+
+def _number(digits: str, thousands: str) -> int:
+    return int(float(digits.replace(",", "").rstrip(".") or 0) * (1000 if thousands else 1))
+
+
+FORMAT = Format("aider chat history", read, detects)
