@@ -98,8 +98,10 @@ def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, sk
 def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
     write_script(skill.parent / "idle.json", [{"answer": "hello"}])
     said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json").out)
-    assert "scripted:acting.json opened in 4 of 6 trials" in said
-    assert re.search(r"scripted:idle\.json opened in 0 of 6 trials .* not opened 0 .* turns 1\.0 → 1\.0", said)
+    assert re.search(r"scripted:acting\.json baseline .* opened in 4 of 6 trials", said)
+    assert re.search(
+        r"scripted:idle\.json baseline .* opened in 0 of 6 trials .* not opened 0 .* turns 1\.0 → 1\.0", said
+    )
     assert "scripted:idle.json: Improve its description: the skill was opened in 0 of 6 trials" in said
 
 
@@ -288,13 +290,15 @@ def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int)
     out = io.StringIO()
     console = Console(file=out, width=width)
     console.print(terminal.render(evaluate_now(plan)))
-    head, *rows = out.getvalue().rpartition("\n\n")[2].splitlines()
-    columns = head.split()
-    assert (columns[0], columns[-1]) == ("Model", "Decision")
-    assert ("Assertions" in columns, "Cost" in columns) == (width >= 120, width >= 120)
-    assert "…" not in head + "".join(rows)
-    assert rows[0].rstrip().endswith("undecided")
-    assert "".join(row.split()[0] for row in rows) == "scripted:acting.json"
+    conclusion, head, *rows = out.getvalue().split("\n\n")[:3]
+    assert "helps scripted:acting.json:" in " ".join(conclusion.split())
+    head, *rows = head.splitlines()
+    assert head.endswith("Decision")
+    assert ("Tokens" in head, "Cost" in head) == (width >= 120, width >= 120)
+    assert rows[0].startswith("  scripted:acting.json")  # on a line of its own where there is little room
+    assert rows[-1].endswith("undecided")
+    assert len(rows) == (2 if width == 60 else 1)
+    assert max(map(len, (head, *rows))) <= width
 
 
 def test_against_an_older_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -315,7 +319,9 @@ def test_one_pair_is_not_told_as_several(upskill: Upskill, home: Path) -> None:
     write_script(home / "acting.json", ACTING)
     said = unwrapped(run(upskill, write_skill(home / "greeter", cases=2)).out)
     assert re.search(
-        r"fit cases \+100% \(-100 to \+100, 1 pair\) · held-out cases \+100% \(-100 to \+100, 1 pair\)", said
+        r"Held-out cases: \+100 points \(-100 to \+100, 1 pair\)\. Cases the skill may have been tuned to: "
+        r"\+100 points \(-100 to \+100, 1 pair\)\.",
+        said,
     )
 
 
@@ -348,7 +354,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     said = "2 cases look at what was done (file, tool), and --agent chat only answers"
     assert f"Warning: {said}" in done.err
     assert f"Note: {said}" in unwrapped(done.out)
-    assert re.search(r"Every trial: upskill show greeter-\w+ --runs-dir there", done.out)
+    assert re.search(r"Read every answer: upskill show greeter-\w+ --runs-dir there", done.out)
     write_script(home / "acts.json", [{"answer": "AHOY"}])
     acting = upskill("eval", skill, "-m", "scripted:acts.json", "--agent", "tools")
     assert "only answers" not in acting.err + acting.out

@@ -63,10 +63,14 @@ def test_eval_says_what_the_skill_did_and_ends_with_0(upskill: Upskill, skill: P
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert done.code == 0
     assert "baseline   ░░░░░░░░░░░░░░░░░░░░    0%" in done.out
-    assert "with skill ████████████████████  100%  (+100%)" in done.out
-    assert "tokens a task: 23 → 63  (+174%)" in done.out
-    assert re.search(r"scripted:model\.yaml +0% \(0/8\) +100% \(8/8\) +\+100% .* \$0\.0240 +helps\n$", done.out)
-    assert re.search(r"fit cases \+100% \(.*4 pairs\) · held-out cases \+100% \(.*4 pairs\)", done.out)
+    assert "with skill ████████████████████  100%  +100 points" in done.out
+    assert "tokens a task: 23 → 63 (+174%)" in done.out
+    assert re.search(r"^\n  ✓ greeter helps scripted:model\.yaml: \+100 points .*\n\n  Model .*Decision\n", done.out)
+    assert re.search(r"scripted:model\.yaml +0% \(0/8\) +100% \(8/8\) +\+100 points .* \$0\.0240  helps\n", done.out)
+    said = " ".join(done.out.split())
+    assert re.search(
+        r"Held-out cases: \+100 points \(.*4 pairs\)\. Cases the skill may have been tuned to: \+100", said
+    )
     assert re.search(r"upskill show greeter-[0-9a-f]{8}\n", done.out)
 
 
@@ -140,7 +144,7 @@ def test_eval_in_json_has_the_numbers_of_the_run(upskill: Upskill, skill: Path) 
 
 def test_eval_shows_every_case_when_asked_to(upskill: Upskill, skill: Path) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v")
-    assert re.search(r"greet-1 +scripted:model\.yaml +✗ +✓", done.out)
+    assert re.search(r"  ✗ +✓ +greet-1\n", done.out)
 
 
 def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -155,7 +159,8 @@ def test_several_models_are_told_in_one_table(upskill: Upskill, skill: Path, hom
     write_script(home / "other.yaml", [{"answer": "hello"}])
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml")
     assert re.search(r"scripted:model\.yaml .* helps\n +scripted:other\.yaml .* undecided\n", done.out)
-    assert "scripted:other.yaml: More evidence: " in done.out
+    assert "scripted:other.yaml: About " in done.out
+    assert "  scripted:other.yaml\n  baseline   ░░░░░░░░░░░░░░░░░░░░    0%\n" in done.out
 
 
 def test_eval_takes_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -178,7 +183,7 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
     second = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (first.err, second.out) == ("", first.out)
     assert "16 of 16 trials are stored, nothing is left to run; --fresh runs them again." in second.err
-    assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q") == Done(0, first.out, "")
+    assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q").err == ""
 
 
 def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -220,7 +225,7 @@ def test_few_errors_do_not_spoil_a_run(upskill: Upskill, home: Path) -> None:
 def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, skill: Path, condition: str, code: int) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--require", condition)
     assert done.code == code
-    assert ("Required" in done.err) is bool(code)
+    assert done.err.startswith(f"{'✗' if code else '✓'} Required '{condition}' of scripted:model.yaml")
 
 
 def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -517,9 +522,9 @@ def test_runs_of_one_skill_are_bars(upskill: Upskill, stored: list[str], name: s
     assert done.code == 0
     blocks = done.out.split("\n\n")
     assert blocks[0].startswith(f"{stored[0]}  scripted:model.yaml  20")
-    assert "  with skill ████████████████████  100%\n  lift +100%, helps" in blocks[0]
+    assert "  with skill ████████████████████  100%\n  lift +100 points, helps" in blocks[0]
     assert blocks[1].startswith(f"{stored[1]}  scripted:other.yaml  20")
-    assert "  with skill ░░░░░░░░░░░░░░░░░░░░    0%\n  lift 0%, undecided" in blocks[1]
+    assert "  with skill ░░░░░░░░░░░░░░░░░░░░    0%\n  lift 0 points, undecided" in blocks[1]
 
 
 def test_runs_can_show_tokens(upskill: Upskill, stored: list[str]) -> None:
@@ -533,8 +538,8 @@ def test_runs_of_several_skills_are_a_matrix(upskill: Upskill, stored: list[str]
     rows = [re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines()]
     assert rows == [
         ["Skill", "scripted:model.yaml", "scripted:other.yaml"],
-        ["greeter", "0% → 100% (+100%)", "0% → 0% (0%)"],
-        ["sailor", "0% → 100% (+100%)", "–"],
+        ["greeter", "0% → 100% (+100 points)", "0% → 0% (0 points)"],
+        ["sailor", "0% → 100% (+100 points)", "–"],
     ]
     rows = [re.split(r"  +", line.strip()) for line in upskill("runs", "--metric", "tokens").out.splitlines()]
     assert rows[1:] == [["greeter", "23 → 63", "15 → 15"], ["sailor", "23 → 63", "–"]]
@@ -616,7 +621,7 @@ def test_show_tells_every_trial_with_prompt_answer_and_findings(upskill: Upskill
     done = upskill("show", stored[0])
     assert done.code == 0
     assert "skill greeter · scripted:model.yaml · 16 trials: 8 passed, 8 failed, 0 errored" in done.out
-    assert "greet-1  fit\n  Please greet guest 1.\n" in done.out
+    assert "greet-1  train\n  Please greet guest 1.\n" in done.out
     assert "greet-2  held-out\n" in done.out
     assert "failed  baseline · scripted:model.yaml · seed 0 · 20+3 tokens · " in done.out
     assert "✗ contains: the answer lacks 'ahoy'" in done.out

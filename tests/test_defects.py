@@ -212,7 +212,7 @@ def test_14_no_run_overwrites_another_and_the_latest_is_shown(home: Path, upskil
     ]
     matrix = {line.split()[0]: line for line in upskill("runs").out.splitlines() if line}
     assert "0% → 0%" in matrix["greeter"]
-    assert "0% → 100% (+100%)" in matrix["sailor"]
+    assert "0% → 100% (+100 points)" in matrix["sailor"]
     again = upskill("show", first["run"], "--json").json
     assert {trial["answer"] for trial in again["trials"]} == {"ahoy, friend", "hello, friend"}
 

@@ -138,11 +138,20 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert "Generating skill with scripted:teacher.json..." in notes
     assert "Generating test cases..." in notes
     assert "Evaluating on scripted:student.json... (attempt 1)" in notes
-    assert any(line.startswith("  0% -> 17% (+17%)") and "fit" in line for line in notes), done.err
+    assert any(line.startswith("  0% → 17% (+17 points)") and "train cases" in line for line in notes), done.err
     better = f"{len(TRAIN) - len(FIRST)} cases better, none worse"
-    assert any(f"(+100%) kept provisionally: {better}" in line for line in notes)
+    assert any(f"(+100 points) kept provisionally: {better}" in line for line in notes)
     assert any(line.startswith(f"  confirmed, better than the first draft: {better}") for line in notes)
-    for words in ("house-words", "SKILL.md", "baseline", "with skill", "(+100%)", "tokens", "held-out", "fit:"):
+    for words in (
+        "house-words",
+        "SKILL.md",
+        "baseline",
+        "with skill",
+        "+100 points",
+        "tokens",
+        "held-out cases:",
+        "train cases:",
+    ):
         assert words in done.out
     saved, *following = done.out.splitlines()[-5:]
     assert saved == "Saved to skills/house-words"

@@ -113,7 +113,8 @@ def test_too_many_errors_decide_nothing() -> None:
     found = compute_verdict(both(EXAMPLES["errors in one arm"][0]))
     assert (found.decision, found.reason) == ("undecided", "errors")
     assert found.recommendation == (
-        "Repair the errors and run again: 3 of 10 trials with the skill errored, too many to say anything."
+        "Undecided whether it helps this model: 3 of 10 trials with the skill errored, too many to say anything. "
+        "Repair the errors and run again."
     )
     assert found.pairs_needed is None
 
@@ -139,7 +140,7 @@ def test_without_a_baseline_there_is_no_lift() -> None:
     assert found.skill.pass_rate == 0.5
     assert found.baseline.pass_rate is None
     assert found.token_savings is None
-    assert found.recommendation.startswith("Run the baseline too")
+    assert found.recommendation.endswith("the baseline was not run. Run the baseline too.")
 
 
 def test_without_pairs_there_is_no_lift() -> None:
@@ -151,7 +152,9 @@ def test_nothing_at_all_is_undecided() -> None:
     found = compute_verdict([])
     assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
     assert found.skill.interval == (0, 1)
-    assert found.recommendation == "Go on with the run: no trial has been scored."
+    assert found.recommendation == (
+        "Whether it helps this model is not known: no trial has been scored. Go on with the run."
+    )
 
 
 def test_all_errored_is_undecided_by_errors() -> None:
@@ -323,7 +326,7 @@ def cheaper_by(tokens: int, cases: Mapping[str, tuple[str, str]]) -> list[Outcom
 def test_as_good_with_fewer_tokens_saves() -> None:
     found = compute_verdict(cheaper_by(10, alike(60, "P", "P")))
     assert (found.decision, found.token_savings) == ("saves", pytest.approx(0.1))
-    assert found.recommendation == "Use it: as good as without it, with 10% fewer tokens."
+    assert found.recommendation == ("It saves tokens: this model passes as often as without it, with 10% fewer tokens.")
     assert found.is_beneficial
 
 
@@ -337,28 +340,34 @@ def test_a_cheaper_pass_saves_too() -> None:
     rows = [replace(row, cost_usd=0.005) if row.arm == "skill" else row for row in rows]
     found = compute_verdict(rows)
     assert found.decision == "saves"
-    assert found.recommendation == "Use it: as good as without it, and a passed task costs less."
+    assert found.recommendation == (
+        "It saves money: this model passes as often as without it, and a passed task costs less."
+    )
 
 
 def test_no_effect_says_what_it_costs() -> None:
     found = compute_verdict(cheaper_by(-20, alike(60, "F", "F")))
     assert found.decision == "no effect"
     assert found.recommendation == (
-        "Do not use it with this model: it changes nothing by more than 5 points and it takes 20% more tokens."
+        "It has no effect on this model: it changes nothing by more than 5 points. Do not use it with this model: it "
+        "takes 20% more tokens."
     )
 
 
 def test_a_skill_that_hurts_is_not_recommended() -> None:
     found = compute_verdict(both(alike(10, "P", "F")))
-    assert found.recommendation == "Do not use it with this model: -100 points (-100 to -47) over 10 pairs."
+    assert found.recommendation == (
+        "It hurts this model: -100 points (-100 to -47) over 10 pairs. Do not use it with this model."
+    )
 
 
-def test_a_skill_that_helps_a_little_is_to_be_iterated_on_where_it_fails() -> None:
+def test_a_skill_that_helps_a_little_says_where_it_still_fails() -> None:
     cases = alike(12, "F", "P") | {f"hard-{number}": ("F", "F") for number in range(12)}
     tags = {case: ("hard", "slow") if case.startswith("hard") else ("easy",) for case in cases}
     found = compute_verdict(both(cases), VerdictOptions(tags=tags))
     assert found.decision == "helps"
-    assert found.recommendation.endswith("Iterate: cases tagged hard, slow still fail.")
+    assert found.advice == "Cases tagged hard, slow still fail."
+    assert found.recommendation == f"It helps this model: +50 points (+24 to +70) over 24 pairs. {found.advice}"
 
 
 def test_undecided_says_how_much_more_would_settle_it() -> None:
@@ -366,25 +375,43 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
     assert found.decision == "undecided"
     assert found.pairs_needed is not None
     assert found.pairs_needed > 0
-    assert found.recommendation.startswith(f"More evidence: about {found.pairs_needed} further pairs")
+    assert found.advice.startswith(f"About {found.pairs_needed} further pairs would settle it: ")
 
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
     found = compute_verdict(both({"a": ("E", "P")}))
-    assert found.recommendation.startswith("Repair the errors and run again: 1 of 1 trial of the baseline errored")
+    assert "1 of 1 trial of the baseline errored" in found.recommendation
     more = compute_verdict(both(alike(5, "F", "P")), VerdictOptions(margin=0.0))
     assert more.evidence_needed is not None
     assert (more.evidence_needed.cases, more.evidence_needed.pairs) == (1, 1)
-    assert more.recommendation == "More evidence: about 1 further pair (1 more case) would settle it."
+    assert more.advice == "About 1 further pair would settle it: 1 more case."
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (both(alike(10, "F", "P")), "Use it in place of the older one: +100 points (+47 to +100) over 10 pairs."),
-        (both(alike(10, "P", "F")), "Keep the older one: -100 points (-100 to -47) over 10 pairs."),
-        (both(alike(60, "P", "P")), "Keep the older one: it changes nothing by more than 5 points."),
-        (cheaper_by(10, alike(60, "P", "P")), "Use it: as good as the older one, with 10% fewer tokens."),
+        (
+            both(alike(10, "F", "P")),
+            "It is better than the older skill with this model: +100 points (+47 to +100) over 10 pairs.",
+        ),
+        (
+            both(alike(10, "P", "F")),
+            (
+                "It is worse than the older skill with this model: -100 points (-100 to -47) over 10 pairs. Keep "
+                "the older one."
+            ),
+        ),
+        (
+            both(alike(60, "P", "P")),
+            (
+                "It makes no difference to the older skill with this model: it changes nothing by more than 5 points. "
+                "Keep the older one."
+            ),
+        ),
+        (
+            cheaper_by(10, alike(60, "P", "P")),
+            "It saves tokens: this model passes as often as with the older skill, with 10% fewer tokens.",
+        ),
     ],
     ids=["helps", "hurts", "no effect", "saves"],
 )
@@ -575,10 +602,10 @@ def test_a_skill_that_is_rarely_opened_wants_a_better_description() -> None:
     rarely = {name: "O" if number < 3 else "." for number, name in enumerate(names)}
     undecided = compute_verdict(acting(both(alike(20, "F", "F")), rarely))
     assert undecided.decision == "undecided"
-    assert undecided.recommendation.startswith(f"{said} More evidence: about ")
+    assert undecided.advice.startswith(f"{said} About ")
     nothing = compute_verdict(acting(both(alike(20, "F", "F")), rarely), VerdictOptions(margin=0.2))
     assert nothing.decision == "no effect"
-    assert nothing.recommendation.endswith(f"nothing by more than 20 points. {said}")
+    assert nothing.advice == f"Do not use it with this model. {said}"
     often = {name: "O" if number < 10 else "." for number, name in enumerate(names)}
     assert "description" not in compute_verdict(acting(both(alike(20, "F", "F")), often)).recommendation
     helps = compute_verdict(acting(both(alike(20, "F", "P")), rarely))
@@ -621,8 +648,8 @@ def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "kinds"),
     [
-        ("PPP", "PPP", ("saturated",)),
-        ("FFF", "FFF", ("dead",)),
+        ("PPP", "PPP", ("always passes",)),
+        ("FFF", "FFF", ("never passes",)),
         ("FFF", "PPP", ()),
         ("PFP", "PPP", ()),  # one odd run is chance
         ("PFPF", "PPPP", ("flaky",)),

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -23,14 +23,22 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 WIDTH_IN_A_PIPE = 110
+LEAST_WIDTH = 40
 
 
 def console(*, err: bool = False) -> Console:
     from rich.console import Console  # noqa: PLC0415 - rich, only when something is drawn
 
     stream = sys.stderr if err else sys.stdout
-    width = None if stream.isatty() else WIDTH_IN_A_PIPE
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return Console(file=stream, width=_width(stream), highlight=False, soft_wrap=False)
+
+
+def _width(stream: TextIO) -> int | None:
+    """How wide to draw: what COLUMNS says, else as wide as the terminal is, which rich finds out."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return max(LEAST_WIDTH, int(columns))
+    return None if stream.isatty() else WIDTH_IN_A_PIPE
 
 
 def show(*parts: RenderableType) -> None:
@@ -39,19 +47,19 @@ def show(*parts: RenderableType) -> None:
         click.echo(as_text(*parts), nl=False)
         return
     for part in parts:
-        screen.print(part)
+        screen.print(part, crop=False)
 
 
 def as_text(*parts: RenderableType) -> str:
     """What rich would draw, as plain text."""
     from rich.console import Console  # noqa: PLC0415
 
-    screen = Console(file=io.StringIO(), width=WIDTH_IN_A_PIPE, highlight=False)
-    with screen.capture() as captured:
-        for part in parts:
-            screen.print(part)
+    out = io.StringIO()
+    screen = Console(file=out, width=_width(out), highlight=False, color_system=None)
+    for part in parts:
+        screen.print(part, crop=False)
     # rich pads to the width, which only a terminal wants
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
 def show_json(value: Mapping[str, Any] | list[Any]) -> None:

@@ -166,15 +166,19 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
-        results=lambda: store.results(evaluation.run), show_command=show_command, verbose=bool(options.verbose)
+        results=lambda: store.results(evaluation.run),
+        show_command=show_command,
+        verbose=bool(options.verbose),
     )
     for kind, file in options.report_files:
         report: Report = REPORTS.load(kind)
-        write_report(report(evaluation, context), file)
+        write_report(report(evaluation, replace(context, quiet=options.quiet and not file)), file)
     if options.as_json:
         return
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
     for model, ruling in evaluation.rulings:
         if not ruling.held:
-            note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+            note(f"✗ Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+        else:
+            options.tell(f"✓ Required {ruling.requirement.text!r} of {model}: {ruling.reason}.")

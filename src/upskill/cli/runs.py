@@ -129,7 +129,7 @@ def _arms(verdict: Document) -> tuple[Document, Document]:
 
 
 def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
-    from upskill.reports.numbers import percent  # noqa: PLC0415
+    from upskill.reports.numbers import percent, points  # noqa: PLC0415
     from upskill.reports.terminal import bar  # noqa: PLC0415
 
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
@@ -156,13 +156,13 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
                 Text("  INVALID: the arms were not isolated, so none of this means anything\n", style="bold red")
             )
             continue
-        lift = f"lift {percent(verdict['lift'], signed=True)}, " if verdict["lift"] is not None else ""
+        lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
         shown.append(Text(f"  {lift}{verdict['decision']}\n"))
     return shown
 
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> Table:
-    from upskill.reports.numbers import before_after, percent  # noqa: PLC0415
+    from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
 
     latest = {(run.skill, verdict["model"]): verdict for run, verdict in rows}  # later runs replace earlier ones
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -179,7 +179,7 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> Table:
             elif verdict["reason"] == "isolation":
                 cells.append("[bold red]INVALID[/bold red]")
             elif metric == "success":
-                lift = f" ({percent(verdict['lift'], signed=True)})" if verdict["lift"] is not None else ""
+                lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
                 rates = (percent(arm["pass_rate"]) for arm in _arms(verdict))
                 cells.append(before_after(*rates) + lift)
             else:

@@ -2,7 +2,7 @@
 
 Kinds, which `--report KIND=FILE` writes:
 
-- `terminal`: bars, findings in words, and a table
+- `terminal`: the verdict and a table, then bars and findings in words
 - `json`: one document with stable keys
 - `csv`: one row for each model
 - `junit`: requirements and cases as tests, for CI systems
@@ -10,7 +10,8 @@ Kinds, which `--report KIND=FILE` writes:
 
 Parts that several of them share, and what other commands print:
 
-- `numbers`: how percentages, points and intervals are written
+- `numbers`: how percentages, points, prices and intervals are written
+- `layout`: paragraphs and tables for any width
 - `sentences`: what is said about a run in words
 - `trials`: every trial of a stored run (`upskill show`)
 - `generated`: a skill that was generated or taught
@@ -57,6 +58,7 @@ class ReportContext:
     results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
     verbose: bool = False
+    quiet: bool = False  # only the verdict and the table
 
 
 class Report(Protocol):

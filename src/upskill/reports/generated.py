@@ -16,8 +16,9 @@ from upskill.authoring.lesson import Recording
 from upskill.authoring.provenance import own_lines
 from upskill.authoring.refine import Attempt, Refinement
 from upskill.authoring.trace_commands import error_line, shell_command, step_failed
+from upskill.plain import counted
 from upskill.reports import json as json_report
-from upskill.reports.numbers import percent
+from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
 from upskill.runs.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
@@ -40,7 +41,7 @@ def render(generated: Generated) -> list[RenderableType]:
     ]
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
-        cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "fit only"
+        cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
         cases = LOOK_UP if _asks_own_facts(evaluation) else cases
         verdict = evaluation.verdicts[0]
         shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
@@ -57,9 +58,12 @@ def _next_commands(generated: Generated) -> str:
     """What to type next, most useful first."""
     folder = shlex.quote(str(generated.folder))
     rows: list[tuple[str, str]] = []
-    for what, evaluation in (("held-out", generated.held_out), ("fit", generated.fit)):
+    for what, cases, evaluation in (
+        ("held-out", "held-out", generated.held_out),
+        ("fit", "train", generated.fit),
+    ):
         if evaluation:
-            rows.append((f"upskill show last:{what}", f"what was asked and answered, {what}"))
+            rows.append((f"upskill show last:{what}", f"what was asked and answered on {cases} cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if generated.material.pieces:
@@ -72,8 +76,8 @@ def _next_commands(generated: Generated) -> str:
 def _findings(refinement: Refinement) -> list[str]:
     lines = [
         f"{LOOK_UP if _asks_own_facts(evaluation) else split}: {_rates(verdict)}, {_interval(verdict)}"
-        f"{verdict.pairs} pairs{'' if verdict.reason == LOOK_UP else f', {verdict.decision}'}"
-        for split, evaluation in (("fit", refinement.fit), ("held-out", refinement.held_out))
+        f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == LOOK_UP else f', {verdict.decision}'}"
+        for split, evaluation in (("train cases", refinement.fit), ("held-out cases", refinement.held_out))
         if evaluation is not None
         for verdict in evaluation.verdicts
     ]
@@ -96,8 +100,7 @@ def _asks_own_facts(evaluation: Evaluation | None) -> bool:
 
 
 def _rates(verdict: Verdict) -> str:
-    lift = percent(verdict.lift, signed=True)
-    return f"{percent(verdict.baseline.pass_rate)} -> {percent(verdict.skill.pass_rate)} ({lift})"
+    return f"{percent(verdict.baseline.pass_rate)} → {percent(verdict.skill.pass_rate)} ({points(verdict.lift)})"
 
 
 def _interval(verdict: Verdict) -> str:
@@ -110,7 +113,7 @@ def _interval(verdict: Verdict) -> str:
 def _spent(generated: Generated) -> str:
     parts = [
         f"{role} {usage.total_tokens:,} tokens"
-        + (", price unknown" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}" if usage.cost_usd else "")
+        + (", price unknown" if usage.cost_usd is None else f", {dollars(usage.cost_usd)}" if usage.cost_usd else "")
         for role, usage in generated.spent.items()
     ]
     return " · ".join(parts)
@@ -128,7 +131,7 @@ def attempt_line(attempt: Attempt) -> str:
         decision = " OK" if verdict.is_beneficial else ""
     else:
         decision = f" {attempt.decision}: {attempt.note}"
-    return f"  {_rates(verdict)}{decision}  [fit, {verdict.cases} train cases]"
+    return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, 'train case')}]"
 
 
 def confirmation_line(found: Confirmation) -> str:

@@ -1,10 +1,14 @@
-"""Numbers as reports write them; what is not known is a dash."""
+"""Numbers as reports write them: a difference of shares in points, a relative change in %; a dash where not known."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from upskill.plain import counted
 from upskill.verdicts.advice import signed_points
-from upskill.verdicts.arms import ArmSummary, Interval
+
+if TYPE_CHECKING:
+    from upskill.verdicts.arms import ArmSummary, Interval
 
 UNKNOWN = "–"
 
@@ -14,6 +18,24 @@ def percent(share: float | None, *, signed: bool = False) -> str:
         return UNKNOWN
     rounded = round(100 * share)
     return f"{rounded:+d}%" if signed and rounded else f"{rounded}%"
+
+
+def points(lift: float | None) -> str:
+    """A lift: +75 points."""
+    if lift is None:
+        return UNKNOWN
+    return f"{signed_points(lift)} point{'' if abs(round(100 * lift)) == 1 else 's'}"
+
+
+def dollars(cost: float | None) -> str:
+    """What was paid. A price that is known to be nothing is "free"; one that is not known is a dash."""
+    if cost is None:
+        return UNKNOWN
+    if not cost:
+        return "free"
+    if cost < 0.000001:
+        return "<$0.000001"
+    return f"${cost:,.{2 if cost >= 1 else 4 if cost >= 0.001 else 6}f}"
 
 
 def decimal(number: float | None) -> str:

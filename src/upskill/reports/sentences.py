@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 
 from upskill.plain import counted
-from upskill.reports.numbers import interval_in_points, percent
+from upskill.reports.numbers import dollars, interval_in_points, percent
 from upskill.runs.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
-from upskill.verdicts.diagnosis import CaseProblem, advice_for, diagnose
+from upskill.verdicts.diagnosis import CaseProblem, diagnose, tell_problem
 from upskill.verdicts.outcome import CAUSES, Cause
 from upskill.verdicts.verdict import Verdict
 
@@ -141,12 +141,10 @@ def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]
     older = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
         where = ("with the older skill", "with this one") if older else ("in the baseline", "with the skill")
-        costs = [
-            f"{'(none passed)' if arm.cost_per_pass is None else f'${arm.cost_per_pass:.5f}'} {place}"
-            for arm, place in zip((verdict.baseline, verdict.skill), where, strict=True)
-            if arm.scored
-        ]
-        line = f"A passed task costs {' and '.join(costs)}"
+        arms = [(arm, place) for arm, place in zip((verdict.baseline, verdict.skill), where, strict=True) if arm.scored]
+        costs = [f"{dollars(arm.cost_per_pass)} {place}" for arm, place in arms if arm.passed]
+        line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
+        line += "".join(f"; none passed {place}" for arm, place in arms if costs and not arm.passed)
         if verdict.break_even is not None:
             tasks = counted(math.ceil(verdict.break_even), "passed task")
             line += f"; {_made_for(evaluation)}, it has paid off after {tasks}"
@@ -179,7 +177,7 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
     front = pareto(found)
     if front and len(evaluation.plan.models) > 1:
         parts = [
-            f"{_arm_of(choice, older)} {percent(choice.pass_rate)} at ${choice.cost_per_task:.5f} a task"
+            f"{_arm_of(choice, older)} {percent(choice.pass_rate)} at {dollars(choice.cost_per_task)} a task"
             for choice in front
         ]
         yield f"Worth their price: {' · '.join(parts)}."
@@ -192,7 +190,7 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
             yield f"Nothing reaches {percent(target)}."
         else:
             low, high = (percent(bound) for bound in best.interval)
-            cost = f"${best.cost_per_task:.5f} a task"
+            cost = f"{dollars(best.cost_per_task)} a task"
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {cost}"
             yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, older)} ({rate})."
 
@@ -212,24 +210,22 @@ def diagnosis(evaluation: Evaluation) -> Iterator[str]:
                 if kind != "unscored":
                     by_kind.setdefault(kind, []).append(found.case)
         for kind, cases in by_kind.items():
-            names = ", ".join(cases[:3]) + (", …" if len(cases) > 3 else "")
-            advice = advice_for(kind, baseline_is_skill=evaluation.plan.reference_skill is not None)
-            yield f"{name}{len(cases)} {kind} ({names}): {advice}"
+            yield name + tell_problem(kind, cases, baseline_is_skill=evaluation.plan.reference_skill is not None)
 
 
 def splits(evaluation: Evaluation) -> Iterator[str]:
-    """The lift on the cases that a search may have seen, and on those it has not."""
-    fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
+    """The lift on the cases that nothing was tuned to, and on those that a search may have seen."""
+    tuned_to, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     for model, verdict in held_out.items():
-        if verdict.lift is None or fit[model].lift is None:
+        if verdict.lift is None or tuned_to[model].lift is None:
             continue
         name = f"{model}: " if len(held_out) > 1 else ""
-        parts = [
-            f"{split} cases {percent(part.lift, signed=True)} "
-            f"({interval_in_points(part.interval)}, {counted(part.pairs, 'pair')})"
-            for split, part in (("fit", fit[model]), ("held-out", verdict))
-        ]
-        yield f"{name}{' · '.join(parts)}"
+        unseen, seen = (
+            f"{signed_points(part.lift or 0.0)} points ({interval_in_points(part.interval)}, "
+            f"{counted(part.pairs, 'pair')})"
+            for part in (verdict, tuned_to[model])
+        )
+        yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
 
 
 def spending(evaluation: Evaluation) -> Iterator[str]:
@@ -237,7 +233,7 @@ def spending(evaluation: Evaluation) -> Iterator[str]:
     if all(cost == 0 for _, cost in evaluation.spent.values()):
         return
     parts = [
-        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else f'${cost:.4f}'}"
+        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
     ]
-    yield f"Spent: {' · '.join(parts)}"
+    yield f"Spent: {' · '.join(parts)}."

@@ -1,39 +1,37 @@
-"""`terminal`: bars, what changed, what went wrong, and always the table at the end."""
+"""`terminal`: the verdict and the table, then bars and what else was found, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markup import escape
-from rich.measure import Measurement
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import ReportContext, sentences
+from upskill.reports.layout import FittedTable, Paragraph
 from upskill.reports.numbers import (
     UNKNOWN,
     before_after,
     decimal,
+    dollars,
     interval_in_points,
     lift_in_points,
     mean_tokens,
     pass_rate,
     percent,
+    points,
 )
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result, Trial
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, conclude
 from upskill.verdicts.verdict import ERRORS_COULD_EXPLAIN, Verdict
 
 BAR_WIDTH = 20
-MODEL_WIDTH = 16  # a model's name may be folded to this
 ARM_NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "baseline_repeat": "baseline again"}
 ARM_NAMES_OF_TWO_SKILLS = {
     "baseline": "older skill",
@@ -41,52 +39,84 @@ ARM_NAMES_OF_TWO_SKILLS = {
     "placebo": "placebo",
     "baseline_repeat": "older skill again",
 }
-COLOURS = {"helps": "green", "saves": "green", "hurts": "red", "no effect": "yellow", "undecided": "yellow"}
+INTERVAL = "95% interval"
+MARKS = {
+    "helps": ("✓", "green"),
+    "saves": ("✓", "green"),
+    "hurts": ("✗", "red"),
+    "no effect": ("=", "yellow"),
+    "undecided": ("?", "yellow"),
+}
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> RenderableType:
     context = context or ReportContext()
-    verdicts, baseline_is_skill = evaluation.verdicts, evaluation.plan.reference_skill is not None
-    parts: list[RenderableType] = [_heading(evaluation)]
+    first = (*_conclusions(evaluation), Text(""), _table(evaluation))
+    if context.quiet:
+        return Group(*first)
+    parts: list[RenderableType] = [Text(""), *first, Text("")]
     if evaluation.bugs:
-        parts.insert(0, bug_panel(evaluation, context.show_command))
-    if len(verdicts) == 1 and not evaluation.leaked:
-        parts.append(bars(verdicts[0], baseline_is_skill=baseline_is_skill))
-    if context.verbose and context.results:
-        parts += [_cases(evaluation, context.results()), Text("")]
-    notes: list[tuple[str, str]] = [(f"Note: {warning}", "dim") for warning in evaluation.warnings]
+        parts += [bug_panel(evaluation, context.show_command), Text("")]
     if evaluation.leaked:
-        notes += [(line, "") for line in (*sentences.troubles(evaluation), *sentences.spending(evaluation))]
+        parts += [_indented(invalid(evaluation.invalid, context.show_command)), Text("")]
     else:
-        if len(verdicts) > 1:
-            parts += _activity(verdicts, baseline_is_skill=baseline_is_skill)
-        notes += _findings(evaluation)
+        parts += _all_bars(evaluation)
+    if context.verbose and context.results:
+        parts += [*_cases(evaluation, context.results()), Text("")]
+    parts += [Paragraph(line, style, hanging=2) for line, style in _details(evaluation)]
     if context.show_command:
-        notes.append((f"Every trial: {context.show_command}", "dim"))
-    parts += [_indented(Text(line, style=style)) for line, style in notes]
-    if evaluation.leaked:
-        parts += [Text(""), _indented(invalid(evaluation.invalid, context.show_command))]
-    parts.append(_table(evaluation))
+        parts.append(Paragraph(f"Read every answer: {context.show_command}", "dim"))
     return Group(*parts)
 
 
-def _findings(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """What the numbers say, in words, with the style of each line."""
-    plan, verdicts = evaluation.plan, evaluation.verdicts
+def _conclusions(evaluation: Evaluation) -> Iterator[RenderableType]:
+    """What each verdict comes to, a line each."""
+    older, skill = evaluation.plan.reference_skill is not None, evaluation.plan.skill.name
+    shown = evaluation.verdicts[:1] if evaluation.leaked else evaluation.verdicts
+    for verdict in shown:
+        mark, colour = MARKS[verdict.decision] if not evaluation.leaked else MARKS["hurts"]
+        said = conclude(verdict, skill, verdict.model, baseline_is_skill=older)
+        yield Paragraph(f"{mark} {said}", f"bold {colour}", hanging=2)
+
+
+def _all_bars(evaluation: Evaluation) -> Iterator[RenderableType]:
+    verdicts, baseline_is_skill = evaluation.verdicts, evaluation.plan.reference_skill is not None
+    for verdict in verdicts:
+        if len(verdicts) > 1:
+            yield Paragraph(verdict.model, "bold")
+        yield bars(verdict, baseline_is_skill=baseline_is_skill)
+
+
+def _details(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """What the numbers rest on and what else was found, in words, with the style of each line."""
+    plan = evaluation.plan
+    most = "up to " if evaluation.scope else ""
+    runs = "one run each" if plan.runs == 1 else f"{most}{plan.runs} runs each"
+    cases = f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}"
+    yield f"{cases}; SKILL.md has about {plan.skill.tokens:,} tokens.", ""
     for line in sentences.troubles(evaluation):
         yield line, ""
-    for line in sentences.diagnosis(evaluation):
-        yield line, "dim"
-    if plan.suite.held_out and plan.suite.train:
-        for line in sentences.splits(evaluation):
+    if not evaluation.leaked:
+        for line in _findings(evaluation):
             yield line, ""
-    for line in (*sentences.looks(evaluation), *sentences.choices(evaluation), *sentences.spending(evaluation)):
+    for line in sentences.spending(evaluation):
         yield line, ""
+    for warning in evaluation.warnings:
+        yield f"Note: {warning}", "dim"
+
+
+def _findings(evaluation: Evaluation) -> Iterator[str]:
+    plan, verdicts = evaluation.plan, evaluation.verdicts
+    if plan.suite.held_out and plan.suite.train:
+        yield from sentences.splits(evaluation)
+    yield from sentences.looks(evaluation)
+    yield from sentences.diagnosis(evaluation)
+    yield from sentences.choices(evaluation)
     for verdict in verdicts:
         name = f"{verdict.model}: " if len(verdicts) > 1 else ""
         told = (*sentences.cost_and_controls(verdict, evaluation), *sentences.causes(verdict, evaluation))
-        for line in (*told, verdict.recommendation):
-            yield f"{name}{line}", ""
+        for line in filter(None, (*told, verdict.advice)):
+            yield f"{name}{line}"
 
 
 def _indented(shown: RenderableType, by: int = 2) -> RenderableType:
@@ -123,23 +153,6 @@ def bar(share: float | None, width: int = BAR_WIDTH) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def _heading(evaluation: Evaluation) -> RenderableType:
-    plan = evaluation.plan
-    suite = plan.suite
-    most = "up to " if evaluation.scope else ""
-    runs = "one run each" if plan.runs == 1 else f"{most}{plan.runs} runs each"
-    lines = [
-        "",
-        f"[bold]{escape(plan.skill.name)}[/bold]",
-        escape(" ".join(plan.skill.description.split())),
-        "",
-        f"SKILL.md   ~{plan.skill.tokens:,} tokens",
-        f"cases      {len(suite.cases)} ({len(suite.held_out)} held out), {runs}",
-        "",
-    ]
-    return _indented(Text.from_markup("\n".join(lines)))
-
-
 def bars(verdict: Verdict, *, baseline_is_skill: bool = False) -> RenderableType:
     """The pass rates of both arms, what a task takes, and what an agent that acts did."""
     names = ARM_NAMES_OF_TWO_SKILLS if baseline_is_skill else ARM_NAMES
@@ -150,31 +163,22 @@ def bars(verdict: Verdict, *, baseline_is_skill: bool = False) -> RenderableType
             continue
         lift = ""
         if arm is verdict.skill and verdict.lift is not None:
-            colour = COLOURS[verdict.decision]
-            lift = f"  [{colour}]({percent(verdict.lift, signed=True)})[/{colour}]"
+            colour = MARKS[verdict.decision][1]
+            lift = f"  [{colour}]{points(verdict.lift)}[/{colour}]"
         errors = f"  [red]{arm.errored} errored[/red]" if arm.errored else ""
         lines.append(f"  {names[arm.arm]:<{width}}{bar(arm.pass_rate)} {percent(arm.pass_rate):>5}{lift}{errors}")
     change = verdict.total_tokens
     if change is not None and change.relative is not None and verdict.pairs:
-        before = mean_tokens(verdict.baseline)
-        after = mean_tokens(verdict.skill)
-        lines += ["", f"  tokens a task: {before:,.0f} → {after:,.0f}  ({percent(change.relative, signed=True)})"]
-    return Group(Text.from_markup("\n".join([*lines, ""])), *_activity([verdict], baseline_is_skill=baseline_is_skill))
+        before, after = mean_tokens(verdict.baseline), mean_tokens(verdict.skill)
+        lines.append(f"  tokens a task: {before:,.0f} → {after:,.0f} ({percent(change.relative, signed=True)})")
+    return Group(Text.from_markup("\n".join([*lines, ""])), *_activity(verdict, baseline_is_skill=baseline_is_skill))
 
 
-def _activity(verdicts: list[Verdict], *, baseline_is_skill: bool) -> Iterator[RenderableType]:
-    """What agents that act did: whether they opened the skill, what that was worth, turns and tool calls."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for verdict in verdicts:
-        rows = list(_activity_rows(verdict, baseline_is_skill=baseline_is_skill))
-        if rows and len(verdicts) > 1:
-            table.add_row(Text(verdict.model, style="bold"), "")
-        for label, said in rows:
-            table.add_row(label, Text(said))
-    if table.row_count:
-        yield _indented(table)
+def _activity(verdict: Verdict, *, baseline_is_skill: bool) -> Iterator[RenderableType]:
+    """What an agent that acts did: whether it opened the skill, what that was worth, turns and tool calls."""
+    rows = list(_activity_rows(verdict, baseline_is_skill=baseline_is_skill))
+    yield from (Paragraph(f"{label:<8}{said}", hanging=8) for label, said in rows)
+    if rows:
         yield Text("")
 
 
@@ -206,92 +210,48 @@ def _activity_rows(verdict: Verdict, *, baseline_is_skill: bool) -> Iterator[tup
 
 def _table(evaluation: Evaluation) -> RenderableType:
     arms = ("Older skill", "This skill") if evaluation.plan.reference_skill else ("Baseline", "With skill")
-    columns = ("Model", *arms, "Lift", "95% interval", "Assertions", "Tokens", "Cost", "Decision")
-    rows: list[dict[str, str]] = [
-        dict(zip(columns, _row(evaluation, verdict), strict=True)) for verdict in evaluation.verdicts
-    ]
-    return Group(Text(""), _indented(_FittedTable(rows)))
+    columns: tuple[str, ...] = ("Model", *arms, "Lift", INTERVAL, "Tokens", "Cost", "Decision")
+    rows = [dict(zip(columns, _row(verdict), strict=True)) for verdict in evaluation.verdicts]
+    return FittedTable(rows, left=("Model", "Decision"), spare=("Cost", "Tokens"), last=INTERVAL)
 
 
-class _FittedTable:
-    """A table that leaves columns out, the least important first, where there is no room for all of them."""
-
-    def __init__(self, rows: list[dict[str, str]]) -> None:
-        self.rows = rows
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        left_out: set[str] = set()
-        for column in ("", "Assertions", "Cost", "Tokens"):
-            left_out.add(column)
-            table = self._table(left_out)
-            widest = max(len(row["Model"]) for row in self.rows)
-            spare = max(0, widest - MODEL_WIDTH)  # a long name can be folded
-            if Measurement.get(console, options.update(max_width=1000), table).maximum - spare <= options.max_width:
-                break
-        yield table
-
-    def _table(self, left_out: set[str]) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        columns = [column for column in self.rows[0] if column not in left_out]
-        for column in columns:
-            if column == "Model":
-                table.add_column(column, overflow="fold")
-            else:
-                table.add_column(column, justify="left" if column == "Decision" else "right", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*(row[column] for column in columns))
-        return table
-
-
-def _row(evaluation: Evaluation, verdict: Verdict) -> Iterator[str]:
-    rows, arms = evaluation.outcomes_of(verdict.model), (verdict.baseline, verdict.skill)
-    yield escape(verdict.model)
-    yield from (pass_rate(arm) for arm in arms)
-    yield percent(verdict.lift, signed=True)
-    yield interval_in_points(verdict.interval)
-    yield before_after(*(_assertions(rows, arm) for arm in ("baseline", "skill")))
-    yield before_after(*(f"{mean_tokens(arm):,.0f}" if arm.scored else UNKNOWN for arm in arms))
-    yield _cost(verdict)
+def _row(verdict: Verdict) -> Iterator[Text]:
+    arms = (verdict.baseline, verdict.skill)
+    yield Text(verdict.model)
+    yield from (Text(pass_rate(arm)) for arm in arms)
+    yield Text(points(verdict.lift))
+    yield Text(interval_in_points(verdict.interval))
+    yield Text(before_after(*(f"{mean_tokens(arm):,.0f}" if arm.scored else UNKNOWN for arm in arms)))
+    yield Text(_cost(verdict))
     if verdict.reason == "isolation":
-        yield "[bold red]INVALID[/bold red]"
+        yield Text("INVALID", style="bold red")
     elif verdict.reason == LOOK_UP:
-        yield f"[yellow]{LOOK_UP}[/yellow]"
+        yield Text(LOOK_UP, style="yellow")
     else:
-        colour, errors = (
-            COLOURS[verdict.decision],
-            " (errors)" if verdict.reason in ("errors", ERRORS_COULD_EXPLAIN) else "",
-        )
-        yield f"[{colour}]{verdict.decision}{errors}[/{colour}]"
-
-
-def _assertions(rows: list[Outcome], arm: str) -> str:
-    """The mean share of checks that held, over scored trials."""
-    shares = [
-        row.checks_passed / row.checks for row in rows if row.arm == arm and row.passed is not None and row.checks
-    ]
-    return percent(sum(shares) / len(shares)) if shares else UNKNOWN
+        errors = " (errors)" if verdict.reason in ("errors", ERRORS_COULD_EXPLAIN) else ""
+        yield Text(f"{verdict.decision}{errors}", style=MARKS[verdict.decision][1])
 
 
 def _cost(verdict: Verdict) -> str:
     costs = [arm.cost_usd for arm in (verdict.baseline, verdict.skill) if arm.scored]
-    if any(cost is None for cost in costs):
-        return "unknown"
-    return f"${sum(cost or 0.0 for cost in costs):.4f}"
+    known = [cost for cost in costs if cost is not None]
+    return dollars(sum(known)) if costs and len(known) == len(costs) else UNKNOWN
 
 
-def _cases(evaluation: Evaluation, results: Iterable[Result]) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Case", overflow="fold")
-    table.add_column("Model", overflow="fold")
+def _cases(evaluation: Evaluation, results: Iterable[Result]) -> Iterator[RenderableType]:
+    """Every case: how each arm did, run by run, and the last thing that was wrong with the skill."""
+    arms, several = evaluation.plan.arms, len(evaluation.verdicts) > 1
     names = ARM_NAMES_OF_TWO_SKILLS if evaluation.plan.reference_skill else ARM_NAMES
-    for arm in evaluation.plan.arms:
-        table.add_column(names[arm])
-    table.add_column("Last finding with the skill", overflow="fold")
+    widths = {arm: max(len(names[arm]), evaluation.plan.runs) for arm in arms}
+    yield Paragraph("  ".join([*(f"{names[arm]:<{widths[arm]}}" for arm in arms), "case"]), "bold")
+    indent = 2 + sum(widths.values()) + 2 * len(arms)
     for (case, model), group in groupby(results, key=lambda result: (result.trial.case, result.trial.model)):
         found = list(group)
-        marks = ["".join(_mark(result) for result in found if result.trial.arm == arm) for arm in evaluation.plan.arms]
-        table.add_row(escape(case), escape(model), *marks, escape(printable(_last_finding(found))))
-    return _indented(table)
+        marks = {arm: "".join(_mark(result) for result in found if result.trial.arm == arm) for arm in arms}
+        told = "".join(f"{marks[arm]:<{widths[arm]}}  " for arm in arms)
+        yield Text(f"  {told}{case}{f' · {model}' if several else ''}", no_wrap=True, overflow="ignore")
+        if finding := printable(" ".join(_last_finding(found).split())):
+            yield Paragraph(finding, "dim", indent=indent + 2)
 
 
 def _mark(result: Result) -> str:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.plain import counted
+from upskill.reports.numbers import dollars
 from upskill.runs.plan import Result, Trial
 from upskill.runs.stores import Run, Tally
 from upskill.sandboxes import printable
@@ -66,7 +67,7 @@ def _sandbox(record: Mapping[str, Any]) -> str:
 def render_case(
     case: dict[str, Any], results: list[Result], baseline: str, *, detailed: bool
 ) -> Iterator[RenderableType]:
-    held_out = "held-out" if case["held_out"] else "fit"
+    held_out = "held-out" if case["held_out"] else "train"
     yield Text.from_markup(f"[bold]{escape(case['id'])}[/bold]  [dim]{held_out}[/dim]")
     yield Padding(Text(case["prompt"].strip()), (0, 0, 0, 2))
     for name, text in case.get("files", {}).items():
@@ -96,7 +97,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     trial = result.trial
     colour = COLOURS[result.passed]
     usage = result.usage
-    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.5f}"
+    cost = f" · {'price unknown' if usage.cost_usd is None else dollars(usage.cost_usd)}"
     arm = baseline if trial.arm == "baseline" else trial.arm
     parts: list[RenderableType] = [
         Text.from_markup(

@@ -1,4 +1,4 @@
-"""What to do about a verdict, in a sentence or two."""
+"""A verdict in words: what it comes to, and what to do about it."""
 
 from __future__ import annotations
 
@@ -25,47 +25,98 @@ def signed_points(share: float) -> str:
     return f"{whole:+d}" if whole else "0"
 
 
-def recommend(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> str:
-    """The recommendation for a decided verdict; `baseline_is_skill`: the baseline is an older skill."""
-    iterate = f" Iterate: cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
-    lift = ""
-    if verdict.lift is not None and verdict.interval is not None:
-        low, high = map(signed_points, verdict.interval)
-        lift = f"{signed_points(verdict.lift)} points ({low} to {high}) over {counted(verdict.pairs, 'pair')}"
+def lift_in_words(verdict: Verdict) -> str:
+    """The lift with its interval and the number of pairs behind it; empty where there is none."""
+    if verdict.lift is None or verdict.interval is None:
+        return ""
+    low, high = map(signed_points, verdict.interval)
+    return f"{signed_points(verdict.lift)} points ({low} to {high}) over {counted(verdict.pairs, 'pair')}"
+
+
+def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, baseline_is_skill: bool = False) -> str:
+    """What a verdict comes to, in one sentence; `baseline_is_skill`: the baseline is an older skill."""
+    lift = lift_in_words(verdict)
+    older = " than the older skill" if baseline_is_skill else ""
+    if verdict.decision == "undecided":
+        said = _conclude_undecided(verdict, skill, model, "is better" + older if older else "helps")
+    elif verdict.decision == "helps":
+        said = f"{skill} is better{older} with {model}: {lift}." if older else f"{skill} helps {model}: {lift}."
+    elif verdict.decision == "hurts":
+        said = f"{skill} is worse{older} with {model}: {lift}." if older else f"{skill} hurts {model}: {lift}."
+    elif verdict.decision == "saves":
+        as_often = f"passes as often as {'with the older skill' if older else 'without it'}"
+        if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
+            said = f"{skill} saves tokens: {model} {as_often}, with {verdict.token_savings:.0%} fewer tokens."
+        else:
+            said = f"{skill} saves money: {model} {as_often}, and a passed task costs less."
+    else:
+        compared = "makes no difference to the older skill with" if older else "has no effect on"
+        said = f"{skill} {compared} {model}: it changes nothing by more than {100 * verdict.margin:g} points."
+    return said[0].upper() + said[1:] if skill == "it" else said
+
+
+def _conclude_undecided(verdict: Verdict, skill: str, model: str, helps: str) -> str:
+    reason, lift, with_ = verdict.reason, lift_in_words(verdict), "" if helps == "helps" else " with"
+    if reason == "isolation":
+        return "INVALID: the arms were not isolated, so no number of this run means anything."
+    if reason == LOOK_UP:
+        return f"Look-up of its own facts: {lift}."
+    if reason == "no baseline":
+        why = "the baseline was not run" if verdict.skill.scored else "no trial has been scored"
+        return f"Whether {skill} {helps}{with_} {model} is not known: {why}."
+    why = {
+        "snapshots": "the arms were answered by different snapshots of the model",
+        "errors": f"{_errored(verdict)}, too many to say anything",
+        "unfinished": "over a tenth of the pairs have a trial that was not run in one of the arms",
+        "no pairs": "no case was scored in both arms",
+    }.get(reason, lift)
+    return f"Undecided whether {skill} {helps}{with_} {model}: {why}."
+
+
+def _errored(verdict: Verdict) -> str:
+    """How many trials errored in the arm that has more of them."""
+    arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
+    trials = counted(arm.scored + arm.errored, "trial")
+    return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
+
+
+def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> str:
+    """What to do about it, in a sentence or two; empty where there is nothing to do."""
+    failing = f"Cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
     reject = "Keep the older one" if baseline_is_skill else "Do not use it with this model"
     if verdict.decision == "helps":
         rate = verdict.skill.pass_rate or 0.0
-        more = iterate or (" Iterate: many cases still fail." if rate < 0.5 else "")
-        use = "Use it in place of the older one" if baseline_is_skill else "Use it"
-        return f"{use}: {lift}.{more if rate < GOOD_PASS_RATE else ''}"
+        return (failing or ("Many cases still fail." if rate < 0.5 else "")) if rate < GOOD_PASS_RATE else ""
     if verdict.decision == "saves":
-        as_good = f"Use it: as good as {'the older one' if baseline_is_skill else 'without it'}"
-        if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
-            return f"{as_good}, with {verdict.token_savings:.0%} fewer tokens."
-        return f"{as_good}, and a passed task costs less."
+        return ""
     if verdict.decision == "hurts":
-        return f"{reject}: {lift}."
+        return f"{reject}."
     rarely_opened = _rarely_opened(verdict)
     if verdict.decision == "no effect":
         savings = verdict.token_savings
-        extra = f" and it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
-        no_effect = f"{reject}: it changes nothing by more than {100 * verdict.margin:g} points{extra}."
-        return f"{no_effect} {rarely_opened}" if rarely_opened else f"{no_effect}{iterate}"
-    more = _recommend_evidence(verdict)
+        costs = f": it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
+        return " ".join(filter(None, (f"{reject}{costs}.", rarely_opened or failing)))
+    if verdict.reason == LOOK_UP:
+        return (
+            "The student finds what the skill says; whether that helps with a task is not shown. Give cases of your "
+            "own with --tests."
+        )
+    more = _advise_evidence(verdict)
     return f"{rarely_opened} {more}" if rarely_opened and verdict.evidence_needed is not None else more
+
+
+def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> Verdict:
+    """A verdict whose decision and reason are known, with what it comes to and what to do in words."""
+    advice = advise(verdict, failing_tags, baseline_is_skill=baseline_is_skill)
+    said = conclude(verdict, baseline_is_skill=baseline_is_skill)
+    return replace(verdict, advice=advice, recommendation=f"{said} {advice}".rstrip())
 
 
 def as_look_up(verdict: Verdict) -> Verdict:
     """A verdict over cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet."""
     if verdict.decision not in ("helps", "saves"):
         return verdict
-    low, high = map(signed_points, verdict.interval or (0.0, 0.0))
-    words = (
-        f"Look-up of its own facts: {signed_points(verdict.lift or 0.0)} points ({low} to {high}) over "
-        f"{counted(verdict.pairs, 'pair')}. The student finds what the skill says; whether that helps with a task is "
-        "not shown. Give cases of your own with --tests."
-    )
-    return replace(verdict, decision="undecided", reason=LOOK_UP, recommendation=words)
+    return with_advice(replace(verdict, decision="undecided", reason=LOOK_UP))
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
@@ -87,32 +138,27 @@ def _rarely_opened(verdict: Verdict) -> str:
     return f"Improve its description: {opened} (`upskill trigger SKILL --improve`)."
 
 
-def _recommend_evidence(verdict: Verdict) -> str:
+def _advise_evidence(verdict: Verdict) -> str:
     if verdict.reason == "isolation":
-        return "Use none of these numbers: the arms were not isolated, so none of them means anything."
+        return ""
     if verdict.reason == "snapshots":
-        return "Run again with --fresh: the arms were answered by different snapshots of the model."
+        return "Run again with --fresh."
     if verdict.reason == "errors":
-        arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
-        trials = counted(arm.scored + arm.errored, "trial")
-        errored = f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
-        return f"Repair the errors and run again: {errored}, too many to say anything."
+        return "Repair the errors and run again."
     if verdict.reason == "unfinished":
-        return "Finish the run first: over a tenth of the pairs have a trial that was not run in one of the arms."
+        return "Finish the run first."
     if verdict.missing is not None and verdict.missing.changes_decision:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
         return (
             "Repair the errors and run again: they could explain it. Had every errored trial gone against the skill or"
             f" every one for it, the lift could be anything from {low} to {high} points."
         )
-    if verdict.reason == "no baseline" and not verdict.skill.scored:
-        return "Go on with the run: no trial has been scored."
     if verdict.reason == "no baseline":
-        return "Run the baseline too: without it there is no lift."
+        return "Run the baseline too." if verdict.skill.scored else "Go on with the run."
     needed = verdict.evidence_needed
     if verdict.reason == "no pairs" or needed is None:
-        return "More evidence: no case was scored in both arms."
+        return "More evidence is needed."
     more = counted(needed.cases, "more case")
     if needed.runs is not None:
         more = f"{counted(needed.runs, 'more run')} of each case, or {more}"
-    return f"More evidence: about {counted(needed.pairs, 'further pair')} ({more}) would settle it."
+    return f"About {counted(needed.pairs, 'further pair')} would settle it: {more}."

@@ -7,29 +7,46 @@ A word about a single case needs evidence of its own. One run says what happened
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from upskill.plain import counted
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 
 ENOUGH_RUNS = 3  # in each arm, before "always" and "never" are said of a case
 
-CaseProblem = Literal["saturated", "dead", "baseline passes", "hurt", "flaky", "unscored"]
+CaseProblem = Literal["always passes", "never passes", "baseline passes", "hurt", "flaky", "unscored"]
 
-_ADVICE: dict[CaseProblem, str] = {
-    "saturated": "passes with and without the skill: make it harder or drop it, it can show no lift",
-    "dead": "never passes: see whether its checks can be met at all, or whether the skill lacks what it asks for",
-    "baseline passes": "passes without the skill every time: it can only show harm",
-    "hurt": "passes less often with the skill: read both answers, the skill may mislead here",
-    "flaky": "passes now and then in the same arm: tighten the task or run it more often",
-    "unscored": "never scored in both arms: repair what errors",
+# What is said of one such case, and of several.
+_WORDS: dict[CaseProblem, tuple[str, str]] = {
+    "always passes": ("always passes, {with_and_without}", "always pass, {with_and_without}"),
+    "never passes": ("never passes, {with_or_without}", "never pass, {with_or_without}"),
+    "baseline passes": ("passes every time {without}", "pass every time {without}"),
+    "hurt": ("passes less often with the skill{than_without}", "pass less often with the skill{than_without}"),
+    "flaky": ("passes now and then in the same arm", "pass now and then in the same arm"),
+    "unscored": ("was never scored in both arms", "were never scored in both arms"),
 }
-_ADVICE_BASELINE_IS_SKILL: dict[CaseProblem, str] = {  # where the baseline is an older skill
-    "saturated": "passes with either skill: make it harder or drop it, it can show no lift",
-    "baseline passes": "passes with the older skill every time: it can only show harm",
-    "hurt": "passes less often than with the older skill: read both answers, this one may mislead here",
+_ADVICE: dict[CaseProblem, str] = {
+    "always passes": "Such a case can show no lift: make it harder or drop it.",
+    "never passes": "See whether the checks can be met at all, or whether the skill lacks what is asked for.",
+    "baseline passes": "Such a case can only show harm.",
+    "hurt": "Read both answers: the skill may mislead here.",
+    "flaky": "Tighten the task or run it more often.",
+    "unscored": "Repair what errors.",
+}
+_ARMS = {
+    "with_and_without": "with and without the skill",
+    "with_or_without": "with or without the skill",
+    "without": "without the skill",
+    "than_without": "",
+}
+_ARMS_OF_TWO_SKILLS = {
+    "with_and_without": "with either skill",
+    "with_or_without": "with either skill",
+    "without": "with the older skill",
+    "than_without": " than with the older one",
 }
 
 
@@ -45,12 +62,15 @@ class CaseDiagnosis:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        return tuple(advice_for(kind) for kind in self.problems)
+        return tuple(_ADVICE[kind] for kind in self.problems)
 
 
-def advice_for(problem: CaseProblem, *, baseline_is_skill: bool = False) -> str:
-    """What to do about it; `baseline_is_skill`: the baseline is an older skill."""
-    return _ADVICE_BASELINE_IS_SKILL.get(problem, _ADVICE[problem]) if baseline_is_skill else _ADVICE[problem]
+def tell_problem(problem: CaseProblem, cases: Sequence[str], *, baseline_is_skill: bool = False, most: int = 3) -> str:
+    """Which cases have a problem, and what to do; `baseline_is_skill`: the baseline is an older skill."""
+    one, several = _WORDS[problem]
+    words = (one if len(cases) == 1 else several).format_map(_ARMS_OF_TWO_SKILLS if baseline_is_skill else _ARMS)
+    names = ", ".join(cases[:most]) + (", …" if len(cases) > most else "")
+    return f"{counted(len(cases), 'case')} {words}: {names}. {_ADVICE[problem]}"
 
 
 def diagnose(
@@ -75,9 +95,9 @@ def _diagnosis(case: str, before: dict[int, bool], after: dict[int, bool]) -> Ca
     found: list[CaseProblem] = []
     if runs >= ENOUGH_RUNS:
         if rate == rate_with == 1:
-            found.append("saturated")
+            found.append("always passes")
         elif rate == rate_with == 0:
-            found.append("dead")
+            found.append("never passes")
         elif rate == 1:
             found.append("baseline passes")
     if _is_hurt(before, after):

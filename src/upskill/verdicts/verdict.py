@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from upskill.verdicts import arms, statistics
-from upskill.verdicts.advice import failing_tags, recommend
+from upskill.verdicts.advice import failing_tags, with_advice
 from upskill.verdicts.arms import (
     ArmOutcomes,
     ArmSummary,
@@ -140,12 +140,13 @@ class Verdict:
     decision: Decision
     reason: str
     evidence_needed: EvidenceNeeded | None
-    recommendation: str
+    recommendation: str  # what it comes to, and what to do about it
     break_even: float | None  # passed tasks after which making the skill has paid for itself
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
     missing: Missing | None = None  # what errored trials may hide; None where none errored
+    advice: str = ""  # the part of the recommendation that says what to do
     look: int = 1  # at this skill on these cases; the interval allows for those before it
 
     @property
@@ -227,7 +228,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         )
         verdict = replace(verdict, evidence_needed=needed)
     tags = failing_tags(skill, options.tags)
-    return replace(verdict, recommendation=recommend(verdict, tags, baseline_is_skill=options.baseline_is_skill))
+    return with_advice(verdict, tags, baseline_is_skill=options.baseline_is_skill)
 
 
 def level_of_look(level: float, look: int) -> float:

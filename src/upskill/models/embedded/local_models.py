@@ -8,6 +8,8 @@ from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
 
+NO_FORECAST = "It does not forecast the lift of a larger model: measure the one that you will use, with -m."
+
 
 @dataclass(frozen=True, slots=True)
 class Package:
@@ -137,8 +139,8 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             advice="the default; facts",
             can="Finds facts that a skill states plainly, and writes a short command or a few lines from them.",
             cannot="It mixes facts up on a long page of prose, and rarely finishes a job with tools.",
-            caveat="the embedded 0.5B model gains most where a skill states facts plainly and less from long prose; "
-            "its lift does not forecast that of a larger model",
+            caveat="a lift here means that a small model (0.5B) finds in the skill what the cases ask for. It gains "
+            f"most where facts are stated plainly, and less from long prose. {NO_FORECAST}",
         ),
         LocalModel(
             name="qwen2.5-coder-1.5b",
@@ -186,7 +188,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             advice="prose; slow on a CPU",
             can="Answers questions from a page of ordinary prose, and combines a few facts of it.",
             cannot="It is slow on a CPU, and writes no skill or test cases that hold up.",
-            caveat="the embedded 1.5B model is a small one; its lift does not forecast that of a larger model",
+            caveat=f"a lift here means that a small model (1.5B) can work with the skill. {NO_FORECAST}",
         ),
         LocalModel(
             name="smollm2-135m",
@@ -203,8 +205,8 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             advice="looks facts up in a skill",
             can="Finds a fact that its prompt states and gives it back.",
             cannot="It knows next to nothing itself, and writes no code that runs.",
-            caveat="the embedded 135M model can do little more than look facts up in its prompt: its lift shows that a "
-            "skill states them plainly, and does not forecast the lift of a larger model",
+            caveat="a lift here means that the skill states facts so plainly that a tiny model (135M), which can do "
+            f"little more than look them up, finds them. {NO_FORECAST}",
         ),
         LocalModel(
             name="smollm2-360m",

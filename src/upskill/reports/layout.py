@@ -1,0 +1,86 @@
+"""Text and tables that are right at any width: no word or name is ever broken or cut."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+GAP = "  "
+
+
+class Paragraph:
+    """Text that is wrapped between words. A word longer than the line sticks out: it can still be copied."""
+
+    def __init__(self, text: str, style: str = "", *, indent: int = 2, hanging: int = 0) -> None:
+        self.text, self.style, self.indent, self.hanging = text, style, indent, hanging
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        style = console.get_style(self.style) if self.style else Style.null()
+        for line in self.text.splitlines() or [""]:
+            wrapped = textwrap.wrap(
+                line,
+                max(20, options.max_width),
+                initial_indent=" " * self.indent,
+                subsequent_indent=" " * (self.indent + self.hanging),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for part in wrapped or [""]:
+                yield Segment(part, style)
+                yield Segment.line()
+
+
+class FittedTable:
+    """A table of cells that are never wrapped.
+
+    Where there is no room for all columns, the `spare` ones are left out, in this order. Where that is not enough, the
+    first column gets lines of its own above the rows; and where even that is not, the `last` one is left out.
+    """
+
+    def __init__(
+        self, rows: Sequence[dict[str, Text]], *, left: Sequence[str], spare: Sequence[str] = (), last: str = ""
+    ) -> None:
+        self.rows, self.left, self.spare, self.last = rows, left, spare, last
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width
+        columns = list(self.rows[0])
+        name = columns[0]
+        for column in self.spare:
+            if self._width(columns) > room:
+                columns.remove(column)
+        apart = self._width(columns) > room
+        if apart:
+            columns.remove(name)
+            if self.last and self._width(columns) + 2 > room:
+                columns.remove(self.last)
+        widths = {column: self._column_width(column) for column in columns}
+        head = {column: Text(column, style="bold") for column in columns}
+        for row in (head, *self.rows):
+            if apart and row is not head:
+                yield from _line(console, row[name])
+            cells = [self._pad(column, row[column], widths[column]) for column in columns]
+            yield from _line(console, Text(GAP).join(cells), indent=2 if apart else 0)
+
+    def _width(self, columns: Sequence[str]) -> int:
+        return 2 + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)
+
+    def _column_width(self, column: str) -> int:
+        return max(cell_len(column), *(row[column].cell_len for row in self.rows))
+
+    def _pad(self, column: str, cell: Text, width: int) -> Text:
+        spaces = Text(" " * (width - cell.cell_len))
+        return cell + spaces if column in self.left else spaces + cell
+
+
+def _line(console: Console, text: Text, indent: int = 0) -> RenderResult:
+    text = Text(" " * (2 + indent)) + text
+    text.rstrip()
+    yield from text.render(console)
+    yield Segment.line()
