@@ -20,6 +20,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_schemas.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -30,6 +31,7 @@ types: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/make_reference.py --check
+	$(BIN)/python docs/make_schemas.py --check
 
 pytest: $(VENV)/.dev system
 	$(BIN)/pytest --cov --cov-report=term

@@ -95,11 +95,13 @@ def models() -> Iterator[str]:
 def settings() -> Iterator[str]:
     yield "\n## Settings\n"
     yield "The first of `$UPSKILL_CONFIG`, `./upskill.config.yaml` and `~/.config/upskill/config.yaml`.\n"
-    yield "| setting | default |"
-    yield "|---|---|"
+    yield "[A sample](how-to/settings.md) has them all.\n"
+    yield "| setting | default | what it is |"
+    yield "|---|---|---|"
     for name, value in Settings().model_dump().items():
         if name != "source":
-            yield f"| `{name}` | {'none' if value is None else f'`{value}`'} |"
+            said = Settings.model_fields[name].description
+            yield f"| `{name}` | {'none' if value is None else f'`{value}`'} | {said} |"
 
 
 def targets() -> Iterator[str]:

@@ -23,24 +23,26 @@ class Price(BaseModel):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
-    cached: float | None = Field(default=None, ge=0)  # read from a cache
-    written: float | None = Field(default=None, ge=0)  # into one
+    cached: float | None = Field(default=None, ge=0, description="Read from a cache.")
+    written: float | None = Field(default=None, ge=0, description="Written into one.")
 
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    skill_generation_model: str | None = None  # the teacher
-    eval_model: str | None = None  # the student
-    test_gen_model: str | None = None
-    judge_model: str | None = None
-    skills_dir: str = "./skills"
-    runs_dir: str = "./runs"
-    max_refine_attempts: int = Field(default=3, ge=0)
-    concurrency: int = Field(default=8, ge=1)
-    timeout: float = Field(default=300, gt=0)
-    confirm_above: float = Field(default=1.0, ge=0)  # dollars that are spent without asking
-    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
+    skill_generation_model: str | None = Field(None, description="The teacher of `generate` and `teach`.")
+    eval_model: str | None = Field(None, description="The student; without one, the embedded model `local`.")
+    test_gen_model: str | None = Field(None, description="Writes test cases; without one, the teacher does.")
+    judge_model: str | None = Field(None, description="Grades what no program can: `judge` checks.")
+    skills_dir: str = Field("./skills", description="Where `generate` saves skills, and `list` looks for them.")
+    runs_dir: str = Field("./runs", description="Where results are kept.")
+    max_refine_attempts: int = Field(default=3, ge=0, description="How often the teacher may improve a skill.")
+    concurrency: int = Field(default=8, ge=1, description="Requests at a time.")
+    timeout: float = Field(default=300, gt=0, description="Seconds for one request.")
+    confirm_above: float = Field(default=1.0, ge=0, description="US dollars that are spent without asking.")
+    prices: dict[str, Price] = Field(
+        default_factory=dict[str, Price], description="Of models whose price is not known, or is another for you."
+    )
     source: str = ""  # the file these came from
 
     @classmethod

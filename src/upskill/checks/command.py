@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.check_dir import CheckDir, Full, open_check_dir, told
@@ -16,6 +16,12 @@ from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
 from upskill.errors import MissingTool, UsageError
 from upskill.plain import as_list, quoted
 from upskill.sandboxes import CommandResult
+
+# As a suite writes them: texts by name, or the names of files beside it.
+_TEXT: dict[str, Any] = {"type": "string"}
+_FILES: dict[str, Any] = {
+    "anyOf": [{"type": "object", "additionalProperties": _TEXT}, {"type": "array", "items": _TEXT}]
+}
 
 
 class Command(SandboxCheck):
@@ -32,7 +38,7 @@ class Command(SandboxCheck):
     not_contains: Texts | None = None
     regex: Pattern | None = None
     stdin: str = ""
-    files: dict[Path, str] = Field(default_factory=dict)
+    files: Annotated[dict[Path, str], WithJsonSchema(_FILES)] = Field(default_factory=dict)
     needs: list[Text] = Field(default_factory=list)
     keeps: list[Path] = Field(default_factory=list)
     timeout: float = Field(default=60.0, gt=0, le=3600)

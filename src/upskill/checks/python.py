@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
@@ -33,7 +34,7 @@ class PythonCheck(SandboxCheck):
     file: Text
     function: Text = "check"
     timeout: float = Field(default=60.0, gt=0, le=3600)
-    source: Text
+    source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
 
     @classmethod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Text
 from upskill.checks.denial import MOST_MENTIONS, is_asserted
@@ -30,8 +30,10 @@ def _as_written(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
-WrittenText = Annotated[Text, BeforeValidator(_as_written)]
-Texts = Annotated[list[WrittenText], BeforeValidator(as_texts), AfterValidator(_not_empty)]
+_ONE: dict[str, Any] = {"type": ["string", "number", "boolean"]}  # in a file; all of them are read as text
+_SEVERAL: dict[str, Any] = {"anyOf": [_ONE, {"type": "array", "items": _ONE, "minItems": 1}]}
+WrittenText = Annotated[Text, BeforeValidator(_as_written), WithJsonSchema(_ONE)]
+Texts = Annotated[list[WrittenText], BeforeValidator(as_texts), AfterValidator(_not_empty), WithJsonSchema(_SEVERAL)]
 
 
 def enumerate_texts(texts: list[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import as_texts
@@ -32,7 +32,8 @@ def _at_least_one(paths: list[str]) -> list[str]:
 
 
 Path = Annotated[str, AfterValidator(_inside)]
-Paths = Annotated[list[Path], BeforeValidator(as_texts), AfterValidator(_at_least_one)]
+_SEVERAL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Paths = Annotated[list[Path], BeforeValidator(as_texts), AfterValidator(_at_least_one), WithJsonSchema(_SEVERAL)]
 
 
 class SandboxCheck(Check):

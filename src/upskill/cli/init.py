@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from upskill.cli.help import Command
 from upskill.errors import UsageError
 from upskill.settings import FILE as SETTINGS_FILE
 from upskill.skills import Skill
-from upskill.skills.starter import DESCRIPTION, settings_file, skill_files, workflow_file
+from upskill.skills.starter import DESCRIPTION, SCHEMAS, schema_files, settings_file, skill_files, workflow_file
 
 WORKFLOW = ".github/workflows/upskill.yaml"
 
@@ -23,7 +24,7 @@ WORKFLOW = ".github/workflows/upskill.yaml"
 @click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which proves the skill when it changes.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 def command(place: str, description: str, ci: bool, yes: bool) -> None:
-    """Start a skill in a folder NAME: SKILL.md, test cases that already run, and upskill.config.yaml.
+    """Start a skill in a folder NAME: SKILL.md, test cases that already run, upskill.config.yaml, and schemas.
 
     The example in it is about a tool that does not exist, so that you see a lift at once, without a key. Put what you
     know in its place. Nothing that is there already is overwritten.
@@ -43,12 +44,14 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     named = folder.as_posix() if folder.is_absolute() or ".." in folder.parts else f"./{folder.as_posix()}"
     _write({folder / path: text for path, text in _checked(folder, named, description).items()})
     others = {Path(SETTINGS_FILE): settings_file()}
+    schemas = {Path(path): text for path, text in schema_files().items()}
     if ci:
         others[Path(WORKFLOW)] = workflow_file(folder.as_posix())
-    kept = [path for path in others if path.exists()]
-    _write({path: text for path, text in others.items() if path not in kept})
+    kept = [path for path in (*others, *schemas) if path.exists()]
+    _write({path: text for path, text in (others | schemas).items() if path not in kept})
     for path in [folder, *others]:
         click.echo(f"{'kept' if path in kept else 'wrote'} {path.as_posix()}{'/' if path == folder else ''}")
+    click.echo(f"{'kept' if set(schemas) <= set(kept) else 'wrote'} {SCHEMAS}/ (what editors complete and check with)")
     click.echo(
         f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)\n  upskill validate {named}"
     )
@@ -60,7 +63,8 @@ def _checked(folder: Path, place: str, description: str) -> Mapping[str, str]:
     shown = Skill.new(name, description or DESCRIPTION, "An example.")
     if wrong := [problem for problem in shown.problems() if problem.level == "error"]:
         raise UsageError(f"{place}: {wrong[0].message}", "Names have lowercase letters, digits and single dashes.")
-    return skill_files(name, place, description)
+    way = os.path.relpath(SCHEMAS, folder / "evals")
+    return skill_files(name, place, description, Path(way).as_posix())
 
 
 def _write(files: Mapping[Path, str]) -> None:

@@ -26,10 +26,10 @@ TRAIN_SHARE, VALIDATION_SHARE = 0.4, 0.3  # the rest is for the test
 PATHS_IN_SKILL = ("evals/eval_queries.json", "eval_queries.json")
 MAX_FILE_BYTES = 5_000_000
 
-_LIST_KEYS = ("queries", "eval_queries", "evals")
-_TEXT_KEYS = ("query", "prompt", "text", "input")
-_SHOULD_KEYS = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
-_IGNORED_KEYS = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")
+LIST_KEYS = ("queries", "eval_queries", "evals")
+TEXT_KEYS = ("query", "prompt", "text", "input")
+SHOULD_KEYS = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
+NOTE_KEYS = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")
 _HINT = 'Write [{"query": "…", "should_trigger": true}, …].'
 
 
@@ -173,7 +173,7 @@ def _items(value: object, where: str) -> Iterable[Any]:
             for kind, should in kinds.items()
             for text in as_list(mapping.get(kind, [])) or []
         ]
-    keys = [key for key in _LIST_KEYS if key in mapping]
+    keys = [key for key in LIST_KEYS if key in mapping]
     if len(keys) != 1 or (items := as_list(mapping[keys[0]])) is None:
         raise UsageError(f"{where}: is not a list of queries", _HINT)
     _check_fields(mapping, (keys[0], "skill_name", "version", "description"), where)
@@ -191,8 +191,8 @@ def _read_query(value: Any, place: str) -> Query:
     fields = as_mapping(value)
     if fields is None:
         raise UsageError(f"{place}: is not an object but {short(value)}", _HINT)
-    _check_fields(fields, (*_TEXT_KEYS, *_SHOULD_KEYS, *_IGNORED_KEYS), place)
-    text, should = _one_of(fields, _TEXT_KEYS, place), _one_of(fields, _SHOULD_KEYS, place)
+    _check_fields(fields, (*TEXT_KEYS, *SHOULD_KEYS, *NOTE_KEYS), place)
+    text, should = _one_of(fields, TEXT_KEYS, place), _one_of(fields, SHOULD_KEYS, place)
     if text is not None and not str(text).strip():
         raise UsageError(f"{place}: the query is empty", _HINT)
     if not isinstance(text, str):

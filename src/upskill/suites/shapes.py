@@ -43,20 +43,22 @@ Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 
 
 class OurCase(_Strict):
-    id: str | int | None = None
-    prompt: str
-    files: dict[str, str] = {}
-    checks: list[Any] = []
-    tags: list[str] = []
-    held_out: bool | None = None
-    reference: str = ""
-    expected_output: str = ""
-    evidence: list[str] = []
-    output_file: str = ""
-    right: list[Answer] = []
-    wrong: list[Answer] = []
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    metadata: dict[str, Any] = {}  # what others say about a case; it decides nothing
+    """A task, and how a program knows that it was done."""
+
+    id: str | int | None = Field(None, description="Its name in reports, unique; it also decides the split.")
+    prompt: str = Field(description="What the student is asked, as a person would put it.")
+    files: dict[str, str] = Field({}, description="Files by name: shown before the prompt, or put into the workspace.")
+    checks: list[Any] = Field([], description="What a right answer has; all of them must hold.")
+    tags: list[str] = Field([], description="Words to choose cases by.")
+    held_out: bool | None = Field(None, description="Whether it is kept from the search; drawn where it is not said.")
+    reference: str = Field("", description="An answer that must pass; it is tried before anything is run.")
+    expected_output: str = Field("", description="What a good answer is like, in words, for people.")
+    evidence: list[str] = Field([], description="The material that it was made from.")
+    output_file: str = Field("", description="What an agent leaves in this file is looked at in place of its answer.")
+    right: list[Answer] = Field([], description="More answers that must pass, put differently, or scripts.")
+    wrong: list[Answer] = Field([], description="Plausible answers, or scripts, that must fail.")
+    max_output_tokens: int | None = Field(None, ge=1, description="How long an answer may be; one cut off has failed.")
+    metadata: dict[str, Any] = Field({}, description="What others say about the case; it decides nothing.")
 
 
 class UpstreamCase(_Strict):

@@ -36,6 +36,7 @@ from upskill.suites.shapes import (
 )
 from upskill.suites.split import split
 
+FIELDS_BESIDE_CASES = ("checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata")
 LARGEST_SUITE = 20_000_000  # bytes
 PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
@@ -308,7 +309,7 @@ def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
             "A suite is a list of cases, or a mapping with `cases:` and a list below it. Also read: files of promptfoo,"
             " inspect_ai, waza and skill-creator, and CSV with `prompt,expected`.",
         )
-    allowed = {keys[0], "checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata"}
+    allowed = {keys[0], *FIELDS_BESIDE_CASES}
     if unknown := sorted(set(mapping) - allowed):
         hint = did_you_mean(unknown[0], allowed, otherwise=f"Fields: {', '.join(sorted(allowed))}.")
         raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)

@@ -13,9 +13,16 @@ DESCRIPTION = (
 )
 
 
-def skill_files(name: str, place: str, description: str = "") -> dict[str, str]:
-    """The files of a new skill, by their paths below its folder; `place` is how a person names the folder."""
-    words = {"name": name, "place": place, "description": " ".join(description.split()) or DESCRIPTION}
+SCHEMAS = ".upskill"  # the folder of a project that its editors find the schemas in
+
+
+def skill_files(name: str, place: str, description: str = "", schemas: str = SCHEMAS) -> dict[str, str]:
+    """The files of a new skill, by their paths below its folder; `place` is how a person names the folder.
+
+    `schemas` is the way from its suite to the folder of schemas.
+    """
+    said = " ".join(description.split()) or DESCRIPTION
+    words = {"name": name, "place": place, "description": said, "schemas": schemas}
     return {
         "SKILL.md": _fill("SKILL.md", words),
         "evals/suite.yaml": _fill("suite.yaml", words),
@@ -25,7 +32,16 @@ def skill_files(name: str, place: str, description: str = "") -> dict[str, str]:
 
 def settings_file() -> str:
     """An `upskill.config.yaml` in which every setting is explained and none is made."""
-    return _fill("upskill.config.yaml", {})
+    return _fill("upskill.config.yaml", {"schemas": SCHEMAS})
+
+
+def schema_files() -> dict[str, str]:
+    """JSON Schemas of suites, settings and queries, for editors, by their paths in a project."""
+    folder = files("upskill").joinpath("schemas")
+    return {
+        f"{SCHEMAS}/{file.name}": file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+    }
 
 
 def workflow_file(place: str) -> str:
