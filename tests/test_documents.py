@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import pypdf
 import pytest
 
 from upskill import UsageError
@@ -69,6 +70,12 @@ def docx(heading: str, text: str) -> bytes:
 HTML = """<html><head><style>p { color: red }</style><script>alert("x")</script></head><body><nav>Home</nav><main>
 <h1>Tern</h1><p>Run <code>tern push</code>.</p><h2>Locked</h2><pre><code>tern unlock
 </code></pre></main><footer>2026</footer></body></html>"""
+NOT_SHOWN = """<html><head><style>.ghost, #gone { display : none } @media print { .paper { display: none } }
+.odd::before { content: "x" } /* .kept { display: none } */</style></head><body style="visibility: hidden"><p>Shown.</p>
+<p style="color: red; DISPLAY:none">secret-1</p><div hidden>secret-2<p>deep</p></div><!-- secret-3 --><p class="ghost">
+secret-4</p><p id="gone">secret-5</p><template>secret-6</template><noscript>secret-7</noscript>
+<script>secret8</script><span style="font-size:0">secret-9</span><p class="paper">Paper.</p><p class="kept">Kept.</p>
+<p style="opacity: 0.5">Half.</p></body></html>"""
 CELLS: list[dict[str, Any]] = [
     {"cell_type": "markdown", "source": ["# Tern\n", "The tool."]},
     {
@@ -131,3 +138,28 @@ def test_a_missing_library_is_named_with_the_command_that_adds_it(home: Path, mo
     with pytest.raises(UsageError, match=r"reading \.pdf files needs the package pypdf") as missing:
         read_source(home / "a.pdf")
     assert "[documents]" in missing.value.hint
+
+
+def test_what_a_page_does_not_show_does_not_reach_the_teacher(home: Path) -> None:
+    (home / "a.html").write_text(NOT_SHOWN)
+    shown = "\n".join(piece.text for piece in gather("read", sources=["a.html"]).pieces)
+    assert shown.split() == ["Shown.", "Paper.", "Kept.", "Half."]
+
+
+def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / "page.pdf").write_text("<html>Not found</html>")
+    (home / "cut.pdf").write_bytes(pdf("Run tern push.")[:200])
+    writer: Any = pypdf.PdfWriter()
+    writer.append(BytesIO(pdf("Run tern push.")))
+    writer.encrypt("swordfish", algorithm="RC4-128")
+    writer.write(home / "locked.pdf")
+    for name, said in (
+        ("page.pdf", "page.pdf: is not a PDF file, whatever its name says"),
+        ("cut.pdf", "cut.pdf: cannot be read as .pdf: it is damaged, not whole, or something else"),
+        ("locked.pdf", "locked.pdf: is a PDF file that only a password opens"),
+    ):
+        with pytest.raises(UsageError) as error:
+            read_source(name)
+        assert error.value.message == said
+        assert ".md or .txt" in error.value.hint
+    assert capfd.readouterr() == ("", "")

@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,12 @@ from upskill import (
     Skill,
     Suite,
     UpskillError,
+    UsageError,
     generate_now,
     generate_skill,
+    generate_tests,
     open_store,
+    refine_skill,
 )
 from upskill.authoring import comparison, suite_writer
 from upskill.authoring.provenance import Provenance, making_cost
@@ -239,6 +243,7 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "What was written is saved" in err
+    assert err.lower().count("interrupted") == 1  # said once
     assert is_kept_as_draft(house / "skills" / "house-words")
 
 
@@ -445,10 +450,20 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
         ):
             line = next(line for line in done.err.splitlines() if typed in line)
             assert line.endswith(why)
-        assert "-m extract" not in done.err  # no trace was given
         assert "sk-4711" not in done.err
-    with pytest.raises(NoTeacher):
-        asyncio.run(generate_skill(TASK))
+    assert "-m extract --from TRACE " in told[0].err  # none was given
+    assert "-m extract" not in told[1].err
+    Skill.new("greeter", "Greets. Use when greeting.", "- Say hello.").save("greeter")
+    assert "-m extract" not in upskill("generate", TASK, "--from", "greeter").err  # rules change no skill
+    # Nobody writes tests or edits by default, either.
+    tests = upskill("tests", "greeter")
+    assert (tests.code, "no test writer was named, so nothing was run" in tests.err) == (2, True)
+    assert "-m handoff:DIR " in tests.err
+    assert "-m claude-code " in tests.err
+    assert not (home / "runs").exists()
+    for call in (generate_skill(TASK), generate_tests(TASK), refine_skill(Skill.load("greeter"), ["said hi"])):
+        with pytest.raises(NoTeacher):
+            asyncio.run(call)
 
 
 def test_a_student_for_a_run_without_an_evaluation_is_a_contradiction(upskill: Upskill, house: Path) -> None:
@@ -499,6 +514,33 @@ def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Pa
     suite = Suite.of(saved)
     assert suite is not None
     assert len(suite.cases) == 20
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anyone_is_asked(upskill: Upskill, house: Path) -> None:
+    (house / "skills").write_text("a file")
+    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval")
+    assert (done.code, "skills/NAME: cannot be written: Not a directory" in done.err) == (2, True), done.err
+    assert "--output" in done.err
+    assert not (house / "runs").exists()
+
+
+def test_what_cannot_be_saved_is_not_called_saved_and_is_not_lost(house: Path) -> None:
+    """The folder disappears under the work: what was answered is stored, and nobody is asked again."""
+    told: list[str] = []
+
+    def tell(message: str) -> None:
+        told.append(message)
+        if message.startswith("Generating skill"):
+            (house / "skills").write_text("a file")
+
+    options = GenerateOptions(task=TASK, model="scripted:teacher.json", no_eval=True, tokens=1000)
+    with pytest.raises(UsageError, match="cannot be written") as error:
+        generate_now(options, events=AuthoringEvents(message=tell))
+    assert "what the models answered is stored" in error.value.hint
+    assert not any("Saved" in message for message in told)
+    made = generate_now(replace(options, output="elsewhere/house-words"))
+    assert made.skill.body.strip()
+    assert made.calls == 1  # only the tests: they are asked for after the skill
 
 
 def test_an_output_folder_of_someone_else_is_not_replaced(upskill: Upskill, house: Path) -> None:

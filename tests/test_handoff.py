@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Done, Upskill
+import upskill as upskill_package
+from conftest import REPOSITORY, Done, Upskill
 from teaching import NUMBERS, TRAIN, case, draft, fact, insert, student_rules, write_rules
+from upskill import Skill
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]
@@ -85,6 +90,56 @@ def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Up
     assert (len(prompts(desk)), second in prompts(desk)) == (2, False)
     assert go(upskill, task="something else").code == 0
     assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (2, True)
+
+
+def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upskill, desk: Path) -> None:
+    go(upskill)
+    write_answer(desk, prompts(desk)[0], draft(FIRST))
+    go(upskill)
+    weak = {**case(NUMBERS[0]), "wrong": case(NUMBERS[0])["right"]}
+    write_answer(desk, prompts(desk)[1], {"cases": [weak, *CASES["cases"][1:]]})
+    done = go(upskill)
+    assert (done.code, "waiting for 1 answer: desk/03-" in done.err) == (0, True), done.err
+    assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
+    # Once it is mended, it is no longer said.
+    write_answer(desk, prompts(desk)[2], {"cases": CASES["cases"][:1]})
+    assert "Sent back 1 case:" not in go(upskill).err
+
+
+def test_all_that_can_be_asked_at_once_is_asked_and_counted(upskill: Upskill, desk: Path) -> None:
+    body = "\n\n".join(f"# Part {number}\n\n{'All of this is so. ' * 80}" for number in range(600))
+    Path("long.md").write_text(body)
+    done = go(upskill, "--from", "long.md", "--json")
+    assert done.code == 0, done.err
+    waiting = done.json["waiting_for"]
+    assert [Path(name).name.removesuffix(".prompt.md") for name in waiting] == prompts(desk)
+    assert len(waiting) > 1
+    assert f"waiting for {len(waiting)} answers: {waiting[0]}, " in done.err
+    for stem in prompts(desk):
+        (desk / f"{stem}.prompt.md").unlink()
+    skill = Skill.new("house-words", "Words. Use when asked for words.", "\n".join(map(fact, NUMBERS)))
+    suite = [{"prompt": f"{case(number)['prompt']}", "checks": [{"contains": "Aurora"}]} for number in NUMBERS[:9]]
+    skill.with_file("evals/suite.json", json.dumps(suite).encode()).save("house-words")
+    done = upskill("eval", "house-words", "-m", "handoff:desk")
+    assert (done.code, "waiting for 18 answers: " in done.err, len(prompts(desk))) == (0, True, 18), done.err
+    assert f"{prompts(desk)[0]}.answer.md" in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
+    for stem in prompts(desk)[:17]:
+        (desk / f"{stem}.answer.md").write_text("Aurora")
+    assert "waiting for 1 answer: " in upskill("eval", "house-words", "-m", "handoff:desk").err
+
+
+def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machine(home: Path) -> None:
+    page = (REPOSITORY / "docs/how-to/generate.md").read_text()
+    lines = page.partition("```console\n")[2].partition("```")[0].splitlines()
+    function = f'upskill() {{ {sys.executable} -m upskill "$@"; }}'
+    script = "\n".join([function, *(line.removeprefix("$ ") for line in lines if line.startswith("$ "))])
+    source = str(Path(upskill_package.__file__).parent.parent)
+    clean = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": source}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=clean, check=True)
+    printed = [line for line in lines if not line.startswith("$ ")]
+    assert [re.sub("-[0-9a-f]{8}", "", line) for line in done.stderr.splitlines()] == [
+        re.sub("-[0-9a-f]{8}", "", line) for line in printed
+    ]
 
 
 def call(tool: str, **arguments: str) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
+
+MOST_SHOWN = 6  # files that are named in one message
 
 
 class UpskillError(Exception):
@@ -63,9 +65,14 @@ def as_one(errors: Sequence[UsageError]) -> UsageError:
 class Paused(UsageError):
     """It is somebody else's turn: `files` wait for an answer. Ends the command with exit code 0."""
 
-    def __init__(self, message: str, hint: str, files: Sequence[str]) -> None:
-        super().__init__(message, hint)
-        self.files = files
+    def __init__(self, files: Iterable[str]) -> None:
+        self.files = sorted(set(files))
+        shown = ", ".join(self.files[:MOST_SHOWN]) + (", …" if len(self.files) > MOST_SHOWN else "")
+        answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
+        super().__init__(
+            f"waiting for {answers}: {shown}",
+            "Each prompt says at its end which file its answer goes into. Then run the same command again.",
+        )
 
 
 class StoreError(UpskillError):

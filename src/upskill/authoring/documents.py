@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import BytesIO
@@ -14,7 +16,12 @@ from upskill.installation import add_extra
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 
 EXTRA = "documents"
+_log = logging.getLogger(__name__)
 MAX_UNPACKED = 200_000_000  # bytes of a Word file
+HIDING = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|(?:opacity|font-size)\s*:\s*0(?![.\d])", re.I
+)
+AT_RULE = re.compile(r"@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}|@[^{};]*;|/\*.*?\*/", re.DOTALL)  # for print, for phones
 NOT_CONTENT = ("script", "style", "noscript", "template", "svg", "nav", "footer", "aside", "form")
 
 
@@ -27,42 +34,75 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
             f"{name}: reading {suffix} files needs the package {error.name}, which is not installed",
             f"Run `{add_extra(EXTRA)}`, or save the text as a .md or .txt file.",
         ) from error
+    except _Unreadable as error:
+        raise UsageError(f"{name}: {error}", "Save its text as a .md or .txt file.") from error
     except (Exception, RecursionError) as error:  # a broken file can fail in any way
-        why = str(error) or type(error).__name__
+        _log.debug("%s: %s", name, error)
         raise UsageError(
-            f"{name}: cannot be read as {suffix}: {why}", "Save its text as a .md or .txt file."
+            f"{name}: cannot be read as {suffix}: it is damaged, not whole, or something else",
+            "Open it in the program it was made with, and save its text as a .md or .txt file.",
         ) from error
     if not text.strip():
         raise UsageError(f"{name}: has no text in it", "A scan has only pictures of text; run it through OCR first.")
     return text
 
 
+class _Unreadable(Exception):
+    """Why a document has no text for us, in our own words."""
+
+
 def _pdf(data: bytes) -> str:
-    pages: Any = import_module("pypdf").PdfReader(BytesIO(data)).pages
-    texts = (str(page.extract_text()).strip() for page in pages)
+    if b"%PDF-" not in data[:1024]:
+        raise _Unreadable("is not a PDF file, whatever its name says")
+    pypdf: Any = import_module("pypdf")
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it would say in words of its own what is wrong
+    reader: Any = pypdf.PdfReader(BytesIO(data))
+    if reader.is_encrypted and not _opens(reader):
+        raise _Unreadable("is a PDF file that only a password opens")
+    texts = (str(page.extract_text()).strip() for page in reader.pages)
     return "\n\n".join(f"# Page {number}\n\n{text}" for number, text in enumerate(texts, 1) if text)
+
+
+def _opens(reader: Any) -> bool:
+    try:
+        return bool(reader.decrypt(""))
+    except Exception:  # a way of encrypting that takes another library
+        return False
 
 
 def _html(data: bytes | str) -> str:
     soup: Any = import_module("bs4").BeautifulSoup(data, "html.parser")
-    for tag in soup(NOT_CONTENT):
-        tag.decompose()
+    hidden = [*soup(hidden=True), *soup(style=HIDING), *_hidden_by_rules(soup)]
+    for tag in [*soup(NOT_CONTENT), *(tag for tag in hidden if tag.name not in ("html", "body"))]:
+        if not tag.decomposed:
+            tag.decompose()
     content = soup.find("main") or soup.find("article") or soup.body or soup
     return str(import_module("markdownify").markdownify(str(content), heading_style="ATX")).strip()
+
+
+def _hidden_by_rules(soup: Any) -> Iterator[Any]:
+    """What the style sheets in the page do not show, on a screen."""
+    for sheet in soup("style"):
+        for selector, rules in re.findall(r"([^{}]+)\{([^{}]*)\}", AT_RULE.sub("", sheet.get_text())):
+            if HIDING.search(rules):
+                try:
+                    yield from soup.select(selector.strip())
+                except Exception:  # noqa: S112 - a selector that our library does not know hides nothing
+                    continue
 
 
 def _docx(data: bytes) -> str:
     mammoth: Any = import_module("mammoth")
     with ZipFile(BytesIO(data)) as archive:
         if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED:
-            raise ValueError(f"unpacked it has more than {MAX_UNPACKED // 10**6} MB")
+            raise _Unreadable(f"is too large: unpacked it has more than {MAX_UNPACKED // 10**6} MB")
     return _html(str(mammoth.convert_to_html(BytesIO(data)).value))
 
 
 def _notebook(data: bytes) -> str:
     fields = as_mapping(json.loads(data.decode("utf-8-sig")))
     if fields is None or "cells" not in fields:
-        raise ValueError("it has no cells")
+        raise _Unreadable("is not a notebook: it has no cells")
     return "\n\n".join(_cells(fields))
 
 

@@ -33,7 +33,7 @@ from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
 from upskill.authoring.teachers import check_start
-from upskill.authoring.versions import as_improved, save_version
+from upskill.authoring.versions import as_improved
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
@@ -140,7 +140,7 @@ class Generation:
         skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
         # Cases for a change that was not made would only fail.
         skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
-        skill, previous = save_version(skill, folder)
+        skill, previous = self.destination.save(skill, folder)
         remove_draft(self.draft, folder)
         if self.requested and not is_improved:
             self.events.message("The change that was asked for was not made; the skill is as it was.")
@@ -227,12 +227,13 @@ class Generation:
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
         """Save what is written so far, marked as unproven: whatever happens next, it is not lost."""
-        if self.draft is None:
-            self.draft = self.destination.choose_draft_folder(skill)
-            self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
+        draft = self.draft or self.destination.choose_draft_folder(skill)
         provenance = self._provenance(skill, None).with_state(DRAFT)
-        skill = mark_own_lines(provenance.add_to(named_after(self.draft, skill)), self.material)
-        save_version(add_suite(skill, suite) if suite else skill, self.draft)
+        skill = mark_own_lines(provenance.add_to(named_after(draft, skill)), self.material)
+        self.destination.save(add_suite(skill, suite) if suite else skill, draft)
+        if self.draft is None:
+            self.draft = draft
+            self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
 
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upskill.authoring.material import Material
-from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost, Spent, own_lines
+from upskill.authoring.provenance import UNPROVEN, Provenance, SearchCost, own_lines
 from upskill.authoring.refine import Refinement
 from upskill.models import Address
 from upskill.models.embedded.capacity import larger_model
@@ -105,7 +105,7 @@ def add_result(provenance: Provenance, refinement: Refinement | None) -> Provena
     return replace(provenance, metadata=dict(provenance.metadata) | known).with_state("")
 
 
-def spent_on_writing(lesson: Usage, used: Iterable[tuple[str, Usage]]) -> Spent:
+def spent_on_writing(lesson: Usage, used: Iterable[tuple[str, Usage]]) -> dict[str, tuple[int, float | None]]:
     """Tokens and dollars of the teacher, with those of a lesson, and of the test writer, by their replies."""
     by_role = {"teacher": lesson, "test writer": NO_USAGE}
     for role, usage in used:

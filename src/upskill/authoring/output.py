@@ -34,14 +34,16 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
         )
     if folder.exists() and not may_replace:
         raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+    check_writable(folder, "Choose another --output.")
+
+
+def check_writable(folder: Path, hint: str) -> None:
     near = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(dir=near, prefix=".upskill-"):
             pass
     except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be written: {error.strerror or error}", "Choose another --output."
-        ) from error
+        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}", hint) from error
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Destination:
 
     def choose_name(self) -> str:
         """The skill's name where --output or the skill to be improved decides it; UsageError if it cannot be saved."""
+        if not self.output:
+            check_writable(self.skills / "NAME", "Name another folder with --output, or skills_dir in the settings.")
         if not self.output and self.older is None:
             return ""
         folder = Path(self.output) if self.output else self.skills / (self.older.name if self.older else "")
@@ -86,6 +90,17 @@ class Destination:
             ):
                 return place
         raise AssertionError("not reached")
+
+    def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
+        """See `save_version`. What a model has written is not lost where it cannot be saved."""
+        try:
+            return versions.save_version(skill, folder)
+        except UsageError as error:
+            raise UsageError(
+                error.message,
+                "Make room, or choose another --output: what the models answered is stored, and the same command goes"
+                " on from there.",
+            ) from error
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""

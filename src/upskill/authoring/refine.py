@@ -18,6 +18,7 @@ from upskill.authoring.comparison import Comparison, Confirmation, Decision, com
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.failures import failures_in_run
 from upskill.authoring.refiners import REFINERS, Failure, Proposal, Refiner, TriedEdits
+from upskill.authoring.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import CeilingReached, UpskillError
 from upskill.models import ModelContext, Models
 from upskill.models.addresses import resolve
@@ -432,7 +433,9 @@ async def refine_skill(
     settings = config or Settings.load()
     given = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
     async with models or Models(ModelContext.load(settings)) as opened:
-        address = resolve(model or settings.skill_generation_model or "local", keys=opened.context.keys)
+        if not (name := model or settings.skill_generation_model):
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
+        address = resolve(name, keys=opened.context.keys)
         teacher = await opened.get(address, "teacher")
         refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
         proposal = await refiner.propose(skill, given, (), 1)

@@ -15,7 +15,7 @@ from upskill.authoring.provenance import Provenance, is_fact
 from upskill.authoring.skill_files import FILE_TOKENS, file_problems, without_files
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, material_budget, no_message, summarize
-from upskill.authoring.teachers import NoTeacher
+from upskill.authoring.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import UsageError
 from upskill.models import Model, ModelContext, Models
 from upskill.models.addresses import resolve
@@ -203,7 +203,7 @@ async def generate_skill(
     async with models or Models(ModelContext.load(settings)) as opened:
         name = model or settings.skill_generation_model
         if not name:
-            raise NoTeacher(opened.context.keys)
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
         address = resolve(name, keys=opened.context.keys)
         teacher = await opened.get(address, "teacher")
         skill = await write_skill(material, teacher, tokens, budget=material_budget(address))

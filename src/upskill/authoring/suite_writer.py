@@ -13,10 +13,11 @@ from upskill.authoring.prompts import read_prompt
 from upskill.authoring.skill_writer import as_name
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, material_budget, no_message, summarize
-from upskill.errors import UpskillError, UsageError
+from upskill.authoring.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model, ModelContext, Models
 from upskill.models.addresses import resolve
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty, object_schema
+from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, split
@@ -59,7 +60,9 @@ async def write_suite(
     """
     if material is not None:
         material = await summarize(material, model, budget=budget, tell=tell)
-    writer = _SuiteWriter(skill, model, count, material, tuple(existing), small=budget < SMALL_BUDGET, acts=acts)
+    writer = _SuiteWriter(
+        skill, model, count, material, tuple(existing), small=budget < SMALL_BUDGET, acts=acts, tell=tell
+    )
     for number in range(MAX_ROUNDS):
         if len(writer.kept) == count:
             break
@@ -102,6 +105,7 @@ class _SuiteWriter:
     existing: tuple[Case, ...]
     small: bool
     acts: bool
+    tell: Tell
     kept: dict[str, Case] = field(default_factory=dict[str, Case])
     spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
@@ -113,7 +117,13 @@ class _SuiteWriter:
         return [*self.existing, *self.kept.values()]
 
     async def ask_for_missing(self, *, first: bool) -> None:
-        items = await self._ask("" if first or self.small else self._variety_request())
+        try:
+            items = await self._ask("" if first or self.small else self._variety_request())
+        except Paused:
+            if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
+                reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
+                self.tell(f"Sent back {counted(len(self.sent_back), 'case')}:{reasons}")
+            raise
         self.sent_back = []
         for item in items:
             case, why = await self._read_case(item)
@@ -339,9 +349,11 @@ async def generate_tests(
 ) -> Suite:
     """Test cases for a task, or for a skill that was made for it. This is upstream's signature."""
     settings = config or Settings.load()
-    name = model or settings.test_gen_model or settings.skill_generation_model or "local"
+    name = model or settings.test_gen_model or settings.skill_generation_model
     subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
     async with models or Models(ModelContext.load(settings)) as opened:
+        if not name:
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL], role="test writer")
         address = resolve(name, keys=opened.context.keys)
         writer = await opened.get(address, "test writer")
         return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))

@@ -12,7 +12,7 @@ from upskill.authoring.grounding import uncovered_by
 from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material, Piece, chunks, quote
 from upskill.authoring.prompts import read_prompt
 from upskill.authoring.structured import InvalidAnswer, StructuredRequest, ask, read_ids
-from upskill.errors import UpskillError
+from upskill.errors import Paused, UpskillError
 from upskill.models import Address, Model
 from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
@@ -51,8 +51,11 @@ async def summarize(
             _take_notes(material, part, number, len(parts), model, budget) for number, part in enumerate(parts, 1)
         ]
         answers = await asyncio.gather(*requests, return_exceptions=True)
-        if failed := next((error for error in answers if isinstance(error, BaseException)), None):
-            raise failed
+        failed = [error for error in answers if isinstance(error, BaseException)]
+        if wrong := next((error for error in failed if not isinstance(error, Paused)), None):
+            raise wrong
+        if failed:
+            raise Paused(file for error in failed if isinstance(error, Paused) for file in error.files)
         notes = [note for found in answers if isinstance(found, list) for note in found]
         if not notes:
             raise UpskillError("the teacher found nothing worth noting in the material", "Name a stronger model.")

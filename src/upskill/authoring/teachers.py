@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from upskill.models.addresses import ALIASES
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
 from upskill.models.keys import find_keys
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Trace
 
@@ -30,16 +31,23 @@ KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
 }
 
 Choice = tuple[str, str]  # what to type, and why it works
+HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files that you or any agent answer")
+HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
 
 class NoTeacher(UsageError):
-    """Nobody was named to write the skill. The hint lists what works here."""
+    """Nobody was named to write the skill, or its tests. The hint lists what works here.
 
-    def __init__(self, keys: Mapping[str, str], *, extract: bool = False) -> None:
-        choices = [*_own_ways(extract=extract), *_agents(), *_keys(keys), *_servers(keys)]
+    `own_ways` are those that need neither a model nor a key.
+    """
+
+    def __init__(
+        self, keys: Mapping[str, str], own_ways: Iterable[Choice] = (HANDOFF,), *, role: str = "teacher"
+    ) -> None:
+        choices = [*own_ways, *_agents(), *_keys(keys), *_servers(keys)]
         width = max(len(typed) for typed, _ in choices)
         lines = "".join(f"\n    {typed:<{width}}  {why}" for typed, why in choices)
-        super().__init__("no teacher was named, so nothing was run", f"What works here:{lines}{_missing(choices)}")
+        super().__init__(f"no {role} was named, so nothing was run", f"What works here:{lines}{_missing(choices)}")
         self.choices = choices
 
 
@@ -52,16 +60,19 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
         )
     if not (options.model or options.handoff or options.settings.skill_generation_model):
         keys = models.context.keys if models else find_keys()
-        found = [read_source(source) for source in options.sources]
-        extract = options.can_extract and any(isinstance(source, Trace) for source in found)
-        raise await asyncio.to_thread(NoTeacher, keys, extract=extract)
+        raise await asyncio.to_thread(NoTeacher, keys, [*_extract(options), HANDOFF])
     return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
 
 
-def _own_ways(*, extract: bool) -> Iterator[Choice]:
-    if extract:
+def _extract(options: GenerateOptions) -> Iterator[Choice]:
+    """Rules as the teacher: they make a new skill of traces, and change no older one."""
+    found = [read_source(source) for source in options.sources]
+    if not options.can_extract or any(isinstance(source, Skill) for source in found):
+        return
+    if any(isinstance(source, Trace) for source in found):
         yield "-m extract", "compiles the trace by rules, without a model"
-    yield "--handoff DIR", "writes the prompts to files that you or any agent answer"
+    else:
+        yield "-m extract --from TRACE", "compiles an agent's session by rules (`upskill trace list` names those here)"
 
 
 def _agents() -> Iterator[Choice]:

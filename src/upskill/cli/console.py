@@ -193,6 +193,7 @@ class RunProgress:
         self.stop()
         if kind is KeyboardInterrupt and self.interrupted:
             note(self.interrupted)
+            raise click.exceptions.Exit(130)  # as after any Ctrl-C, which is said only once
 
 
 class DownloadProgress:

@@ -14,12 +14,14 @@ from upskill.authoring.material import Material, gather
 from upskill.authoring.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget
+from upskill.authoring.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.options import option
 from upskill.runs.estimate import estimate_writing
@@ -34,7 +36,7 @@ OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 class _Options(CommandOptions):
     skill: str
     model: str | None = option(
-        "-m", "--model", default=None, help="Writes the cases (default: settings, or local).", metavar="MODEL"
+        "-m", "--model", default=None, help="Writes the cases (default: settings).", metavar="MODEL"
     )
     cases: int = option("--cases", default=20, help="How many.", metavar="N", minimum=3, maximum=60, show_default=True)
     add: int | None = option(
@@ -73,6 +75,10 @@ def command(**given: Any) -> None:
 
 def _generate(skill: Skill, options: _Options) -> Suite:
     """The existing cases with --add, and newly written ones."""
+    settings = options.settings
+    name = options.model or settings.test_gen_model or settings.skill_generation_model
+    if not name:
+        raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
     existing = Suite.of(skill) if options.add else None
     # The limit of a suite was meant for the cases that it had.
     limit = existing.max_output_tokens if existing else None
@@ -84,15 +90,14 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     with options.open_store() as store:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
-        written = asyncio.run(_write(skill, material, cases, models, options))
+        written = asyncio.run(_write(skill, material, cases, models, options, name))
     return Suite((*cases, *written.cases), "generated")
 
 
 async def _write(
-    skill: Skill, material: Material, existing: tuple[Case, ...], models: Models, options: _Options
+    skill: Skill, material: Material, existing: tuple[Case, ...], models: Models, options: _Options, name: str
 ) -> Suite:
-    settings, count = options.settings, options.add or options.cases
-    name = options.model or settings.test_gen_model or settings.skill_generation_model or "local"
+    count = options.add or options.cases
     async with models:
         address = resolve(name, keys=models.context.keys)
         writer = await models.get(address, "test writer")

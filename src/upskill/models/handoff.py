@@ -16,16 +16,12 @@ from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import parse_json_answer
-from upskill.plain import counted, digest
+from upskill.plain import digest
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
-
-
-class AnswersMissing(Paused):
-    """Some prompts have no answer yet."""
 
 
 class WrongAnswer(UsageError):
@@ -48,7 +44,7 @@ class HandoffModel:
         self._asked.add(stem)
         if (file := self._answer(stem)) is None:
             self._write(stem, request)
-            raise self._answers_missing()
+            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
         text = read_input_text(file).strip()
         if request.schema is not None:
             _check_form(file, text, request)
@@ -84,20 +80,13 @@ class HandoffModel:
         if request.schema is not None:
             schema = json.dumps(request.schema, indent=1, ensure_ascii=False)
             parts.append(f"# your answer\n\nOne JSON object of this JSON schema:\n\n```json\n{schema}\n```")
-        parts.append(f"Write the answer, and nothing else, to `{stem}.answer.json` beside this file.")
+        ending = ENDINGS[0] if request.schema is not None else ENDINGS[1]
+        parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` beside this file.")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / f"{stem}{PROMPT}").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
-
-    def _answers_missing(self) -> AnswersMissing:
-        files = [str(file) for file in self._unanswered() if _stem_of(file) in self._asked]
-        return AnswersMissing(
-            f"waiting for {counted(len(files), 'answer')}: {', '.join(files)}",
-            "Write each answer to the file of the same name with .answer.json, then run the same command again.",
-            files,
-        )
 
 
 def _stem_of(file: Path) -> str:

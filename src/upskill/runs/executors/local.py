@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
+from upskill.errors import Paused
 from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.executors import Job, Persist, RunTrial
 from upskill.runs.plan import Result, Trial
@@ -47,6 +48,15 @@ def _rare_collections() -> Generator[None]:
                 gc.set_threshold(*_Collections.before)
 
 
+@contextmanager
+def _collect_files(unanswered: set[str]) -> Generator[None]:
+    """Note what a trial waits for, and go on: the others can be asked all the same."""
+    try:
+        yield
+    except Paused as pause:
+        unanswered.update(pause.files)
+
+
 class Local:
     """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane
     that is as wide as there are servers."""
@@ -62,21 +72,23 @@ class Local:
         servers = job.context.servers or usable_cores()
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
+        unanswered: set[str] = set()
 
         async def work(waiting: deque[Trial]) -> None:
             while waiting:
                 trial = waiting.popleft()
                 if trial.model in stopped:
                     continue
-                result = await run(trial)
-                if result is None:
-                    for lane in lanes.values():
-                        lane.clear()
-                    return
-                await persist(result)
-                if result.fatal:
-                    stopped.add(trial.model)
-                arrived.put_nowait(result)
+                with _collect_files(unanswered):
+                    result = await run(trial)
+                    if result is None:
+                        for lane in lanes.values():
+                            lane.clear()
+                        return
+                    await persist(result)
+                    if result.fatal:
+                        stopped.add(trial.model)
+                    arrived.put_nowait(result)
 
         async def work_all() -> None:
             try:
@@ -93,6 +105,8 @@ class Local:
                 while (result := await arrived.get()) is not None:
                     yield result
                 await everything
+            if unanswered:
+                raise Paused(unanswered)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
