@@ -161,6 +161,7 @@ DENIED = (
     *("Use X2 rather than X1.", "X1 is wrong.", "X1 was renamed to X2.", "Neither X1 nor X2.", "Anything but X1."),
     *("`X1` does not exist.", "There is no X1.", "Do not run X1 without X2.", "It was called X1 before.", "Avoid X1."),
     *("I'm unable to say that it is X1.", "I refuse to name X1.", "All but X1."),
+    *("I cannot help with X2, X1.", "I can't say anything about `X2`, X3 or X4, or X1."),
     *("X1? No, X2.", "Is it **X1**? Nope.", "Does X1 apply? No longer.", "You mean X1? Not any more.", "X1? Wrong."),
     *("The X1 hours limit no longer applies.", "The rule of X1 was abolished.", "X1 used to be it.", "X1 is too long."),
     *("I would not recommend that you go on with X1.", "We don't recommend resuming a broken upload with X1."),
@@ -191,6 +192,7 @@ DENIES_SOMETHING_ELSE = (
         "It is not final, so X1 still works.",
         "I'm not 100% sure but X1.",
     ),
+    *("I can't help with X2, use X1.", "Not X2, X1."),
     *("X2? No, X1.", "Can you push without X1? No.", "Why not X1?", "Is it X1? Yes. X2? No.", "It is X1. X2? No."),
     *(
         "X1 used to be called X2.",

@@ -66,6 +66,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upski
         ({**draft(FIRST), "blocks": "none"}, "$.blocks: 'none' is not of type 'array'"),
         (unknown, ".evidence[0]: 'd9' is not one of"),
         ({**draft(FIRST), "description": ""}, "description"),
+        ({**draft(FIRST), "blocks": []}, "$.blocks: has 0 items, and at least 1 are wanted"),
     ):
         write_answer(desk, stem, answer)
         done = go(upskill)

@@ -241,7 +241,7 @@ def _too_few_answers(case: Case) -> str:
     for name, answers in (("right", case.right), ("wrong", case.wrong)):
         different = {str(answer).strip() for answer in answers} - {""}
         if len(different) < FEWEST_ANSWERS:
-            return f"{len(different)} different {name} answers, at least {FEWEST_ANSWERS} are needed"
+            return f"{counted(len(different), f'different {name} answer')}, at least {FEWEST_ANSWERS} are needed"
     return ""
 
 

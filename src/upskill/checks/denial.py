@@ -65,6 +65,12 @@ _ANSWERED_NO = re.compile(
     r"|no longer\b|not (?:any ?more|at all|quite|really)\b)",
     re.IGNORECASE,
 )
+# "I cannot help with A, B": the list is refused to its end.
+_REFUSED_LIST = re.compile(
+    r"\b(?:cannot|can['’]t|can not|won['’]t|unable to|not able to)\s+(?:help|assist|answer|say|tell|comment)\b"
+    r"[^.!?;:\n]{0,200},\s*(?:(?:and|or)\s+)?[`'\"*_]*$",
+    re.IGNORECASE,
+)
 # Advice against something is against all that the clause goes on to say.
 _ADVICE = re.compile(r"\s*(?:\w+\s+)?(?:recommend|suggest|advise|advice|encourage|propose)\w*\b", re.IGNORECASE)
 _SUBORDINATE = re.compile(r"\b(?:as|given|if|since|unless|until|when|whenever|where)\b", re.IGNORECASE)
@@ -96,7 +102,9 @@ def is_denied(text: str, start: int, end: int) -> bool:
     clause = _BOUNDARY.split(_CODE.sub(" code ", text[max(0, start - MOST_BEFORE) : start]))[-1]
     if _DENIED_AFTER.match(after) or (_SUBJECT.search(clause) and _ENDED_AFTER.match(after)):
         return True
-    denied = _is_denied_by(clause)
+    denied = _is_denied_by(clause) or (
+        not clause.strip(" `'\"*_") and bool(_REFUSED_LIST.search(text[max(0, start - MOST_BEFORE) : start]))
+    )
     return not denied if _ANSWERED_NO.match(after) else denied
 
 

@@ -9,14 +9,15 @@ removed.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import parse_json_answer
-from upskill.plain import digest
+from upskill.plain import counted, digest
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -103,8 +104,18 @@ def _check_form(file: Path, text: str, request: Request) -> None:
     errors = list(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
     if errors:
         wrong = _nearest(min(errors, key=lambda error: len(error.absolute_path)))
-        message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
+        message = _size_words(wrong) or (wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…")
         raise WrongAnswer(str(file), f"{wrong.json_path}: {message}")
+
+
+def _size_words(error: ValidationError) -> str:
+    """What is wrong with the size of a value, which the validator would repeat whole and call too short."""
+    limits = {"minItems": ("item", "at least"), "maxItems": ("item", "at most"), "maxLength": ("character", "at most")}
+    if (kind := str(error.validator)) not in limits:
+        return ""
+    noun, bound = limits[kind]
+    size = counted(len(cast("Sequence[object]", error.instance)), noun)
+    return f"has {size}, and {bound} {error.validator_value} are wanted"
 
 
 def _nearest(error: ValidationError) -> ValidationError:
