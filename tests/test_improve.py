@@ -305,6 +305,9 @@ def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
     lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     assert [line["id"] for line in lines] == [f"d{number}" for number in NUMBERS]
     assert all(fact(number) in shown for number in NUMBERS)
+    assert {piece.source for piece in gather("x", sources=["doc:notes/log.md"]).pieces} == {"log.md"}
+    (house / "log.md").write_text(PAGE)
+    assert {piece.source for piece in gather("x", sources=["doc:log.md"]).pieces} == {"log.md"}
     # It is found from another folder as well, by where the skill lies.
     older = Skill.load(house / FOLDER)
     assert Provenance.of(older).metadata["source_files"][0]["path"] == "notes/log.md"

@@ -148,10 +148,11 @@ def gather(
             left_out += unused
             traces.append(clean.trace)
         else:
-            files.append(source_file("doc", str(source).removeprefix("doc:")))
+            place = str(source).removeprefix("doc:")
+            files.append(source_file("doc", place))
             for text in _parts(read):
                 parts += 1
-                pieces.append(Piece(f"d{parts}", "document", text, Path(str(source)).name))
+                pieces.append(Piece(f"d{parts}", "document", text, Path(place).name))
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
     pieces = (
         [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces] if redactor.values else pieces
