@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.checks import CHECKS, Check
+from upskill.plain import as_list, as_mapping
 from upskill.settings import Settings
 from upskill.suites.queries import LIST_KEYS, NOTE_KEYS, SHOULD_KEYS, TEXT_KEYS
 from upskill.suites.shapes import LISTS, OurCase
@@ -110,9 +111,10 @@ def queries() -> dict[str, Any]:
 
 def _tidy(value: Any) -> Any:
     """Without the titles that only repeat names."""
-    if isinstance(value, dict):
-        return {key: _tidy(item) for key, item in value.items() if key != "title" or not isinstance(item, str)}
-    return [_tidy(item) for item in value] if isinstance(value, list) else value
+    if (fields := as_mapping(value)) is not None:
+        return {key: _tidy(item) for key, item in fields.items() if key != "title" or not isinstance(item, str)}
+    items = as_list(value)
+    return value if items is None else [_tidy(item) for item in items]
 
 
 def main() -> None:

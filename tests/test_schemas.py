@@ -22,7 +22,7 @@ from upskill.suites.queries import Queries
 SCHEMAS: dict[str, dict[str, Any]] = {Path(path).name: json.loads(text) for path, text in schema_files().items()}
 
 
-def fits(schema: str, value: object) -> bool:
+def fits(schema: str, value: Any) -> bool:
     return Draft202012Validator(SCHEMAS[schema]).is_valid(value)
 
 

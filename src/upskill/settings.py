@@ -30,12 +30,12 @@ class Price(BaseModel):
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    skill_generation_model: str | None = Field(None, description="The teacher of `generate` and `teach`.")
-    eval_model: str | None = Field(None, description="The student; without one, the embedded model `local`.")
-    test_gen_model: str | None = Field(None, description="Writes test cases; without one, the teacher does.")
-    judge_model: str | None = Field(None, description="Grades what no program can: `judge` checks.")
-    skills_dir: str = Field("./skills", description="Where `generate` saves skills, and `list` looks for them.")
-    runs_dir: str = Field("./runs", description="Where results are kept.")
+    skill_generation_model: str | None = Field(default=None, description="The teacher of `generate` and `teach`.")
+    eval_model: str | None = Field(default=None, description="The student; without one, the embedded model `local`.")
+    test_gen_model: str | None = Field(default=None, description="Writes test cases; without one, the teacher does.")
+    judge_model: str | None = Field(default=None, description="Grades what no program can: `judge` checks.")
+    skills_dir: str = Field(default="./skills", description="Where `generate` saves skills, and `list` looks for them.")
+    runs_dir: str = Field(default="./runs", description="Where results are kept.")
     max_refine_attempts: int = Field(default=3, ge=0, description="How often the teacher may improve a skill.")
     concurrency: int = Field(default=8, ge=1, description="Requests at a time.")
     timeout: float = Field(default=300, gt=0, description="Seconds for one request.")

@@ -45,20 +45,28 @@ Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 class OurCase(_Strict):
     """A task, and how a program knows that it was done."""
 
-    id: str | int | None = Field(None, description="Its name in reports, unique; it also decides the split.")
+    id: str | int | None = Field(default=None, description="Its name in reports, unique; it also decides the split.")
     prompt: str = Field(description="What the student is asked, as a person would put it.")
-    files: dict[str, str] = Field({}, description="Files by name: shown before the prompt, or put into the workspace.")
-    checks: list[Any] = Field([], description="What a right answer has; all of them must hold.")
-    tags: list[str] = Field([], description="Words to choose cases by.")
-    held_out: bool | None = Field(None, description="Whether it is kept from the search; drawn where it is not said.")
-    reference: str = Field("", description="An answer that must pass; it is tried before anything is run.")
-    expected_output: str = Field("", description="What a good answer is like, in words, for people.")
-    evidence: list[str] = Field([], description="The material that it was made from.")
-    output_file: str = Field("", description="What an agent leaves in this file is looked at in place of its answer.")
-    right: list[Answer] = Field([], description="More answers that must pass, put differently, or scripts.")
-    wrong: list[Answer] = Field([], description="Plausible answers, or scripts, that must fail.")
-    max_output_tokens: int | None = Field(None, ge=1, description="How long an answer may be; one cut off has failed.")
-    metadata: dict[str, Any] = Field({}, description="What others say about the case; it decides nothing.")
+    files: dict[str, str] = Field(
+        default={}, description="Files by name: shown before the prompt, or put into the workspace."
+    )
+    checks: list[Any] = Field(default=[], description="What a right answer has; all of them must hold.")
+    tags: list[str] = Field(default=[], description="Words to choose cases by.")
+    held_out: bool | None = Field(
+        default=None, description="Whether it is kept from the search; drawn where it is not said."
+    )
+    reference: str = Field(default="", description="An answer that must pass; it is tried before anything is run.")
+    expected_output: str = Field(default="", description="What a good answer is like, in words, for people.")
+    evidence: list[str] = Field(default=[], description="The material that it was made from.")
+    output_file: str = Field(
+        default="", description="What an agent leaves in this file is looked at in place of its answer."
+    )
+    right: list[Answer] = Field(default=[], description="More answers that must pass, put differently, or scripts.")
+    wrong: list[Answer] = Field(default=[], description="Plausible answers, or scripts, that must fail.")
+    max_output_tokens: int | None = Field(
+        default=None, ge=1, description="How long an answer may be; one cut off has failed."
+    )
+    metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
 
 
 class UpstreamCase(_Strict):
