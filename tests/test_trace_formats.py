@@ -113,6 +113,18 @@ def specstory_calls(name: str) -> Calls:
     return found
 
 
+def otel_calls(name: str) -> Calls:
+    spans = [span for row in load_lines(name) for span in row["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    done = sorted(
+        (span for span in spans if span["name"].startswith("execute_tool")), key=lambda span: span["startTimeUnixNano"]
+    )
+    told = [
+        {pair["key"]: pair["value"].get("stringValue") for of in (span, *span["events"]) for pair in of["attributes"]}
+        for span in done
+    ]
+    return [("", about.get("gen_ai.tool.call.result") or about["exception.message"]) for about in told]
+
+
 def parts_calls(messages: list[dict[str, Any]]) -> Calls:
     parts = [part for message in messages for part in message["parts"]]
     done = [part["functionCall"]["args"].get("command", "") for part in parts if "functionCall" in part]
@@ -135,6 +147,7 @@ RAW: dict[str, Callable[[str], Calls]] = {
     "qwen/9ac9.jsonl": lambda name: parts_calls([row["message"] for row in load_lines(name) if "message" in row]),
     "claude_ai/conversations.json": claude_ai_calls,
     "specstory/2026-01-16_16-26-02Z-which-lamp.md": specstory_calls,
+    "otel/bridge.jsonl": otel_calls,
     "gemini/contents.json": lambda name: parts_calls(load(name)["contents"]),
 }
 
@@ -334,6 +347,101 @@ def test_a_history_of_specstory_has_the_commands_wherever_they_stand() -> None:
     assert trace.calls[5].agent == "sidechain"
     assert (trace.goal, trace.model, trace.session) == ("Which lamp is broken?", "claude-opus-4-5", "5c7d5c23-0691")
     assert trace.answer == "Lamp 7 had no bulb."
+
+
+def test_spans_tell_each_message_once_and_tools_by_their_own_spans(tmp_path: Path) -> None:
+    trace = read_trace(FIXTURES / "otel/bridge.jsonl")
+    assert kinds(trace) == ["user", "system", "thinking", "tool", "tool", "assistant"]
+    assert [(call.tool, call.status, call.seconds) for call in trace.calls] == [
+        ("ask_keeper", "ok", 2.0),
+        ("weather", "error", 1.0),
+    ]
+    assert trace.calls[0].arguments == {"bridge": "north"}
+    assert (trace.usage, trace.model, trace.stop) == (Usage(140, 20), "gpt-5-mini", "stop")  # the agent's own not added
+    rows = load_lines("otel/bridge.jsonl")
+    path = tmp_path / "spans.json"
+    path.write_text("\n".join(json.dumps(row, indent=2) for row in rows), encoding="utf-8")  # as a console prints them
+    assert read_trace(path).steps == trace.steps
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    assert read_trace(path).steps == trace.steps
+
+
+def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) -> None:
+    def span(number: int, trace: str = "t1", **more: Any) -> dict[str, Any]:
+        about = {"trace_id": trace, "span_id": str(number)}
+        return {"name": "x", "context": about, "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": {}, **more}
+
+    numbered = {
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "Go.",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "I go.",
+        "llm.request.type": "chat",
+    }
+    events = [
+        {"name": "gen_ai.user.message", "attributes": {"content": "Go."}},
+        {"name": "gen_ai.choice", "attributes": {"message": json.dumps({"role": "assistant", "content": "I go."})}},
+    ]
+    tool = {"openinference.span.kind": "TOOL", "tool.name": "ls", "input.value": '{"at": "."}', "output.value": "a"}
+    inference = {
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Go.",
+        "llm.output_messages.0.message.content": "I go.",
+    }
+    shapes: list[dict[str, Any]] = [
+        {"attributes": numbered},
+        {"attributes": inference},
+        {"attributes": {"gen_ai.system": "x"}, "events": events},
+    ]
+    for first in shapes:
+        trace = read_trace(write_lines(tmp_path / "spans.jsonl", [span(2, attributes=tool), span(1) | first]))
+        assert [step.text or step.output for step in trace.steps] == ["Go.", "I go.", "a"]
+        assert trace.calls[0].arguments == {"at": "."}
+    other = span(5, trace="t2", attributes=numbered | {"gen_ai.prompt.0.content": "Stay."})
+    path = write_lines(tmp_path / "spans.jsonl", [span(1, attributes=numbered), other])
+    assert (read_trace(path).goal, read_trace(path / "t1").goal) == ("Stay.", "Go.")
+    assert "it has 2 traces, and the latest was read" in read_trace(path).warnings[0]
+
+
+def test_a_recorded_terminal_shows_what_was_typed_in_the_end() -> None:
+    trace = read_trace(FIXTURES / "terminal/typescript")
+    assert [(call.arguments["command"], call.output) for call in trace.calls] == [
+        ("ls box", "key  lid"),
+        ("nano note", ""),
+        ("cat box/lock", "cat: box/lock: No such file or directory"),
+        ("pip install lock", "100%\ndone"),
+        ("exit", "exit"),
+    ]
+    window = read_trace(FIXTURES / "terminal/window.txt")
+    assert [call.arguments["command"] for call in window.calls] == ["make lid", "python -V", "./lid"]
+    assert window.calls[0].output == "cc lid.c -o lid\nmake: *** [lid] Error 1"
+
+
+def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "typescript"
+    path.write_text(
+        'Script started on 2026-10-09 16:38:31+00:00 [COMMAND="make all" <not executed on terminal>]\none\ntwo\n\n'
+        'Script done on 2026-10-09 16:38:31+00:00 [COMMAND_EXIT_CODE="2"]\n',
+        encoding="utf-8",
+    )
+    call = read_trace(path).calls[0]
+    assert (call.arguments, call.output, call.status) == ({"command": "make all"}, "one\ntwo", "error")
+
+
+def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) -> None:
+    path = tmp_path / "log.json"
+    path.write_text('{"lines": ["it went well"]}', encoding="utf-8")
+    done = upskill("generate", "--from", path, "-m", "extract")
+    told = " ".join(done.err.split())
+    assert done.code == 2
+    assert "there is no task, and no trace that one could be taken from" in told
+    assert "is not a trace in any known format" in told
+    assert "swe-agent" in told
+    path.write_text('{"type": "summary", "sessionId": "s"}\n', encoding="utf-8")
+    told = " ".join(upskill("generate", "Do it.", "--from", path, "-m", "extract").err.split())
+    assert "taken for claude-code (Claude Code session)" in told
+    assert "If it is a document, write --from doc:" in told
 
 
 def codex_rows(thread: str, *items: dict[str, Any], **meta: Any) -> list[dict[str, Any]]:

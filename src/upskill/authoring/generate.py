@@ -21,7 +21,7 @@ from upskill.authoring.failures import stored_failures
 from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
 from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
-from upskill.authoring.material import Material, ToolSchema, gather
+from upskill.authoring.material import Material, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import Destination, named_after, remove_draft
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
@@ -187,8 +187,7 @@ class Generation:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
             goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
             if not goal:
-                said = "no trace says what was asked for" if material.traces else "there is no task"
-                raise UsageError(said, 'Say what the skill is for: upskill generate "…" --from TRACE.')
+                raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])
         material, self.renamed = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:

@@ -24,7 +24,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
-from upskill.traces import Step, Trace, read_trace
+from upskill.traces import FORMATS, Step, Trace, detect_format, read_trace
 from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
@@ -33,6 +33,7 @@ TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
+TEXT_FORMATS = ("markdown", "specstory", "aider", "terminal")  # in which a document may seem to be
 SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
 ToolSchema = tuple[dict[str, Any], str]  # and where it is from
 
@@ -199,12 +200,36 @@ def read_source(name: str | Path) -> Skill | Trace | str:
 
 def _as_trace(path: Path) -> Trace | None:
     try:
-        trace = read_trace(path)
+        text = detect_format(path) in TEXT_FORMATS
     except UsageError:
         return None
+    try:
+        trace = read_trace(path)
+    except UsageError as error:
+        if text:
+            return None
+        raise UsageError(error.message, f"If it is a document, write --from doc:{path}.") from error
     # Documentation has commands in it too; a conversation has messages.
     spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
     return trace if spoken or trace.agent not in ("", "markdown") else None
+
+
+def no_task(material: Material, sources: Sequence[str]) -> UsageError:
+    """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
+    hint = 'Say what the skill is for: upskill generate "…" --from TRACE.'
+    if material.traces:
+        return UsageError("no trace says what was asked for", hint)
+    if not sources:
+        return UsageError("there is no task", hint)
+    try:
+        read_trace(Path(sources[0].removeprefix("doc:")))
+        why = f"{sources[0]}: has commands, but nothing that somebody said"
+    except UsageError as error:
+        why = error.message
+    return UsageError(
+        f"there is no task, and no trace that one could be taken from: {why}",
+        f"{hint} Traces are known in these formats: {', '.join(FORMATS.names())}.",
+    )
 
 
 def _as_document(path: Path) -> str:

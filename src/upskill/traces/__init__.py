@@ -5,7 +5,8 @@ other programs and recognises a file by its content.
 
 Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`,
 `copilot`, `pi`, `qwen`), `swe_agent`, `mini_swe_agent`, `openhands`, `atif` (Agent Trajectory Interchange Format, which
-we also write), `claude_ai`, `messages` (OpenAI and Anthropic), `aider`, `specstory`, `markdown` (pasted text).
+we also write), `otel` (OpenTelemetry), `claude_ai`, `messages` (OpenAI and Anthropic), `aider`, `specstory`,
+`terminal`, `markdown` (pasted text).
 
     formats         Format: how a kind of file is recognised and read
     trace_builder   TraceBuilder: builds a Trace while lines go by
@@ -42,11 +43,13 @@ FORMATS = Registry(
         "swe-agent": "upskill.traces.swe_agent:FORMAT",
         "mini-swe-agent": "upskill.traces.mini_swe_agent:FORMAT",
         "openhands": "upskill.traces.openhands:FORMAT",
+        "otel": "upskill.traces.otel:FORMAT",
         "claude-ai": "upskill.traces.claude_ai:FORMAT",
         "atif": "upskill.traces.atif:FORMAT",
         "messages": "upskill.traces.messages:FORMAT",
         "aider": "upskill.traces.aider:FORMAT",
         "specstory": "upskill.traces.specstory:FORMAT",
+        "terminal": "upskill.traces.terminal:FORMAT",
         "markdown": "upskill.traces.markdown:FORMAT",
     },
 )

@@ -1,0 +1,128 @@
+"""A terminal: what `script` records, escape codes and all, or what was copied from a window with its prompts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from upskill.errors import UsageError
+from upskill.traces import Status, Trace
+from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
+from upskill.traces.trace_builder import TraceBuilder
+
+_HEADER = re.compile(r"Script started on (.*)")
+_FOOTER = re.compile(r"\s*Script done on ")
+_COMMAND = re.compile(r'COMMAND="(.*?)"(?: |\])')
+_CODE = re.compile(r'COMMAND_EXIT_CODE="(\d+)"')
+# ada@host:~/src$, [ada@host src]#, (venv) ada@host ~ %, host:~ ada$, bash-5.1$, PS C:\src>
+_NAMED = re.compile(
+    r"^(?:\([\w.-]+\) )*(?:"
+    r"\[?[\w.-]+@[\w.-]+(?::| )[^$#%>\]\n]*\]?\s?[$#%>❯]"
+    r"|[\w.-]+:[^\s$#%]+ [\w.-]+[$#%]"
+    r"|(?:ba|da|k|z|c|tc)?sh-[\d.]+[$#]"
+    r"|PS [A-Z]:\\[^>\n]*>"
+    r")(?: (.*)|$)"
+)
+_PLAIN = re.compile(r"^(?:\$|❯|%) (.+)$")
+_SCREEN = re.compile(r"\x1b\[\?1049h.*?(?:\x1b\[\?1049l|\Z)", re.S)  # of an editor or a pager
+_CODES = re.compile(
+    r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[()][A-Z0-9]|\x1b.|[\b\r]|[^\x1b\b\r]+", re.S
+)
+
+
+def detects(sample: Sample) -> bool:
+    if b"\0" in sample.data.rstrip(b"\0") or sample.text.lstrip()[:1] in ("{", "["):
+        return sample.text.startswith("[") and _has_prompt(sample)
+    return _HEADER.match(sample.text) is not None or _has_prompt(sample)
+
+
+def _has_prompt(sample: Sample) -> bool:
+    """Whether it begins with a prompt and a command; text around commands makes it a document."""
+    lines = [render(line) for line in sample.text[:20_000].splitlines()[:20]]
+    first = next((line for line in lines if line.strip()), "")
+    return bool(found := _NAMED.match(first)) and bool((found[1] or "").strip())
+
+
+def read(path: Path) -> Trace:
+    builder = TraceBuilder(path, "terminal")
+    try:
+        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
+            text = stream.read().decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    command = ""
+    output: list[str] = []
+    lines = _SCREEN.sub("", text).split("\n")
+    if header := _HEADER.match(lines[0].rstrip("\r")):
+        builder.started = header[1].partition(" [")[0]
+        begun = _COMMAND.search(header[1])
+        command = begun[1] if begun else ""
+        lines.pop(0)
+    recorded = header is not None
+    for raw in lines:
+        if recorded and _FOOTER.match(raw):
+            _add(builder, command, output, raw)
+            command = ""
+            continue
+        line = render(raw)
+        found = _NAMED.match(line) or _PLAIN.match(line)
+        if found:
+            _add(builder, command, output)
+            command = (found[1] or "").strip()
+        else:
+            output.append(line)
+    _add(builder, command, output)
+    return builder.build()
+
+
+def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "") -> None:
+    """Add a command with what it printed, which is cleared."""
+    if command:
+        code = _CODE.search(footer)
+        status: Status = "unknown" if code is None else "ok" if code[1] == "0" else "error"
+        number = str(len(builder.steps))
+        builder.add_call(number, "shell", {"command": command})
+        builder.add_result(number, "\n".join(output).strip("\n"), status)
+    output.clear()
+
+
+def render(line: str) -> str:
+    """What a line looked like once all of it was printed: typing mistakes are gone, and so are colours."""
+    if not re.search(r"[\x1b\b\r]", line):
+        return line
+    shown: list[str] = []
+    at = 0
+    for found in _CODES.finditer(line.rstrip("\r")):
+        piece, code = found[0], found[2]
+        count = int(found[1]) if code and found[1].isdecimal() else 1
+        count = min(count, 1000)
+        if piece == "\b" or code == "D":
+            at = max(0, at - count)
+        elif piece == "\r":
+            at = 0
+        elif code == "C":
+            at += count
+        elif code == "K":
+            _erase(shown, at, found[1])
+        elif code == "P":
+            del shown[at : at + count]
+        elif code == "@":
+            shown[at:at] = [" "] * count
+        elif not piece.startswith("\x1b"):
+            text = [letter for letter in piece if letter >= " " or letter == "\t"]
+            shown += [" "] * (at - len(shown))
+            shown[at : at + len(text)] = text
+            at += len(text)
+    return "".join(shown).rstrip()
+
+
+def _erase(shown: list[str], at: int, what: str) -> None:
+    if what in ("", "0"):
+        del shown[at:]
+    elif what == "2":
+        shown.clear()
+    else:
+        shown[: at + 1] = [" "] * min(at + 1, len(shown))
+
+
+FORMAT = Format("terminal transcript", read, detects)
