@@ -508,6 +508,7 @@ def test_a_candidate_is_stored_once_in_a_search_with_the_latest_decision(store: 
     elsewhere = store.add_candidate("another", SKILL, None, None, "", {})
     assert list(store.candidates("greeter")) == [decided, second, elsewhere]
     assert list(store.candidates("nobody")) == []
+    assert store.skills_with_candidates() == {"greeter": 3}
 
 
 # Opening.

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import click
 
 from upskill.cli.help import Command
-from upskill.cli.history import find_candidates
-from upskill.cli.options import open_existing_store, runs_dir_option
+from upskill.cli.history import find_candidates, list_skills
+from upskill.cli.options import find_project_store, runs_dir_option
 from upskill.errors import UsageError
 from upskill.runs.stores.rows import Candidate, files_from_json
-from upskill.settings import Settings
 from upskill.skills import HIDDEN_FROM_STUDENTS
 
 
 @click.command("diff", cls=Command)
-@click.argument("skill")
+@click.argument("skill", required=False)
 @click.argument("one", required=False)
 @click.argument("two", required=False)
 @runs_dir_option
-def command(skill: str, one: str | None, two: str | None, runs_dir: str | None) -> None:
+def command(skill: str | None, one: str | None, two: str | None, runs_dir: str | None) -> None:
     """Show how candidate TWO of SKILL differs from ONE. `upskill history SKILL` lists them: c1, c2, …
 
     TWO is the last one unless you say which, and ONE the one it was made from.
     """
-    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
+    with find_project_store(runs_dir) or nullcontext() as store:
+        if skill is None:
+            list_skills(store)
+            return
         found = find_candidates(store, skill)
+    if not found:
+        return
     two = two or f"c{len(found)}"
     one = one or _parent(found, two, skill)
     before, after = (_texts(_find(found, name)) for name in (one, two))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +13,35 @@ from rich.table import Table
 
 from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store, runs_dir_option
-from upskill.errors import UsageError
+from upskill.cli.options import find_project_store, json_option, runs_dir_option, say_nothing_yet
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import counted
 from upskill.reports.terminal import percent
 from upskill.runs.stores import Candidate, CandidateStore
-from upskill.settings import Settings
+from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.verdicts.advice import LOOK_UP
 
+MAKES_CANDIDATES = "`upskill generate` makes them while it looks for a better skill."
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of candidates that were stored without words
 
 
 @click.command("history", cls=Command)
-@click.argument("skill")
+@click.argument("skill", required=False)
 @runs_dir_option
 @json_option
-def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
-    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and if it was kept."""
-    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
+def command(skill: str | None, runs_dir: str | None, as_json: bool) -> None:
+    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and if it was kept.
+
+    Without SKILL it lists the skills that there are candidates for.
+    """
+    with find_project_store(runs_dir) or nullcontext() as store:
+        if skill is None:
+            list_skills(store, as_json=as_json)
+            return
         found = find_candidates(store, skill)
+    if not found and not as_json:
+        return
     numbers = {one.number: place for place, one in enumerate(found, start=1)}
     rows = [_row(one, place, numbers.get(one.parent or 0)) for place, one in enumerate(found, start=1)]
     if as_json:
@@ -45,13 +57,32 @@ def command(skill: str, runs_dir: str | None, as_json: bool) -> None:
     show(table)
 
 
-def find_candidates(store: CandidateStore, skill: str) -> list[Candidate]:
-    """The candidates for a skill, given its folder or its name."""
+def find_candidates(store: CandidateStore | None, skill: str) -> list[Candidate]:
+    """The candidates for a skill, given its folder or its name; where none of any are stored, a line says so."""
     name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
-    found = list(store.candidates(name))
+    found = list(store.candidates(name)) if store else []
+    if not found and (known := _skills_of(store)):
+        hint = did_you_mean(name, known, otherwise=f"There are some for: {', '.join(known)}.")
+        raise UsageError(f"no candidate for a skill called {name!r} is stored", hint)
     if not found:
-        raise UsageError(f"no candidate for a skill called {name!r} is stored", "`upskill generate` makes them.")
+        say_nothing_yet(f"no candidate for {name!r} is stored", MAKES_CANDIDATES)
     return found
+
+
+def _skills_of(store: CandidateStore | None) -> Mapping[str, int]:
+    return store.skills_with_candidates() if store else dict[str, int]()
+
+
+def list_skills(store: CandidateStore | None, *, as_json: bool = False) -> None:
+    """The skills that there are candidates for, or a line that says that there are none yet."""
+    known = _skills_of(store)
+    if as_json:
+        show_json([{"skill": name, "candidates": count} for name, count in known.items()])
+    elif known:
+        for name, count in known.items():
+            click.echo(f"{printable(name)}  {counted(count, 'candidate')}")
+    else:
+        say_nothing_yet("no candidate for a better skill is stored here", MAKES_CANDIDATES)
 
 
 def _row(one: Candidate, place: int, parent: int | None) -> dict[str, Any]:

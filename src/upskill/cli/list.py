@@ -11,26 +11,28 @@ from rich.tree import Tree
 from upskill.authoring.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option
+from upskill.cli.options import json_option, say_nothing_yet
 from upskill.errors import UsageError
 from upskill.settings import Settings
 from upskill.skills import Skill, find_skills
 
 
 @click.command("list", cls=Command)
+@click.argument("path", required=False, type=click.Path())
 @click.option("-d", "--dir", "folder", metavar="DIR", hidden=True)  # upstream's; elsewhere -d is the folder of runs
 @click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
 @json_option
-def command(folder: str | None, verbose: int, as_json: bool) -> None:
-    """List the skills in a folder."""
-    root = Path(folder or Settings.load().skills_dir)
-    if not root.is_dir():
-        raise UsageError(f"{root}: no such folder", "Name the folder of your skills with --dir.")
+def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
+    """List the skills in the folder PATH (default: skills_dir of the settings, ./skills)."""
+    named = path or folder
+    root = Path(named or Settings.load().skills_dir)
+    if named and not root.is_dir():
+        raise UsageError(f"{root}: no such folder", "Name the folder of your skills.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
-    for path in find_skills(root):
+    for place in find_skills(root) if root.is_dir() else ():
         try:
-            skills.append(Skill.load(path))
+            skills.append(Skill.load(place))
         except UsageError as error:
             unreadable.append(error)
     if as_json:
@@ -56,9 +58,11 @@ def command(folder: str | None, verbose: int, as_json: bool) -> None:
             branch.add(escape(" ".join(skill.description.split())))
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
-        show(tree)
-        if not skills:
-            note("No skills found. A skill is a folder with a SKILL.md in it.")
+        if skills:
+            show(tree)
+        elif not unreadable:
+            where = f"there is no skill in {root} (a skill is a folder with a SKILL.md in it)"
+            say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list PATH` looks in another folder.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
 

@@ -21,6 +21,7 @@ from upskill.plain import counted
 from upskill.runs.events import Events
 from upskill.runs.options import CommonOptions
 from upskill.runs.stores import Store, find_store
+from upskill.settings import Settings
 
 if TYPE_CHECKING:
     from upskill.runs.estimate import CostEstimate
@@ -136,6 +137,10 @@ def _is_set(limit: float | None) -> bool:
     return limit is not None
 
 
+class NothingStored(UsageError):
+    """There is no store at a place yet."""
+
+
 def open_existing_store(place: str) -> Store:
     """The store at this place; UsageError where there is none. Looking at runs never creates a store."""
     if store := find_store(place):
@@ -143,13 +148,28 @@ def open_existing_store(place: str) -> Store:
     if Path(place).exists() and not Path(place).is_dir():
         raise UsageError(f"{place}: is not a folder", "Name the folder of your runs with --runs-dir.")
     if not Path(place).is_dir():
-        raise UsageError(f"{place}: no such folder", "Name the folder of your runs with --runs-dir.")
+        hint = "`upskill eval SKILL` makes a run; name the folder of older ones with --runs-dir."
+        raise NothingStored(f"{place}: no such folder", hint)
     if older := sum(1 for _ in Path(place).glob("*/run_*/run_metadata.json")):
         raise UsageError(
             f"{place}: has {counted(older, 'run')} in upstream's format (a folder for each) and no store",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
-    raise UsageError(f"{place}: has no stored runs", "`upskill eval SKILL` makes one.")
+    raise NothingStored(f"{place}: has no stored runs", "`upskill eval SKILL` makes one.")
+
+
+def find_project_store(named: str | None) -> Store | None:
+    """The store of the project; None in one that has none yet. A folder that the person named has to be there."""
+    try:
+        return open_existing_store(named or Settings.load().runs_dir)
+    except NothingStored:
+        if named and not Path(named).is_dir():
+            raise
+        return None
+
+
+def say_nothing_yet(what: str, next_step: str) -> None:
+    note(f"Nothing yet: {what}.\n  {next_step}")
 
 
 # Single flags, for commands that have few of these options.

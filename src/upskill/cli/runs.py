@@ -13,10 +13,10 @@ from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store
+from upskill.cli.options import find_project_store, json_option, say_nothing_yet
+from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.runs.stores import Run, RunStore
-from upskill.settings import Settings
 
 if TYPE_CHECKING:
     from upskill.verdicts.verdict import Verdict
@@ -51,7 +51,16 @@ def command(
 
     One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
     """
-    with open_existing_store(folder or Settings.load().runs_dir) as store:
+    found = find_project_store(folder)
+    if found is None:
+        if as_json:
+            show_json([])
+        elif csv_file:
+            raise UsageError("there is no stored run to write", "`upskill eval SKILL` makes one.")
+        else:
+            say_nothing_yet("no run is stored here", "`upskill eval SKILL` makes one; `upskill init` starts a skill.")
+        return
+    with found as store:
         wanted = (run for run in store.runs(newest_first=True) if not skills or run.skill in skills)
         if csv_file:
             _write_csv(store, wanted, models, csv_file)

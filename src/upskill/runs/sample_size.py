@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from upskill.models import Address
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.prices import Prices
-from upskill.runs.estimate import estimate
+from upskill.runs.estimate import CostEstimate, estimate
 from upskill.runs.plan import Plan
 from upskill.runs.stores import RunStore
 from upskill.verdicts.outcome import Outcome
@@ -37,9 +37,9 @@ class SampleSize:
     runs: int
     cases: int
     trials: int
-    cost_usd: Range | None  # None: the price is not known
+    cost_usd: Range | None  # None: the price is not known, or there is no suite to estimate it from
     seconds: Range
-    chance_with_suite: float  # with the cases of the suite at hand
+    chance_with_suite: float | None  # with the cases of the suite at hand; None: there is none
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SampleSizes:
     model: str
     variance: VarianceComponents
     is_measured: bool  # by a stored run; otherwise the variance is assumed
-    cases: int  # of the suite at hand
+    cases: int | None  # of the suite at hand; None: there is none
     concurrency: int  # trials at a time
     seconds_per_trial: Range
     is_timed: bool  # by a stored run; otherwise the time is a guess
@@ -66,8 +66,18 @@ def sample_sizes(
     """For each model of a plan, from its latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
-        at_once = usable_cores() if address.provider == "local" else concurrency
-        yield _sizes(replace(plan, models=(address,)), wanted, outcomes, prices, at_once)
+        one = replace(plan, models=(address,))
+        one_round = estimate(one, one.trials(), prices)
+        yield _sizes(address, wanted, outcomes, concurrency, (one_round, len(plan.suite.cases)))
+
+
+def sample_sizes_without_suite(
+    models: Sequence[Address], wanted: LiftToDetect, store: RunStore | None, skill: str, concurrency: int
+) -> Iterator[SampleSizes]:
+    """How many cases a suite should have that is not written yet."""
+    for address in models:
+        outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
+        yield _sizes(address, wanted, outcomes, concurrency, None)
 
 
 def _latest_outcomes(store: RunStore, skill: str, model: str) -> list[Outcome]:
@@ -82,34 +92,37 @@ def _latest_outcomes(store: RunStore, skill: str, model: str) -> list[Outcome]:
 
 
 def _sizes(
-    plan: Plan,
+    address: Address,
     wanted: LiftToDetect,
     outcomes: Sequence[Outcome],
-    prices: Prices | Mapping[str, Mapping[str, float]],
     concurrency: int,
+    suite: tuple[CostEstimate, int] | None,
 ) -> SampleSizes:
+    """`suite` is what one round of its cases costs, and how many there are."""
     differences, cases = _differences(outcomes)
     is_measured = len(set(cases)) > 1
     if is_measured:
         variance = VarianceComponents.measured(differences, cases)
     else:
         variance = VarianceComponents.assumed(wanted.baseline, wanted.lift)
-    seconds = _seconds_per_trial(plan.models[0], outcomes)
-    one_round, at_hand = estimate(plan, plan.trials(), prices), len(plan.suite.cases)
+    seconds = _seconds_per_trial(address, outcomes)
+    lanes = usable_cores() if address.provider == "local" else concurrency
     sizes: list[SampleSize] = []
     for runs in RUNS:
         needed = cases_needed(wanted.lift, runs, variance, chance=wanted.chance)
         if needed is None:
             continue
-        share, trials = needed * runs / at_hand, 2 * needed * runs
-        low, high = one_round.cost_usd
-        least, most = (each * math.ceil(trials / concurrency) for each in seconds)
-        cost = None if one_round.unknown else (low * share, high * share)
-        chance = power(wanted.lift, at_hand, runs, variance)
+        trials = 2 * needed * runs
+        least, most = (each * math.ceil(trials / lanes) for each in seconds)
+        cost, chance = None, None
+        if suite:
+            one_round, at_hand = suite
+            low, high = (each * needed * runs / at_hand for each in one_round.cost_usd)
+            cost = None if one_round.unknown else (low, high)
+            chance = power(wanted.lift, at_hand, runs, variance)
         sizes.append(SampleSize(runs, needed, trials, cost, (least, most), chance))
-    return SampleSizes(
-        plan.models[0].name, variance, is_measured, at_hand, concurrency, seconds, bool(outcomes), tuple(sizes)
-    )
+    at_hand = suite[1] if suite else None
+    return SampleSizes(address.name, variance, is_measured, at_hand, lanes, seconds, bool(outcomes), tuple(sizes))
 
 
 def _seconds_per_trial(address: Address, outcomes: Sequence[Outcome]) -> Range:

@@ -203,6 +203,10 @@ class CandidateStore(Protocol):
         """Every candidate for the skill of this name, oldest first."""
         ...
 
+    def skills_with_candidates(self) -> Mapping[str, int]:
+        """The names of the skills that have candidates, sorted, and how many."""
+        ...
+
 
 class Store(RunStore, ReplyStore, BatchStore, CandidateStore, Protocol):
     """All of it in one place, and a context manager that closes it."""

@@ -107,6 +107,9 @@ class SqliteCandidates(SqliteFile):
             )
         return _candidate(self._rows(_candidates_query("search = ? AND fingerprint = ?"), *identity)[0])
 
+    def skills_with_candidates(self) -> dict[str, int]:
+        return dict(self._rows("SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"))
+
     def candidates(self, skill: str) -> Iterator[Candidate]:
         return map(_candidate, self._stream(_candidates_query("skill = ?"), skill))
 
