@@ -390,3 +390,25 @@ async def test_too_little_tells_what_is_worth_keeping_from_what_everyone_types()
     assert "(4 tool calls)" in told.value.message
     assert "found 1 command that worked (`lampctl dim --by 3`) and 3 commands that worked" in told.value.message
     assert "that everyone would type anyway; a skill takes at least 3 lines worth keeping" in told.value.message
+
+
+async def test_what_takes_the_session_to_run_or_to_understand_is_left_out() -> None:
+    steps = (
+        Step("user", "Go."),
+        ran("lampctl on --lamp north && lampctl dim --by 3", "wrote lamps/north.cfg", purpose="Light the lamp"),
+        ran("lampctl login --token $token --depot south"),
+        ran("start_all"),
+        ran("lampctl check --deep", purpose="Check the remaining lamps"),
+        ran("lampctl test --lamp north", purpose="Test the north lamp with the new oil"),
+        *(ran(f"lampctl pack {name} --level 9", purpose=f"Pack {name}") for name in ("north", "south")),
+        ran("npm.cmd run lamps -- --all"),
+        ran("Get-ChildItem -Force"),
+        ran("..\\venv\\python.exe -m lamps --all"),
+    )
+    lines = (await extract(Trace(steps))).skill.body.splitlines()
+    assert [line.partition(" ")[2] for line in lines if line[:1].isdigit()] == [
+        *("`lampctl on --lamp north`", "`lampctl dim --by 3`", "`lampctl check --deep`"),
+        *("Test the north lamp: `lampctl test --lamp north`", "`lampctl pack <name> --level 9`"),
+        "`npm run lamps -- --all`",
+    ]
+    assert "prints" not in "".join(lines)

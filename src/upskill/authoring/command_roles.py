@@ -21,13 +21,14 @@ def _words(text: str) -> frozenset[str]:
 CONTEXT_PROGRAMS = _words(
     "cd set export source . sleep echo printf true false : wait trap unset alias shopt umask exit pushd popd clear"
     " read yes local declare ulimit activate deactivate conda history tput stty return eval test [ [["
+    " Set-Location Push-Location Pop-Location"
 )
 LOOKING_PROGRAMS = _words(
     "ls ll cat pwd head tail wc grep egrep fgrep rg ag ack find fd tree stat file which whereis type date du df whoami"
     " less more diff cmp sort uniq cut tr column awk xxd hexdump od strings nm objdump readelf ps top free uname id"
     " hostname nproc lsof ss netstat nl realpath dirname basename printenv env command bat man jq yq seq tac md5sum"
     " sha256sum ldd lscpu lsblk nvidia-smi ping nc sw_vers open view code vim nano create edit submit goto scroll_up"
-    " scroll_down find_file search_file search_dir decompile disassemble"
+    " squeue sacct sinfo scroll_down find_file search_file search_dir decompile disassemble"
 )
 FILE_PROGRAMS = _words(
     "apply_patch mkdir touch rm cp mv ln chmod chown tee rmdir install unzip tar truncate kill pkill killall sed"
@@ -161,7 +162,7 @@ def program_and_verb(words: tuple[str, ...]) -> str:
     rest = list(split_runner(words)[1])
     if not rest or _VARIABLE.match(rest[0]):
         return ""
-    program = PurePosixPath(rest.pop(0)).name
+    program = re.sub(r"\.(?:exe|cmd|bat)$", "", PurePosixPath(rest.pop(0)).name)
     if re.fullmatch(_INTERPRETERS, program):
         program, rest = _script_and_rest(re.sub(r"[\d.]+$", "", program), rest)
     return program if program in VERBLESS else " ".join([program, *_verbs(program, rest)])
@@ -207,6 +208,8 @@ def role_of(words: tuple[str, ...]) -> Role:
         return "look"
     if program == "git" and verbs and verbs[0] in BOOKKEEPING:
         return "books"
+    if re.fullmatch(r"(?:New|Remove|Copy|Move|Rename)-Item|(?:Set|Add)-Content|Expand-Archive", program):
+        return "files"
     if program in FILE_PROGRAMS or (program == "git" and verbs in (["mv"], ["rm"])):
         return "files"
     # Where no file is named, the code is on the line or comes through a pipe.
@@ -218,6 +221,8 @@ def _asks_for_help(rest: tuple[str, ...]) -> bool:
 
 
 def _looks(program: str, verbs: list[str], rest: tuple[str, ...]) -> bool:
+    if re.fullmatch(r"(?:Get|Test|Select|Measure|Where|Format|Out|Write|Resolve|Compare|Sort)-[A-Z]\w+", program):
+        return True
     if program == "sed":
         return not any(word.startswith("-i") for word in rest)
     if program in ("curl", "wget"):

@@ -66,8 +66,8 @@ def _cure_in_file(fix: ErrorFix) -> tuple[str, str] | None:
             return f"in `{path}`, change `{old}` to `{new}`", new
         if new and quotable(new) and len(new) <= MAX_COMMAND and not old:
             return f"add `{new}` to `{path}`", new
-    stem = name.lstrip(".").partition(".")[0].lower()
-    named = name in fix.error or (len(stem) > 3 and stem in fix.error.lower())
+    stem, message = name.lstrip(".").partition(".")[0].lower(), bare_message(fix.error, fix.subcommand)
+    named = name in message or (len(stem) > 3 and stem in message.lower())
     return (f"{'write' if fix.written else 'edit'} `{path}`", path) if named else None
 
 

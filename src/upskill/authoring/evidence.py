@@ -284,7 +284,7 @@ def _placeholder(values: list[str], before: str) -> str:
 
 def _purpose(trace: Trace, runs: Sequence[CommandRun], run: CommandRun) -> str:
     """What the agent said the command is for. What it said of a line with several commands is about none of them."""
-    if sum(other.role == "work" for other in runs if other.number == run.number) > 1:
+    if not _is_alone(run, runs):
         return ""
     stated = run.step.arguments.get("description") or run.step.arguments.get("explanation")
     if isinstance(stated, str) and stated.strip():
@@ -295,14 +295,20 @@ def _purpose(trace: Trace, runs: Sequence[CommandRun], run: CommandRun) -> str:
     return ""
 
 
+def _is_alone(run: CommandRun, runs: Sequence[CommandRun]) -> bool:
+    """Whether a call ran nothing beside this command but what sets up, shows or looks around."""
+    others = [other for other in runs if other.number == run.number and other is not run]
+    return all(other.role in ("context", "look") and "$(" not in other.text for other in others)
+
+
 # What they printed.
 
 
 def _observations(runs: Sequence[CommandRun]) -> Iterator[Observation]:
     last: dict[tuple[str, int], Observation] = {}
     for run in runs:
-        if run.role != "work" or not run.whole or len(run.text) > MAX_COMMAND:
-            continue
+        if run.role != "work" or not run.whole or len(run.text) > MAX_COMMAND or not _is_alone(run, runs):
+            continue  # of several commands nobody knows which one printed a line
         for line in run.step.output.splitlines()[:200]:
             plain = " ".join(line.split())
             if not 8 <= len(plain) <= MAX_LINE:

@@ -256,7 +256,7 @@ def _subject(facts: list[Fact], evidence: Sequence[TraceEvidence]) -> _Subject:
     items = [item for item in items if ("workflow", slug(item.subcommand)) in told]
     counts: Counter[str] = Counter(item.subcommand.split()[0] for item in items)
     fixes = [fix for one in evidence for fix in one.fixes if fix.subcommand and ("error", slug(fix.subcommand)) in told]
-    counts.update(fix.subcommand.split()[0] for fix in fixes)
+    counts.update(name for fix in fixes if "." not in (name := fix.subcommand.split()[0]))
     own = {
         name: n for name, n in counts.items() if name not in COMMON_PROGRAMS and re.fullmatch(r"[A-Za-z][\w-]*", name)
     }

@@ -40,10 +40,15 @@ _EVERYONE_KNOWS = re.compile(
     r"|(?:npm|pnpm|yarn|bun)(?: install| i)?"
     r"|\S+ (?:-\S+ )*(?:uninstall|remove)\b.*|pip\d? install (?:-U |--upgrade )?pip|make clean|git \w+"
 )
+# Programs that are worth a step without any word after them.
+_ALONE = frozenset(("make", "pytest", "tox", "ninja", "just", "tsc", "mypy", "pyright", "eslint", "vitest", "jest"))
+_AT_THAT_MOMENT = re.compile(
+    r"\b(?:remaining|fixed|updated|new|newly|failing|still|final|same|rebuild|re-?run|retry|clean(?:ly)?)\b", re.I
+)
 # What an agent adds to the purpose of a command, about the moment and not about the command.
 _MOMENT = re.compile(
     r"\s(?:again|after|before|to (?:verify|test|check|see|confirm|make sure)|directly|with fixed?|once more|now"
-    r"|so that|since|because|instead)\b.*"
+    r"|so that|since|because|instead|with)\b.*"
 )
 
 
@@ -91,7 +96,8 @@ def facts_of(evidence: TraceEvidence, prefix: str = "") -> Iterator[Fact]:
         yield _rule(sentence, known, (f"{prefix}s{step}",))
     errors = {" ".join(fix.error.split()) for fix in evidence.fixes}
     for seen in evidence.observations:
-        if seen.line not in errors and not objections.against(seen.command, seen.step):
+        once = any(PurePosixPath(word).name in for_once for word in split_words(seen.command))
+        if seen.line not in errors and not once and not objections.against(seen.command, seen.step):
             yield from _printed(seen, prefix)
     asked_for = {fix.fix for fix in evidence.fixes if fix.kind == "file"}
     for file in evidence.files:
@@ -118,10 +124,12 @@ def _undoes(item: WorkflowCommand) -> bool:
 
 
 def _command(item: WorkflowCommand, prefix: str, for_once: set[str], cwd: str) -> Iterator[Fact]:
-    command = portable(item.command, cwd)
+    command = re.sub(r"^(npm|npx|pnpm|yarn)\.cmd\b", r"\1", portable(item.command, cwd))
     words = split_words(command)
-    if words[:1] and words[0].startswith(("<", "/", "~")):
+    if words[:1] and (words[0].startswith(("<", "/", "~")) or "\\" in command.split()[0]):
         return  # a program that is on one machine only
+    if re.search(r"\$\{?[a-z_]", command) or (len(words) == 1 and words[0] not in _ALONE):
+        return  # it takes a variable or a function that was made before
     if not quotable(command) or len(command) > MAX_COMMAND:
         return
     program = (item.subcommand or command).split()[0]
@@ -131,7 +139,8 @@ def _command(item: WorkflowCommand, prefix: str, for_once: set[str], cwd: str) -
     )
     if item.subcommand and (temporary or _EVERYONE_KNOWS.fullmatch(command)):
         return
-    purpose = as_infinitive(item.purpose) if command == item.command else ""
+    varies = command != item.command or re.search(r"<(?:name|path|file)>", command)
+    purpose = as_infinitive(item.purpose) if not varies else ""
     where = f" (in `{item.folder}`)" if is_relative(item.folder) and quotable(item.folder) else ""
     said = f"{purpose[0].upper()}{purpose[1:]}: `{command}`{where}" if purpose else f"`{command}`{where}"
     arguments = _arguments(words, item.subcommand)
@@ -264,7 +273,7 @@ def as_infinitive(purpose: str) -> str:
     ):
         return ""
     first, _, rest = plain.partition(" ")
-    if first.lower().endswith(("ing", "ed")):
+    if first.lower().endswith(("ing", "ed")) or _AT_THAT_MOMENT.search(plain):
         return ""
     return f"{first if first.isupper() else first.lower()} {rest}"
 

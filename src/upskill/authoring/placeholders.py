@@ -11,7 +11,7 @@ from upskill.traces.redact import MARK
 _EVERYWHERE = re.compile(
     r"/(?:etc|usr|dev|bin|sbin|lib|lib64|proc|sys|opt|run|var/(?:run|log|lib))(?:/|$)|~/\.|~/?$|/$"
 )
-_PATH = re.compile(r"(?<![\w.:/~$}*>)-])(?:~(?=/)|(?=/[\w.@~-]))(?:/[\w.@+%,~-]+)*/?(?![\w*{$])")
+_PATH = re.compile(r"(?<![\w.:/~$}*>)?&-])(?:~(?=/)|(?=/[\w.@~-]))(?:/[\w.@+%,~-]+)*/?(?![\w*{$])")
 # Numbers that only these words before them tell from a setting.
 _NUMBERED = r"run|job|build|pipeline|issue|ticket|pr|mr|task|execution|session|deployment"
 # Names that look like the id of a ticket.
