@@ -55,6 +55,7 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.local: $(VENV)/.python pyproject.toml
+	@echo "installing upskill and its embedded model's engine into $(VENV) (a minute or two the first time)"
 	$(BIN)/python -m pip install --quiet --editable ".[local]"
 	touch $@
 

@@ -73,6 +73,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("XDG_DATA_HOME", ".local"),
     ):
         monkeypatch.setenv(name, str(tmp_path / "home" / folder))
+    monkeypatch.setenv("UPSKILL_PROGRESS", "0")  # how soon a line is said in a pipe depends on the load
     (tmp_path / "home").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -1,8 +1,8 @@
 """The command line: one thin file per command (`COMMANDS`), loaded when that command is asked for.
 
 `options` makes flags from options classes; `eval_options` has those of eval and benchmark; `help` lays out help pages;
-`completion` completes what is typed; `console` prints and draws progress; `run_names` finds stored runs; `log` sets up
-logging for `-v`.
+`completion` completes what is typed; `console` prints, `progress` says what takes a while; `run_names` finds
+stored runs; `log` sets up logging for `-v`.
 
 This is the only part that prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -167,8 +167,9 @@ def main() -> None:
     except click.ClickException as error:
         _say(error.format_message())
         code = 2
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
+    except (KeyboardInterrupt, click.Abort) as error:
+        notes: list[str] = getattr(error.__cause__ or error, "__notes__", [])
+        _say("\n".join(notes) or "interrupted")
         code = 130
     except Exception as error:
         code = _explain(error)

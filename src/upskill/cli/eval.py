@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from upskill.authoring.provenance import save_suite
-from upskill.cli.console import RunProgress, note, write_report
+from upskill.cli.console import note, write_report
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.progress import RunProgress
 from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
@@ -106,11 +107,10 @@ def _evaluate(
     plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions, progress: RunProgress
 ) -> Evaluation:
     if store.location is not None:
-        progress.interrupted = "Interrupted. Every finished trial is stored; the same command continues from there."
+        command = "the same command without --fresh" if options.fresh else "the same command"
+        progress.interrupted = f"interrupted. Every finished trial is stored; {command} continues from there."
         if options.batch:
-            progress.interrupted += (
-                "\nA batch that was submitted continues at the provider; the same command picks it up."
-            )
+            progress.interrupted += f"\nA batch that was submitted continues at the provider; {command} picks it up."
 
     def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)

@@ -17,9 +17,10 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.refine import Attempt
-from upskill.cli.console import RunProgress, show, show_json
+from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
 from upskill.errors import Paused
 from upskill.plain import counted
 from upskill.reports import generated as report
@@ -67,7 +68,8 @@ def command(**given: Any) -> None:
 @contextmanager
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
     """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
-    interrupted = "Interrupted. What was written is saved; the same command continues from what is stored."
+    without = " without --fresh" if getattr(options, "fresh", False) else ""
+    interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "")
     steps = count(1)
 
@@ -88,8 +90,9 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         options.tell(report.confirmation_line(found))
 
     def replace_edited(folder: Path, diff: str) -> bool:
-        click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
-        return click.confirm("Replace it? The present version is kept beside it", err=True)
+        with bar.display.asking():
+            click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
+            return click.confirm("Replace it? The present version is kept beside it", err=True)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
 

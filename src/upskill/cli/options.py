@@ -7,13 +7,15 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
 from upskill.cli.completion import completer
-from upskill.cli.console import DownloadProgress, note
+from upskill.cli.console import note
+from upskill.cli.progress import display_of_command, show_transfer
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.options import Option, option, options_of
@@ -55,7 +57,7 @@ class CommandOptions(CommonOptions, OutputOptions):
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The same, with a bar on the terminal for what is downloaded."""
         context = super().model_context(events or Events(message=self.tell))
-        return replace(context, progress=DownloadProgress(quiet=self.silent))
+        return replace(context, progress=partial(show_transfer, display_of_command(quiet=self.silent)))
 
     @property
     def show_flags(self) -> str:
@@ -73,7 +75,8 @@ def confirm_cost(options: CommandOptions, expected: CostEstimate, said: str = ""
     options.tell(f"Estimate: {said or expected.words}.")
     most = high if options.max_cost is None else min(high, options.max_cost)
     if most > options.settings.confirm_above and not options.yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm("Go ahead?", abort=True, err=True)
+        with display_of_command(quiet=options.silent).asking():
+            click.confirm("Go ahead?", abort=True, err=True)
 
 
 class FiniteRange(click.FloatRange):

@@ -10,9 +10,10 @@ import click
 
 from upskill.authoring.description import Improvement, improve_description
 from upskill.authoring.trigger import Triggered, TriggerOptions, trigger
-from upskill.cli.console import RunProgress, note, show, show_json
+from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.options import option
 from upskill.reports.trigger import improvement_to_json, render_improvement, render_triggered, triggered_to_json
@@ -48,7 +49,8 @@ def command(**given: Any) -> None:
     """
     options = TriggerCommandOptions(**given)
     options.check()
-    interrupted = "Interrupted. Every finished run is stored; the same command continues from there."
+    without = " without --fresh" if options.fresh else ""
+    interrupted = f"interrupted. Every finished run is stored; the same command{without} continues from there."
     with RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "") as progress:
         events = Events(
             started=progress.started,

@@ -170,7 +170,7 @@ class ModelContext:
     servers: int = 0  # of each embedded model; 0: one for each core
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
     tell: Callable[[str], None] = _ignore  # a line for the person
-    progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all
+    progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all (1: has no size)
     reading: Callable[[str, int, int], None] = _ignore_progress  # embedded model, tokens of its prompt read, in all
 
     @classmethod

@@ -211,7 +211,7 @@ def _activity_rows(verdict: Verdict, *, baseline_is_skill: bool) -> Iterator[tup
 def _table(evaluation: Evaluation) -> RenderableType:
     arms = ("Older skill", "This skill") if evaluation.plan.reference_skill else ("Baseline", "With skill")
     columns: tuple[str, ...] = ("Model", *arms, "Lift", INTERVAL, "Tokens", "Cost", "Decision")
-    rows = [dict(zip(columns, _row(verdict), strict=True)) for verdict in evaluation.verdicts]
+    rows: list[dict[str, Text]] = [dict(zip(columns, _row(verdict), strict=True)) for verdict in evaluation.verdicts]
     return FittedTable(rows, left=("Model", "Decision"), spare=("Cost", "Tokens"), last=INTERVAL)
 
 

@@ -57,7 +57,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
         context.tell(f"{address.name}: memory is short, so there is room for {size}")
     model = EmbeddedModel(replace(address, model=name), path, room, context)
     try:
+        context.progress(f"loading {address.name}", 0, 1)
         await model.start()
+        context.progress(f"loading {address.name}", 1, 1)
     except BaseException as error:
         await model.close()
         if isinstance(error, ModelError):

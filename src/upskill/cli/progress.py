@@ -1,0 +1,285 @@
+"""What a command is doing, on standard error: a line that moves in a terminal, one every 15 seconds elsewhere."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from upskill.cli import console
+from upskill.plain import counted
+from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores import Run
+from upskill.traces import NO_USAGE
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+EVERY = 15.0  # seconds between lines where nobody watches; UPSKILL_PROGRESS says otherwise, 0 for none
+DELAY = 1.0  # seconds before anything is drawn: what is done by then needs no word
+TICK = 0.1
+BAR_WIDTH = 24
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Display:
+    """The line that says what is going on: an activity, a run of trials, and what a model is doing right now.
+
+    A thread calls `tick`; everything else only says what there is to draw.
+    """
+
+    def __init__(
+        self,
+        *,
+        quiet: bool,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        ticking: bool = True,
+    ) -> None:
+        self.stream, self.clock, self.ticking = stream or sys.stderr, clock, ticking
+        self.is_terminal = self.stream.isatty()
+        self.every = _seconds_between_lines()
+        self.is_silent = quiet or not (self.is_terminal or self.every)
+        self.run: RunProgress | None = None
+        self.usual = ""  # the activity where none is named
+        self._activity, self._share, self._detail = "", None, ""
+        self._began = self._activity_began = self._spoke = clock()
+        self._live: Live | None = None
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def doing(self, activity: str, detail: str = "", share: float | None = None) -> None:
+        """Say what is done from here on, and how far it is; empty: nothing that takes a while."""
+        with self._lock:
+            if not (self._activity or self.run):
+                self._began = self._spoke = self.clock()
+            if activity != self._activity:
+                self._activity_began = self.clock()
+            self._activity, self._detail, self._share = activity, detail, share
+            if not activity and not self.run:
+                self._erase()
+        if activity:
+            self._start()
+
+    def detail(self, text: str) -> None:
+        """What a model is doing right now."""
+        self._detail = text
+
+    def watch(self, run: RunProgress | None) -> None:
+        """Draw the counts of this run; None: of no run any more."""
+        with self._lock:
+            self.run, self._detail = run, ""
+            if self._activity == self.usual or run is None:
+                self._activity = ""
+            self._erase()
+            self._began = self._spoke = self.clock()
+        if run is None:
+            self.doing(self.usual)
+        else:
+            self._start()
+
+    def say(self, text: str) -> None:
+        """Print a line for the person; one with "..." in it names an activity that begins."""
+        with self._lock:
+            self._erase()
+            click.echo(text, err=True)
+            self._spoke = self.clock()
+        self.doing(text.replace("...", "") if "..." in text else "" if self.run else self.usual)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """While a person is asked something, nothing is drawn over the question."""
+        with self._lock:
+            self._erase()
+            yield
+            self._spoke = self.clock()
+
+    def tick(self) -> None:
+        with self._lock:
+            now = self.clock()
+            if self.is_silent or not (self._activity or self.run) or now - self._began < DELAY:
+                return
+            if self.is_terminal:
+                self._draw(now)
+            elif now - self._spoke >= self.every:
+                self._spoke = now
+                click.echo(f"… {self.line(now)}", file=self.stream)
+
+    def line(self, now: float) -> str:
+        parts = [self._activity] if self._activity else []
+        if self.run:
+            parts.append(self.run.describe(now))
+        if self._detail:
+            parts.append(self._detail)
+        if not self.run:
+            parts.append(_duration(now - self._activity_began))
+        return " · ".join(parts)
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            self._thread = None
+            self.run, self.usual, self._activity, self._detail = None, "", "", ""
+            self._erase()
+
+    def _start(self) -> None:
+        if self.is_silent or not self.ticking or self._thread is not None:
+            return
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._keep_ticking, name="progress", daemon=True)
+        self._thread.start()
+
+    def _keep_ticking(self) -> None:
+        while not self._ended.wait(TICK):
+            self.tick()
+
+    def _draw(self, now: float) -> None:
+        if self._live is None:
+            from rich.live import Live  # noqa: PLC0415 - rich, only when something is drawn
+
+            screen = console.console(err=True)
+            self._live = Live(console=screen, transient=True, auto_refresh=False, redirect_stdout=False)
+            self._live.start()
+        self._live.update(self._drawing(now), refresh=True)
+
+    def _drawing(self, now: float) -> Text:
+        from rich.text import Text  # noqa: PLC0415
+
+        share = self.run.share if self.run else self._share
+        spinner = SPINNER[int((now - self._began) / TICK) % len(SPINNER)]
+        bar = ""
+        if share is not None:
+            filled = round(min(1.0, share) * BAR_WIDTH)
+            bar = f" {'━' * filled}{'╌' * (BAR_WIDTH - filled)}"
+        return Text(f"{spinner}{bar} {self.line(now)}", no_wrap=True, overflow="ellipsis")
+
+    def _erase(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _seconds_between_lines() -> float:
+    try:
+        return max(0.0, float(os.environ.get("UPSKILL_PROGRESS", "") or EVERY))
+    except ValueError:
+        return EVERY
+
+
+def display_of_command(*, quiet: bool) -> Display:
+    """The display of the command that runs; it ends with it, also after an error or Ctrl-C, before that is said."""
+    command = click.get_current_context(silent=True)
+    found = command.meta.get("upskill.display") if command else None
+    if found is None:
+        found = Display(quiet=quiet)
+        if command:
+            command.meta["upskill.display"] = found
+            console.speak_with(found.say)
+
+            def end() -> None:
+                found.stop()
+                console.speak_with(None)
+
+            command.call_on_close(end)
+    return found
+
+
+class RunProgress:
+    """The progress of runs, one after another. Its methods are events: `Events(started=progress.started, …)`.
+
+    After Ctrl-C inside a `with` block the person is told what `interrupted` says.
+    """
+
+    def __init__(self, *, quiet: bool, interrupted: str = "", display: Display | None = None) -> None:
+        self.interrupted = interrupted
+        self.display = display or display_of_command(quiet=quiet)
+
+    def started(self, plan: Plan, _: Run, missing: list[Trial]) -> None:
+        self._total, self._stored, self._done = len(plan), len(plan) - len(missing), 0
+        self._passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}  # and how many were scored
+        self._errored = 0
+        self._usage = NO_USAGE
+        self._began = self.display.clock()
+        if missing:
+            self.display.watch(self)
+
+    def reading(self, model: str, done: int, total: int) -> None:
+        """An embedded model reads a prompt, which takes a while when it is long."""
+        self.display.detail(f"{model} has read {done:,} of {total:,} tokens of a prompt" if done < total else "")
+
+    def result(self, result: Result) -> None:
+        counts = self._passed[result.trial.arm]
+        if result.passed is None:
+            self._errored += 1
+        else:
+            counts[0] += result.passed
+            counts[1] += 1
+        self._usage += result.usage
+        self._done += 1
+        self.display.detail("")
+        if self._stored + self._done >= self._total:  # what is said from here on is not to be drawn into a bar
+            self.display.watch(None)
+
+    @property
+    def share(self) -> float:
+        return (self._stored + self._done) / self._total
+
+    def describe(self, now: float) -> str:
+        from upskill.reports.numbers import dollars  # noqa: PLC0415 - not needed to print help
+
+        parts = [f"{self._stored + self._done:,} of {counted(self._total, 'trial')}"]
+        if self._done:
+            left = (self._total - self._stored - self._done) * (now - self._began) / self._done
+            parts.append(f"about {_duration(left)} left")
+        parts += [f"{arm} {passed}/{scored}" for arm, (passed, scored) in self._passed.items() if scored]
+        if self._errored:
+            parts.append(f"{self._errored} errored")
+        if self._done:
+            cost = self._usage.cost_usd
+            price = "price unknown" if cost is None else dollars(cost)
+            parts += [f"{self._usage.total_tokens:,} tokens", price]
+        return " · ".join(parts)
+
+    def stop(self) -> None:
+        self.display.stop()
+
+    def __enter__(self) -> RunProgress:
+        self.display.usual = "working"
+        self.display.doing(self.display.usual)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        self.stop()
+        if isinstance(error, KeyboardInterrupt) and self.interrupted:
+            error.add_note(self.interrupted)  # said once, where the command ends
+
+
+def show_transfer(display: Display, what: str, done: int, total: int) -> None:
+    """What is fetched or loaded: bytes done and in all. A total of 1 is work without a size, of 0 an unknown one."""
+    if total and done >= total:
+        display.doing(display.usual)
+    elif total == 1:
+        display.doing(what)
+    elif total:
+        display.doing(what, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
+    else:
+        display.doing(what, f"{done / 1e6:,.0f} MB")
+
+
+def _duration(seconds: float) -> str:
+    """45 s, 3 min, 2 h 5 min."""
+    if seconds < 100:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,190 @@
+"""Progress: what is said while something takes a while, in a terminal and in a pipe, under a clock of our own."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from conftest import HELPFUL, Upskill, serving, start, write_script, write_skill
+from loopback import Call
+from upskill.cli.progress import Display, RunProgress, show_transfer
+from upskill.runs.plan import Plan, Result, Trial, make_plan
+from upskill.runs.stores import open_store
+from upskill.skills import Skill
+from upskill.traces import Usage
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Watched:
+    """A display whose time passes only when it is told to; its thread is never started."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None = None, *, quiet: bool = False
+    ) -> None:
+        monkeypatch.delenv("UPSKILL_PROGRESS", raising=False)
+        self.clock, self.stream = Clock(), stream or io.StringIO()
+        self.display = Display(quiet=quiet, stream=self.stream, clock=self.clock, ticking=False)
+
+    def after(self, seconds: float, step: float = 0.5) -> str:
+        """What has been written once so many seconds have passed."""
+        self.stream.seek(0)
+        self.stream.truncate()
+        until = self.clock.now + seconds
+        while self.clock.now < until:
+            self.clock.now += step
+            self.display.tick()
+        return self.stream.getvalue()
+
+
+@pytest.fixture
+def plan(home: Path) -> Plan:
+    write_script(home / "model.yaml", HELPFUL)
+    return make_plan(Skill.load(write_skill(home / "greeter", cases=4)), models=["scripted:model.yaml"])
+
+
+def passed(trial: Trial) -> Result:
+    return Result(trial, "key", passed=trial.arm == "skill", usage=Usage(40, 10, cost_usd=0.0), seconds=1.0)
+
+
+def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    watched = Watched(monkeypatch)
+    progress = RunProgress(quiet=False, display=watched.display)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, "0")
+    trials = list(plan.trials())
+    progress.started(plan, run, trials)
+    for trial in trials[:2]:
+        progress.result(passed(trial))
+    assert watched.after(14.5) == ""
+    said = watched.after(0.5)
+    assert re.fullmatch(r"… 2 of 8 trials · about 45 s left · baseline 0/1 · skill 1/1 · 100 tokens · free\n", said), (
+        said
+    )
+    assert watched.after(14.5) == ""
+    progress.reading("local", 512, 2048)
+    assert "local has read 512 of 2,048 tokens of a prompt" in watched.after(0.5)
+    for trial in trials[2:]:
+        progress.result(passed(trial))
+    assert watched.after(60) == ""  # all is done: there is nothing to wait for
+
+
+def test_a_fetch_loading_and_writing_say_so_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched = Watched(monkeypatch)
+    show_transfer(watched.display, "fetching qwen", 100_000_000, 491_000_000)
+    assert watched.after(15) == "… fetching qwen · 100 of 491 MB · 15 s\n"
+    show_transfer(watched.display, "fetching qwen", 491_000_000, 491_000_000)
+    assert watched.after(30) == ""
+    show_transfer(watched.display, "loading local", 0, 1)
+    assert watched.after(15) == "… loading local · 15 s\n"
+    show_transfer(watched.display, "loading local", 1, 1)
+    watched.display.say("Generating test cases with opus...")
+    assert capsys.readouterr().err == "Generating test cases with opus...\n"
+    assert watched.after(30) == "… Generating test cases with opus · 15 s\n… Generating test cases with opus · 30 s\n"
+    watched.display.say("Wrote 12 cases to evals.json")
+    assert watched.after(30) == ""
+
+
+def test_a_terminal_shows_a_spinner_counts_and_the_time_left_within_two_seconds(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    watched = Watched(monkeypatch, terminal)
+    progress = RunProgress(quiet=False, display=watched.display)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, "0")
+    progress.started(plan, run, list(plan.trials()))
+    assert watched.after(0.5) == ""  # what is done at once needs no word
+    progress.result(passed(next(iter(plan.trials()))))
+    drawn = watched.after(1)
+    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ━━━╌+ 1 of 8 trials · about \d+ s left · ", drawn), drawn
+    progress.stop()
+    assert watched.stream.getvalue().endswith("\x1b[2K")  # wiped away
+
+
+def test_quiet_and_0_say_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, quiet=True)
+    watched.display.doing("loading")
+    assert watched.after(100) == ""
+    monkeypatch.setenv("UPSKILL_PROGRESS", "0")
+    assert Display(quiet=False, stream=io.StringIO()).is_silent
+    monkeypatch.setenv("UPSKILL_PROGRESS", "60")
+    assert Display(quiet=False, stream=io.StringIO()).every == 60
+
+
+@pytest.mark.parametrize(
+    ("extra", "how"), [([], "the same command"), (["--fresh"], "the same command without --fresh")]
+)
+def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -> None:
+    write_script(
+        home / "waits.json", [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "sleep 77"}}]}]}]
+    )
+    skill = write_skill(home / "greeter", cases=1)
+    given = ("eval", skill, "-m", "scripted:waits.json", "--agent", "tools", "-v", *extra)
+    with start(*given, start_new_session=True) as process:
+        assert process.stderr is not None
+        while "trials left to run" not in process.stderr.readline():
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.findall(r"(?i).*interrupted.*", err) == [
+        f"upskill: interrupted. Every finished trial is stored; {how} continues from there."
+    ]
+
+
+def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(home: Path) -> None:
+    drawn, seen = b"", threading.Event()
+
+    def answer(_: Call) -> str:
+        seen.wait(60)  # nobody answers until the line was drawn
+        return "ahoy"
+
+    skill = write_skill(home / "greeter", cases=1)
+    ours, theirs = pty.openpty()
+    with serving(answer) as server:
+        command = [sys.executable, "-m", "upskill", "eval", str(skill), "-m", "any", "--base-url", server.url]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True) as process:
+            os.close(theirs)
+            with suppress(OSError):  # Linux says so when the other end is closed
+                while part := os.read(ours, 4096):
+                    drawn += part
+                    if "0 of 2 trials" in drawn.decode(errors="replace"):
+                        seen.set()
+            seen.set()
+    os.close(ours)
+    text = drawn.decode()
+    assert process.returncode == 0, text
+    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ╌+ 0 of 2 trials", text), text
+    assert text.rindex("\x1b[2K") < text.index("Undecided whether")
+
+
+def test_notes_are_printed_by_whoever_draws(upskill: Upskill, home: Path) -> None:
+    write_script(home / "model.yaml", HELPFUL)
+    done = upskill("eval", write_skill(home / "greeter"), "-m", "scripted:model.yaml", "--max-calls", 2)
+    assert "the ceiling of 2 calls is reached" in done.err
