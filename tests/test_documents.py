@@ -144,6 +144,10 @@ def test_what_a_page_does_not_show_does_not_reach_the_teacher(home: Path) -> Non
     (home / "a.html").write_text(NOT_SHOWN)
     shown = "\n".join(piece.text for piece in gather("read", sources=["a.html"]).pieces)
     assert shown.split() == ["Shown.", "Paper.", "Kept.", "Half."]
+    (home / "a.md").write_text(
+        "Run `tern <!-- x -->`.<!-- secret\n-1 -->\n\n```html\n<!-- kept -->\n```\n<!-- secret-2 -->\n"
+    )
+    assert text_of(home / "a.md") == "Run `tern <!-- x -->`.\n\n```html\n<!-- kept -->\n```\n\n"
 
 
 def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
         write_answer(desk, stem, answer)
     done = go(upskill, "--max-cost", 1)  # which costs nothing here
     assert done.code == 0, done.err
-    assert "held-out: 0% -> 100%" in done.out
+    assert "held-out cases: 0% → 100%" in done.out
     assert "price unknown" not in done.out + done.err
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upski
         ({**draft(FIRST), "blocks": "none"}, "$.blocks: 'none' is not of type 'array'"),
         (unknown, ".evidence[0]: 'd9' is not one of"),
         ({**draft(FIRST), "description": ""}, "description"),
-        ({**draft(FIRST), "blocks": []}, "$.blocks: has 0 items, and at least 1 are wanted"),
+        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: has 0 items, and at least 1 are wanted"),
     ):
         write_answer(desk, stem, answer)
         done = go(upskill)
@@ -141,6 +141,18 @@ def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machi
     assert [re.sub("-[0-9a-f]{8}", "", line) for line in done.stderr.splitlines()] == [
         re.sub("-[0-9a-f]{8}", "", line) for line in printed
     ]
+
+
+def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upskill: Upskill, desk: Path) -> None:
+    answers: list[Any] = [draft(FIRST), CASES, {"note": "It is as it should be.", "edits": []}]
+    for answer in answers:
+        assert go(upskill, "--attempts", 3).code == 0
+        write_answer(desk, prompts(desk)[-1], answer)
+    done = go(upskill, "--attempts", 3)
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "1 candidate was tried; the search ended: the teacher would change nothing" in said
+    assert len(prompts(desk)) == 3
 
 
 def call(tool: str, **arguments: str) -> dict[str, Any]:

@@ -47,6 +47,16 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
     return text
 
 
+def without_comments(markdown: str) -> str:
+    """Markdown without comments in HTML, which no reader sees; in code they are text."""
+    return re.sub(
+        r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`|(?P<comment><!--.{0,20000}?-->)",
+        lambda match: "" if match["comment"] else match[0],
+        markdown,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+
+
 class _Unreadable(Exception):
     """Why a document has no text for us, in our own words."""
 

@@ -384,8 +384,10 @@ class Generation:
         student = resolve(self.options.settings.eval_model or "local", keys=self.keys)
         refiner = await self._open_refiner(skill, material, models)
         proposal = await refiner.propose(skill, stored_failures(store, skill, student, suite), (), 1)
+        if not proposal or not proposal.edits:
+            return skill
         store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
-        return proposal.skill if proposal else skill
+        return proposal.skill
 
     def _search_id(self, suite: Suite) -> str:
         """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from upskill.authoring.documents import KINDS, read_document
+from upskill.authoring.documents import KINDS, read_document, without_comments
 from upskill.authoring.evidence import TraceEvidence, evidence_of
 from upskill.authoring.mcp import list_tools
 from upskill.authoring.provenance import OWN_KNOWLEDGE
@@ -240,6 +240,8 @@ def _as_document(path: Path) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
+    if path.suffix.lower() in (".md", ".markdown"):
+        text = without_comments(text)
     if not text.strip() or "\0" in text:
         raise UsageError(f"{path}: has no text in it")
     return text

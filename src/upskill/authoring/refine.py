@@ -199,6 +199,9 @@ class _Search:
                 self.ended = reason
                 return
             attempt = await self._propose(number)
+            if attempt.proposal is not None and not attempt.proposal.edits:
+                self.ended = attempt.note
+                return
             in_a_row = 0 if attempt.accepted else in_a_row + 1
             if in_a_row >= MAX_REJECTED_IN_A_ROW:
                 self.ended = f"{MAX_REJECTED_IN_A_ROW} candidates in a row were not kept"
@@ -218,7 +221,8 @@ class _Search:
         failing, cases = len(self._failing), len(self.fresh or self.wanted)
         if failing < (needed := comparing.failures_needed(cases)):
             left = "1 train case fails" if failing == 1 else f"{failing} train cases fail"
-            return f"only {left}, and {needed} are the fewest that a gain can be shown on; more cases may show more"
+            more = "more cases may show more (`upskill tests SKILL --add 10`)"
+            return f"only {left}, and {needed} are the fewest that a gain can be shown on; {more}"
         return ""
 
     async def _propose(self, number: int) -> Attempt:
@@ -228,11 +232,11 @@ class _Search:
         failures = failures_in_run(self.store, self.best.evaluation.run, self.suite.by_id, self.options.evidence)
         failures += self.options.known_failures if number == 1 else ()
         proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
-        if proposal is not None:
+        if proposal is not None and proposal.edits:
             return await self._try(proposal.skill, proposal)
-        note = "no edit was proposed that can be applied"
+        note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
         self.tried.append(TriedEdits((), note))
-        return self._keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note))
+        return self._keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
     async def _try(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
         """Evaluate a candidate on train cases, and keep it if it looks better than the best so far."""

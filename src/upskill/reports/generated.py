@@ -90,7 +90,7 @@ def _findings(refinement: Refinement) -> list[str]:
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
     if refinement.confirmation:
         lines.append(confirmation_line(refinement.confirmation).strip())
-    count = len(refinement.attempts)
+    count = sum(attempt.decision != "not tried" for attempt in refinement.attempts)
     tried = "1 candidate was" if count == 1 else f"{count} candidates were"
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
 

@@ -151,7 +151,10 @@ class Rewrite:
         return {number: list(known[line.strip()]) for number, line in lines if line.strip() in known}
 
     def _read(self, answer: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
-        """The proposal. Edits that do not apply are refused once; after that they are dropped."""
+        """The proposal; one without edits where the teacher says so. Edits that do not apply are refused once, and
+        dropped after that."""
+        if answer.get("edits") == []:
+            return Proposal(skill, (), str(answer.get("note", "")))
         found = _Edits(skill, budget)
         for item in list_or_empty(answer.get("edits")):
             found.add(dict_or_empty(item))
