@@ -272,10 +272,61 @@ def test_a_log_of_inspect_gives_its_samples_with_what_was_answered(tmp_path: Pat
         (name, {"answered": f"{name} 1", "scores": {"includes": "C"}}) for name in ("a", "b")
     ]
     assert Suite.load(written(tmp_path / "log.json", {"eval": {}, "samples": samples})).cases == suite.cases
+    assert f"upskill trace show {log}/ID" in "".join(notes_of(suite).changed())
     for data in (log.read_bytes()[:200], b"PK\x03\x04"):
         log.write_bytes(data)
         with pytest.raises(UsageError, match="cannot be unpacked"):
             Suite.load(log)
+
+
+def test_the_trials_of_a_log_can_be_looked_at_one_by_one(home: Path, upskill: Upskill) -> None:
+    call = {"id": "c1", "function": "bash", "arguments": {"cmd": "ls"}}
+    messages = [
+        {"role": "system", "content": "attachment://long"},
+        {"role": "user", "content": [{"type": "text", "text": "Which is it?"}]},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "function": "bash", "content": "", "error": {"message": "no such file"}},
+        {"role": "assistant", "content": "It is blue."},
+    ]
+    used = {"some/model": {"input_tokens": 5, "output_tokens": 3, "input_tokens_cache_read": 2}}
+    first = sample(id="one", messages=messages, attachments={"long": "Be brief."}, model_usage=used)
+    second = sample(id="one", epoch=2, messages=messages[:2], scores={"includes": {"value": "I"}})
+    with zipfile.ZipFile("log.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("samples/one_epoch_2.json", json.dumps(second))
+        archive.writestr("samples/one_epoch_1.json", json.dumps(first))
+    written(Path("log.json"), {"version": 2, "eval": {"task": "t"}, "samples": [first, second]})
+    for name in ("log.eval", "log.json"):
+        done = upskill("trace", "show", name, "--json")
+        trace = json.loads(done.out)
+        assert [(step["kind"], step.get("text") or step.get("output")) for step in trace["steps"]] == [
+            ("system", "Be brief."),
+            ("user", "Which is it?"),
+            ("assistant", "I look."),
+            ("tool", "no such file"),
+            ("assistant", "It is blue."),
+        ]
+        assert (trace["steps"][3]["tool"], trace["steps"][3]["status"]) == ("bash", "error")
+        assert (trace["model"], trace["usage"]["input_tokens"], trace["usage"]["output_tokens"]) == ("some/model", 7, 3)
+        assert f"{name}/one@2" in done.err
+        other = json.loads(upskill("trace", "show", f"{name}/one@2", "--json").out)
+        assert other["steps"][-1]["text"] == "[includes scored it I]"
+    Path("other.zip").write_bytes(Path("log.eval").read_bytes().replace(b"samples/", b"nothing/"))
+    assert upskill("trace", "show", "other.zip").code == 2
+
+
+def test_what_cannot_be_an_id_or_a_field_of_ours_costs_one_case_at_most() -> None:
+    said = [
+        sample(id={"a": 1}),
+        sample(id=7.5, input="b"),
+        sample(id=" two\nlines ", input="c"),
+        sample(id="x" * 500, input="d"),
+        sample(id='"quoted" \u2019 \u00fc', input="e"),
+        sample(id="bad", input="f", files={"../x": "y"}),
+    ]
+    suite = Suite.parse(said, "s")
+    assert [case.id for case in suite.cases[2:]] == ["two lines", "x" * 190, '"quoted" \u2019 \u00fc']
+    assert len(suite.cases) == 5
+    assert "case 6 ('bad'): '../x' is not a path inside the workspace" in suite.warnings[0]
 
 
 # waza.

@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import re
-import zipfile
-import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,9 +18,9 @@ from upskill.inputs import read_input
 from upskill.plain import read_yaml, yaml_words
 from upskill.skills import Skill
 from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
+from upskill.traces.inspect_logs import ARCHIVE, unpack_log
 
 MOST_FILES = 1_000  # that a folder beside a suite is searched for
-MOST_UNPACKED = 200_000_000  # bytes
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
 TEXT_CHECKS = frozenset(["equals", "contains", "contains_any", "not_contains", "starts_with", "vars.*"])
@@ -33,8 +31,8 @@ def decode(data: bytes, where: str) -> object:
 
     Duplicate keys and NaN are errors, not silently something else. A zip archive is a log of inspect_ai.
     """
-    if data.startswith(b"PK\x03\x04"):
-        return _read_archive(data, where)
+    if data.startswith(ARCHIVE):
+        return unpack_log(data, where)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -166,25 +164,6 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
 def _column(name: str) -> str:
     name = name.strip()
     return name.lower() if name.lower() in (*PROMPT_FIELDS, *EXPECTED_FIELDS, "id", "tags", "choices") else name
-
-
-def _read_archive(data: bytes, where: str) -> object:
-    """The samples of a log of inspect_ai, which is a zip archive of JSON files."""
-    hint = "Is this the right file? Give a suite: YAML, JSON or CSV."
-    samples: list[Any] = []
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = [one for one in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", one.filename)]
-            if not members:
-                raise UsageError(f"{where}: is a zip archive without samples of inspect_ai", hint)
-            if sum(one.file_size for one in members) > MOST_UNPACKED:
-                raise UsageError(f"{where}: is larger than {MOST_UNPACKED // 10**6} MB when unpacked", hint)
-            samples = [json.loads(archive.read(one)) for one in sorted(members, key=lambda one: one.filename)]
-    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{where}: cannot be unpacked: {error}", hint) from error
-    except zlib.error as error:
-        raise UsageError(f"{where}: cannot be unpacked: {error}", hint) from error
-    return {"eval": {}, "samples": samples}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

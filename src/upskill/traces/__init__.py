@@ -4,13 +4,14 @@ Agents return it, checks look at it, the store keeps it, and skills are made fro
 other programs and recognises a file by its content.
 
 Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`,
-`copilot`, `pi`, `qwen`), `swe_agent`, `mini_swe_agent`, `openhands`, `atif` (Agent Trajectory Interchange Format, which
-we also write), `otel` (OpenTelemetry), `claude_ai`, `messages` (OpenAI and Anthropic), `aider`, `specstory`,
-`terminal`, `markdown` (pasted text).
+`copilot`, `pi`, `qwen`), `swe_agent`, `mini_swe_agent`, `openhands`, `inspect_ai`, `atif` (Agent Trajectory
+Interchange Format, which we also write), `otel` (OpenTelemetry), `claude_ai`, `messages` (OpenAI and Anthropic),
+`aider`, `specstory`, `terminal`, `markdown` (pasted text).
 
     formats         Format: how a kind of file is recognised and read
     trace_builder   TraceBuilder: builds a Trace while lines go by
     gemini_parts    messages as Gemini's API tells them, of which several programs make use
+    inspect_logs    logs of inspect_ai as plain data
     values          values out of files in which anything may be missing
     sessions        the sessions that agents keep on this machine: `claude-code:last`
     redact          takes secrets and home folders out of a trace
@@ -44,6 +45,7 @@ FORMATS = Registry(
         "mini-swe-agent": "upskill.traces.mini_swe_agent:FORMAT",
         "openhands": "upskill.traces.openhands:FORMAT",
         "otel": "upskill.traces.otel:FORMAT",
+        "inspect": "upskill.traces.inspect_ai:FORMAT",
         "claude-ai": "upskill.traces.claude_ai:FORMAT",
         "atif": "upskill.traces.atif:FORMAT",
         "messages": "upskill.traces.messages:FORMAT",

@@ -24,8 +24,9 @@ from upskill.plain import as_list, as_mapping
 from upskill.registry import Registry
 from upskill.suites.files import Beside
 from upskill.suites.formats.notes import Notes
-from upskill.suites.shapes import LISTS, OurCase, ReadFile, text_reader
+from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, text_reader
 
+LONGEST_ID = 190  # characters: room for a number behind it
 FORMATS = Registry(
     "suite format",
     "upskill.suite_formats",
@@ -113,6 +114,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     ids: dict[str, int] = {}
     for draft in form.cases(source):
         notes.found += 1
+        draft.id = _usable(draft.id)
         try:
             case = _finish(draft, source)
         except UsageError as error:
@@ -123,9 +125,9 @@ def convert(name: str, source: Source) -> dict[str, Any]:
         if case in kept:
             notes.leave_out_case("is there twice", draft.place)
             continue
-        if draft.id is not None and (text := str(draft.id)) in ids:
-            case["id"] = _next_id(text, ids)
-            notes.change(f"id {text!r} is there more than once: numbered")
+        if draft.id is not None and draft.id in ids:
+            case["id"] = _next_id(draft.id, ids)
+            notes.change(f"id {draft.id!r} is there more than once: numbered")
         ids[str(case.get("id"))] = 1
         kept.append(case)
     if not kept and problems:
@@ -159,12 +161,22 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
             source.notes.carry(next(iter(check)))
     if not checks:
         raise UsageError(f"{place}: {draft.nothing}", "Say what a right answer has, for example `contains: text`.")
-    case: dict[str, Any] = {"id": draft.id} if draft.id is not None else {}
+    case: dict[str, Any] = {} if draft.id is None else {"id": draft.id}
     case |= {"prompt": draft.prompt, "checks": checks} | {key: value for key, value in draft.more.items() if value}
     if draft.metadata:
         source.notes.keep(draft.metadata)
         case["metadata"] = draft.metadata
+    for path in fit(OurCase, case, place).files:
+        check_path(path, place)
     return case
+
+
+def _usable(said: object) -> str | None:
+    """What others call a case, as an id of ours; None where it cannot be one."""
+    if isinstance(said, bool) or not isinstance(said, str | int):
+        return None
+    text = " ".join(str(said).split())[:LONGEST_ID]
+    return text if text.isprintable() and text else None
 
 
 def _next_id(text: str, ids: dict[str, int]) -> str:

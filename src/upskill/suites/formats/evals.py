@@ -14,7 +14,7 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, short
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import OurCase, check_path, text_reader
-from upskill.suites.words import statement_of, text_of, typed_checks
+from upskill.suites.words import statement_of, text_of, texts_of, typed_checks
 
 LISTS = ("evals", "cases", "tests", "test_cases", "eval_cases", "testCases")
 PROMPTS = ("prompt", "input", "query", "task", "user_prompt", "question")
@@ -81,7 +81,7 @@ def _read(item: object, number: int, source: Source) -> Draft:
     draft.prompt = str(case.get(prompt, ""))
     name = case.get("id", case.get("name"))
     draft.id = name if isinstance(name, str | int) and not isinstance(name, bool) else None
-    draft.more = {key: case[key] for key in OURS & set(case)}
+    draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
     used = {prompt, "id", "name", "files", "checks", *OURS, *_check(case, draft, source)}
     draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
     if not draft.checks and set(TRIGGERS) & set(case):

@@ -15,17 +15,11 @@ from upskill.plain import as_list, as_mapping
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.words import expect, messages_text, text_of, texts_of
+from upskill.traces.inspect_logs import samples_of
 
 
 def recognises(said: object) -> bool:
-    return bool(_log_samples(said)) or any(_is_sample(item) for item in as_list(said) or [said])
-
-
-def _log_samples(said: object) -> list[Any]:
-    """The samples of a log."""
-    mapping = as_mapping(said) or {}
-    samples = as_list(mapping.get("samples")) or []
-    return samples if "eval" in mapping and any(map(_is_sample, samples)) else []
+    return bool(samples_of(said)) or any(_is_sample(item) for item in as_list(said) or [said])
 
 
 def _is_sample(item: object) -> bool:
@@ -35,17 +29,20 @@ def _is_sample(item: object) -> bool:
 
 def cases(source: Source) -> Iterator[Draft]:
     seen: set[str] = set()
-    for number, item in enumerate(_log_samples(source.said) or as_list(source.said) or [source.said], start=1):
+    logged = samples_of(source.said)
+    if logged:
+        source.notes.change(f"a log: `upskill trace show {source.where}/ID` shows what was done; answers are metadata")
+    for number, item in enumerate(logged or as_list(source.said) or [source.said], start=1):
         sample = as_mapping(item) or {}
         name = text_of(sample.get("id"))
         if name and name in seen and text_of(sample.get("epoch")) not in ("", "1"):
             source.notes.change("epochs: a sample that was run several times is one case")
             continue
         seen.add(name)
-        yield _read(sample, number, source)
+        yield _read(sample, number, source, logged=bool(logged))
 
 
-def _read(sample: dict[str, Any], number: int, source: Source) -> Draft:
+def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) -> Draft:
     draft = Draft(place_of(number, sample), id=sample.get("id"))
     said = sample.get("input")
     draft.prompt, whole = (said, True) if isinstance(said, str) else messages_text(said)
@@ -56,12 +53,14 @@ def _read(sample: dict[str, Any], number: int, source: Source) -> Draft:
     if isinstance(source.said, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
     draft.nothing = "has an empty target"
+    if logged:
+        draft.nothing += f"; `upskill trace show {source.where}/{sample.get('id')}` shows what was done"
     if choices:
         source.notes.change("choices: the prompt lists them and asks for a line `ANSWER: A`")
         _choose(draft, choices, texts_of(sample.get("target")))
     else:
         draft.checks = expect(sample.get("target"))
-        if "judge" in str(draft.checks[:1]):
+        if draft.checks and "judge" in draft.checks[0]:
             source.notes.change("target of more than a few words: a judge compares (--judge-model)", draft.place)
     draft.more["files"] = _texts(sample.get("files"), draft, source)
     draft.metadata = dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
