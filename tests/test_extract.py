@@ -357,11 +357,16 @@ async def test_a_cure_holds_what_the_error_is_about_and_nothing_else() -> None:
         ran("godwit push --to origin"),
         ran("godwit pack", "godwit: error: this went wrong", failed=True),
         ran("godwit pack --level 3 --colour teal"),
+        ran("godwit move", "godwit: error: no such table: tides_pier", failed=True),
+        ran("godwit move tides --fake-first"),
+        ran("godwit cut -c x265 a.mov", "godwit: error: unknown encoder x265", failed=True),
+        ran("godwit cut -c x264 -m fast a.mov"),
     )
     assert [line for line in (await extract(Trace(steps))).skill.body.splitlines() if "fails with" in line] == [
         '- `godwit index` fails with "--shard is required": add `--shard 3`.',
         '- `godwit query` fails with "no index was found in .": set `GODWIT_INDEX=idx`.',
         '- `godwit push` fails with "./godwit: No such file or directory": use `godwit` instead of `./godwit`.',
+        '- `godwit cut` fails with "unknown encoder x265": use `-c x264` instead of `-c x265`.',
     ]
 
 

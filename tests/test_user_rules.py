@@ -30,6 +30,7 @@ async def test_a_tool_that_the_person_gave_up_appears_in_no_command() -> None:
         "Stop using poetry, it is slow.": "Do not use poetry",
         "Use uv instead of poetry.": "Use uv instead of poetry.",
         "No, use uv, not poetry.": "Use uv, not poetry.",
+        "use uv for everything, not pip or poetry": "Use uv for everything, not pip or poetry.",
     }.items():
         body = await body_of(
             ran("poetry install --with docs"),

@@ -10,6 +10,7 @@ from upskill.authoring.fixes import ErrorFix
 from upskill.authoring.placeholders import is_relative, portable, quotable
 
 MAX_COMMAND = 160  # characters of a command that fits into a sentence
+SETTINGS_FILES = (".toml", ".ini", ".cfg", ".conf", ".env", ".yaml", ".yml", ".json", ".properties")
 CODE_FILES = re.compile(
     r"\.(?:py|pyi|ipynb|[cm]?[jt]sx?|rs|go|java|kt|scala|c|h|cc|cpp|hpp|cs|rb|php|swift|m|lua|pl|r|jl|ex|exs|hs|ml|css"
     r"|scss|html?|vue|svelte|sql|sh|bash|zsh|ps1|proto|graphql|tex|dart|zig)$",
@@ -68,7 +69,9 @@ def _cure_in_file(fix: ErrorFix) -> tuple[str, str] | None:
             return f"add `{new}` to `{path}`", new
     stem, message = name.lstrip(".").partition(".")[0].lower(), bare_message(fix.error, fix.subcommand)
     named = name in message or (len(stem) > 3 and stem in message.lower())
-    return (f"{'write' if fix.written else 'edit'} `{path}`", path) if named else None
+    if not named or (fix.written and not name.endswith(SETTINGS_FILES)):
+        return None  # that a missing file has to be written goes without saying, unless it is told what is in it
+    return f"{'write' if fix.written else 'edit'} `{path}`", path
 
 
 def _about(lines: list[str], error: str) -> str:

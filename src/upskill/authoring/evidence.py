@@ -30,7 +30,7 @@ _CONFIRMS = re.compile(
 _CORRECTS = re.compile(
     r"^\W*(?:no|nope|stop|wait|wrong|actually)\b(?! (?:problem|worries|need))|\b(?:don't|do not|never|always|instead"
     r"|rather than|must(?:n't| not)?|should(?:n't| not| have)?|you forgot|you missed|i said|i meant|not what i"
-    r"|that's wrong|incorrect|make sure|only use|have to)\b",
+    r"|that's wrong|incorrect|make sure|only use|have to)\b|^\W*(?:forget|drop|ditch|scrap)\b|\buse\b[^.!?]*, *not\b",
     re.I,
 )
 _COMPLAINS = re.compile(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from upskill.authoring.cures import bare_message, cure_of
+from upskill.authoring.cures import SETTINGS_FILES, bare_message, cure_of
 from upskill.authoring.evidence import Observation, TraceEvidence, UserMessage, WorkflowCommand
 from upskill.authoring.fixes import ErrorFix
 from upskill.authoring.placeholders import is_relative, portable, quotable
@@ -21,7 +21,6 @@ from upskill.authoring.user_rules import STOP_WORDS, Objections, in_order, rules
 
 MAX_VALUE, MAX_COMMAND, MAX_MESSAGE = 60, 160, 120  # characters
 MAX_SETTINGS = 10
-SETTINGS_FILES = (".toml", ".ini", ".cfg", ".conf", ".env", ".yaml", ".yml", ".json", ".properties")
 _SETTING = re.compile(
     r"""^\s*(?:export\s+)?["']?(?P<key>[A-Za-z_][\w.-]*)["']?\s*[=:]\s*(?P<value>[^\s#{\[|>&*].*?)\s*,?\s*$"""
 )

@@ -228,12 +228,15 @@ def _other_words(
     new, old = list(with_flags(added, worked)), list(with_flags(dropped, run))
     if worked.words[0] in new and run.words[0] in old:  # the program was called in another way; the rest is beside that
         new, old = [worked.words[0]], [run.words[0]]
+    same = [part for part in new if part.split()[0] in {gone.split()[0] for gone in old}]
+    new = same or new  # another value of an option; what came along is beside that
     about = [part for part in new if _is_told(part, run)]
-    # Of several new parts those that the error speaks of are the cure; where it speaks of none, nobody knows which.
-    unsure = len(new) > 1 and not about and not old
+    # Of several new options those that the error speaks of are the cure; where it speaks of none, nobody knows which.
+    options = [part for part in about if part.startswith("-") or re.match(r"[A-Z_]+=", part)]
+    unsure = len(new) > 1 and not old and not options
     return ErrorFix(
         *(run.text, run.error, "command", fix, (run.number, worked.number), run.subcommand),
-        added=tuple(about if about and not old else new),
+        added=tuple(options if options and not old else new),
         dropped=tuple(old),
         folder=worked.folder if folder else "",
         related=(shared or (not edits and not between))

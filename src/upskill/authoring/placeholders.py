@@ -29,6 +29,7 @@ _OF_ONE_RUN = tuple(
         (r"(?<=sha256[:-])[0-9a-f]{16,}|(?<=sha512[:-])[0-9a-f]{16,}", "digest"),
         (r"\b(?:i|vpc|subnet|sg|ami|vol|eni|snap)-[0-9a-f]{8,17}\b", "id"),
         (r"(?<![0-9A-Za-z.#])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}(?![0-9A-Za-z])", "hash"),
+        (r"(?<![\w./:=#-])(?=\d*[a-f]\d*[a-f])(?=[a-f]*\d[a-f]*\d)[0-9a-f]{4,6}(?![\w./:-])", "id"),
         (rf"\b(?!{_STANDARDS})[A-Z]{{2,10}}-\d{{1,6}}\b", "ticket"),
         (r"(?<![\w./])(?!127\.0\.0\.1|0\.0\.0\.0|255\.)(?:\d{1,3}\.){3}\d{1,3}(?:/\d+)?(?![\w.])", "address"),
         (r"(?<![\w.:-])#?\d{6,}(?![\w.%])", "id"),
@@ -36,7 +37,7 @@ _OF_ONE_RUN = tuple(
 )
 _NUMBER = re.compile(
     rf"(?P<option>\s--?(?:[a-z]+-)*(?:{_NUMBERED}|id|pid)[ =])#?\d{{2,}}(?![\w.])"
-    rf"|(?P<words>\b(?P<what>{_NUMBERED})(?: [a-z][\w-]*)? )#?\d{{3,}}(?![\w.])"
+    rf"|(?P<words>\b(?P<what>{_NUMBERED})(?: [a-z][\w-]*)? |/(?P<part>{_NUMBERED}|pull)s?/)#?\d{{3,}}(?![\w.])"
 )
 
 
@@ -64,14 +65,13 @@ def without_values(text: str) -> str:
     """A text with placeholders for dates, ids, hashes, tickets and addresses."""
     for pattern, name in _OF_ONE_RUN:
         text = pattern.sub(lambda found, name=name: _placeholder(found.string, found.start(), name), text)
-    return _NUMBER.sub(
-        lambda found: (
-            f"{found['option']}<{found['option'].strip(' =').lstrip('-')}>"
-            if found["option"]
-            else f"{found['words']}<{found['what']}>"
-        ),
-        text,
-    )
+    return _NUMBER.sub(_named_number, text)
+
+
+def _named_number(found: re.Match[str]) -> str:
+    if found["option"]:
+        return f"{found['option']}<{found['option'].strip(' =').lstrip('-')}>"
+    return f"{found['words']}<{found['what'] or found['part']}>"
 
 
 def _placeholder(text: str, start: int, name: str) -> str:

@@ -57,7 +57,7 @@ _DROP = r"(?:forget(?:\s+about)?|drop|ditch|scrap|abandon|get rid of)"
 _GIVES_UP = re.compile(
     rf"\b(?:{_NOT_USE}|{_DROP}|(?:use|take|prefer|run)\b[^.;:!?\n]{{1,60}}?(?:\binstead of|\brather than|,\s*not))"
     r"\s+(?:the\s+)?(?P<what>[^.;:,!?\n]+?)"
-    r"(?=\s+(?:and|but|so|because|since|it|use|go|as)\b|\.(?:\s|$)|[;:,!?\n]|$)",
+    r"(?=\s+(?:and (?!\w+[.!]?$)|but|so|because|since|it|use|go|as)\b|\.(?:\s|$)|[;:,!?\n]|$)",
     re.I,
 )
 _AGAINST = re.compile(r"\b(?:not|never|don['’]t|stop|forget|no longer)\s+(?P<what>[^.;:,!?]+)", re.I)
@@ -268,10 +268,11 @@ class Objections:
                 what = found["what"]
                 if _is_conditional(what):
                     continue
-                words = {word.lower() for word in re.findall(r"[\w@./+-]+", what)}
-                given = {word.rstrip(".") for word in words} - _FILLERS - {""}
-                if given and not self._allowed(given, turn.step):
-                    yield given
+                for one in re.split(r"\s+(?:or|nor|and)\s+|/(?=\w)", what):
+                    words = {word.lower() for word in re.findall(r"[\w@./+-]+", one)}
+                    given = {word.rstrip(".") for word in words} - _FILLERS - {""}
+                    if given and not self._allowed(given, turn.step):
+                        yield given
 
     def _allowed(self, words: set[str], step: int) -> bool:
         stems = {_stem(word) for word in words}
