@@ -825,11 +825,11 @@ def test_doctor_says_what_works_and_what_to_do_for_the_rest(
     done = upskill("doctor")
     assert done.code == 0
     assert "planted" not in done.out
-    assert re.search(r"key openai +ok +OPENAI_API_KEY is set", done.out)
+    assert re.search(r"✓ key openai +OPENAI_API_KEY is set", done.out)
     said = {row["what"]: row for row in upskill("doctor", "--json").json}
     assert said["upskill"]["detail"].startswith(__version__)
     assert said["key hf"]["state"] == "ok"
-    assert said["key anthropic"] == {"what": "key anthropic", "state": "missing", "detail": "set ANTHROPIC_API_KEY"}
+    assert (said["key anthropic"]["state"], said["key anthropic"]["fix"]) == ("missing", "set ANTHROPIC_API_KEY")
     assert said["store"]["state"] == "ok"
     assert {f"key {name}" for name, row in ENDPOINTS.items() if row.key_required} <= set(said)
     assert {"agent claude-code", "agent codex", "agent opencode", "server ollama"} <= set(said)
@@ -845,12 +845,13 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
         del name
 
     monkeypatch.setattr("importlib.util.find_spec", nothing)
-    said = {row["what"]: (row["state"], row["detail"]) for row in upskill("doctor", "--json").json}
+    rows = {row["what"]: row for row in upskill("doctor", "--json").json}
+    said = {what: (row["state"], row["fix"]) for what, row in rows.items()}
     for name, agent in AGENT_SPECS.items():
         if not agent.program:
             continue
-        state, detail = said[f"agent {name}"]
-        assert (state, agent.install in detail, agent.log_in in detail) == ("missing", True, True)
+        assert said[f"agent {name}"] == ("missing", agent.install)
+        assert rows[f"agent {name}"]["then"] == agent.log_in
     assert said["local runtime"] == ("missing", add_extra("local"))
     assert said["bridge pydantic-ai"] == ("missing", add_extra("providers"))
     assert said["MCP servers"] == ("missing", add_extra("mcp"))
@@ -868,7 +869,7 @@ def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, store
     done = upskill("doctor", "--json")
     rows = {row["what"]: row for row in done.json}
     assert (done.code, rows["settings"]["state"], rows["store"]["state"]) == (2, "broken", "broken")
-    assert "Did you mean 'eval_model'" in rows["settings"]["detail"]
+    assert "Did you mean 'eval_model'" in rows["settings"]["fix"]
 
 
 # install

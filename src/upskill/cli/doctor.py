@@ -1,14 +1,15 @@
-"""`upskill doctor`: which models, keys, sandboxes and stores work here, and how to fix the rest."""
+"""`upskill doctor`: what can be run here, what it is made of, and the command that mends the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -22,57 +23,144 @@ from upskill.cli.options import json_option
 from upskill.errors import UpskillError
 from upskill.installation import add_extra
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.keys import read_keys
+from upskill.models.keys import find_keys
+from upskill.models.servers import Server, find_servers
+from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.version import __version__
 
 State = Literal["ok", "missing", "broken"]
-Row = tuple[str, State, str]
+MARKS: dict[State, str] = {"ok": "[green]✓[/green]", "missing": "[yellow]–[/yellow]", "broken": "[red]✗[/red]"}
+CAN_I_RUN, INSTALL, MODELS, KEYS, AGENTS, PARTS = (
+    "Can I run",
+    "This install",
+    "Models on this machine",
+    "Keys",
+    "Agents",
+    "Extra parts",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    group: str
+    what: str
+    state: State
+    detail: str
+    fix: str = ""  # what to type or set
+    then: str = ""  # what else has to be done once
 
 
 @click.command("doctor", cls=Command)
 @json_option
 def command(as_json: bool) -> None:
-    """Check which models, keys, sandboxes and stores work here, and say how to fix the rest."""
+    """Check what can be run here: a student, a teacher, an agent, a sandbox, a GPU; and say how to mend the rest.
+
+    Servers on this machine (Ollama, LM Studio, vLLM, llama.cpp) are asked for their models; nothing else is contacted.
+    Exit code 2 when something is broken.
+    """
     rows = list(_look())
     if as_json:
-        show_json([{"what": what, "state": state, "detail": detail} for what, state, detail in rows])
+        show_json([asdict(row) for row in rows])
     else:
-        colours = {"ok": "green", "missing": "yellow", "broken": "red"}
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(no_wrap=True)
-        table.add_column()
-        table.add_column(overflow="fold")
-        for what, state, detail in rows:
-            table.add_row(what, f"[{colours[state]}]{state}[/{colours[state]}]", escape(detail))
-        show(table)
-    if any(state == "broken" for _, state, _ in rows):
+        show(_draw(rows))
+    if any(row.state == "broken" for row in rows):
         raise click.exceptions.Exit(2)
 
 
+def _draw(rows: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, group in enumerate(dict.fromkeys(row.group for row in rows)):
+        if number:
+            table.add_row()
+        table.add_row(f"[bold]{group}[/bold]")
+        of_group = [row for row in rows if row.group == group]
+        missing_keys = [row.fix for row in of_group if group == KEYS and row.state == "missing"]
+        for row in of_group:
+            if row.group != KEYS or row.state != "missing":
+                said = ": ".join(filter(None, (row.detail, row.fix)))
+                table.add_row(f"  {MARKS[row.state]} {escape(row.what)}", escape(printable(said)))
+        if missing_keys:
+            which = "no other key" if len(missing_keys) < len(of_group) else "no key"
+            names = ", ".join(fix.removeprefix("set ") for fix in missing_keys)
+            table.add_row(f"  {MARKS['missing']} {which}", escape(f"set {names}"))
+    return table
+
+
 def _look() -> Iterator[Row]:
-    yield "upskill", "ok", f"{__version__} on Python {sys.version.split()[0]}"
+    keys = find_keys()
+    local, sandbox, agents = list(_local()), _sandbox(), list(_agents())
+    servers = find_servers(keys)
+    key_rows = [_key("anthropic", ("ANTHROPIC_API_KEY",), keys)]
+    key_rows += [_key(name, row.key_variables, keys) for name, row in ENDPOINTS.items() if row.key_required]
+    yield from _answers(local, servers, key_rows, agents, sandbox)
+    yield Row(INSTALL, "upskill", "ok", f"{__version__} on Python {sys.version.split()[0]}")
     settings = Settings()
     try:
         settings = Settings.load()
-        yield "settings", "ok", settings.source or "defaults (no upskill.config.yaml)"
+        yield Row(INSTALL, "settings", "ok", settings.source or "defaults (no upskill.config.yaml)")
     except UpskillError as error:
-        yield "settings", "broken", f"{error.message} {error.hint}"
+        yield Row(INSTALL, "settings", "broken", error.message, error.hint)
     yield _store(settings)
-    yield from _local()
-    yield _sandbox()
-    keys = read_keys(os.environ, Path(".env"))
-    yield _key("anthropic", ("ANTHROPIC_API_KEY",), keys)
-    for name, row in ENDPOINTS.items():
-        if row.key_required:
-            yield _key(name, row.key_variables, keys)
-        else:
-            place = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
-            detail = f"{place} (contacted when used)" if place else f"set {row.url_variables[0]} or use --base-url"
-            yield f"server {name}", "ok" if place else "missing", detail
-    yield from _agents()
+    yield from local
+    yield from _servers(servers, keys)
+    yield from key_rows
+    yield from agents
     yield from _extras()
+
+
+def _answers(
+    local: list[Row], servers: list[Server], keys: list[Row], agents: list[Row], sandbox: Row
+) -> Iterator[Row]:
+    """One line for each thing that a person wants to run."""
+    runtime, weights = local[0], local[1:]
+    embedded = ["local"] if runtime.state == "ok" and any(row.state == "ok" for row in weights) else []
+    if runtime.state == "ok" and not embedded:
+        embedded = ["local (its weights are downloaded first)"]
+    served = [f"{server.name}:{server.models[0]}" for server in servers if server.models]
+    remote = [f"{row.what.removeprefix('key ')}:MODEL" for row in keys if row.state == "ok"]
+    programs = [row.what.removeprefix("agent ") for row in agents if row.state == "ok"]
+    plain = [name for name in programs if AGENT_SPECS[name].model]
+    yield _answer("a student", [*embedded, *served, *remote, *plain], "no model", runtime.fix)
+    by_hand = "set ANTHROPIC_API_KEY, or use --handoff FOLDER"
+    yield _answer("a teacher", [*remote, *plain, *served], "no key, server or agent", by_hand)
+    acting = ["tools (upskill's own)"] if sandbox.state == "ok" else []
+    acting += [name for name in programs if AGENT_SPECS[name].agent and sandbox.state == "ok"]
+    yield _answer("an agent", acting, "an agent needs a sandbox", sandbox.fix)
+    yield sandbox
+    yield _gpu(served)
+
+
+def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
+    if names:
+        return Row(CAN_I_RUN, what, "ok", f"yes: {', '.join(names)}")
+    return Row(CAN_I_RUN, what, "missing", otherwise, fix)
+
+
+def _gpu(served: list[str]) -> Row:
+    """Embedded models compute on the CPU; a GPU is used through a server."""
+    name = _gpu_name()
+    if not name:
+        return Row(CAN_I_RUN, "on a GPU", "missing", "none was found; embedded models run on the CPU")
+    if served:
+        return Row(CAN_I_RUN, "on a GPU", "ok", f"{name}, through {served[0]}")
+    return Row(
+        CAN_I_RUN, "on a GPU", "missing", f"{name}, and no server that uses it", "ollama serve, or vllm serve MODEL"
+    )
+
+
+def _gpu_name() -> str:
+    if program := shutil.which("nvidia-smi"):
+        command = [program, "--query-gpu=name", "--format=csv,noheader"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else ""
+    return "Apple GPU" if sys.platform == "darwin" else ""
 
 
 def _store(settings: Settings) -> Row:
@@ -81,13 +169,15 @@ def _store(settings: Settings) -> Row:
     try:
         if found := find_store(settings.runs_dir):
             with found as store:
-                return "store", "ok", f"{store.location} ({store.count_runs()} runs)"
+                return Row(INSTALL, "store", "ok", f"{store.location} ({store.count_runs()} runs)")
         folder = Path(settings.runs_dir)
         near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
         with tempfile.TemporaryDirectory(dir=near) as trial, open_store(trial):
-            return "store", "ok", f"{folder} can be written"
+            return Row(INSTALL, "store", "ok", f"{folder} can be written")
     except (UpskillError, OSError) as error:
-        return "store", "broken", f"{error}; choose another folder with --runs-dir"
+        return Row(
+            INSTALL, "store", "broken", str(error), "choose another folder with `runs_dir` in upskill.config.yaml"
+        )
 
 
 def _sandbox() -> Row:
@@ -96,18 +186,42 @@ def _sandbox() -> Row:
     try:
         chosen = asyncio.run(choose_sandbox())
     except UpskillError as error:
-        return "sandbox", "missing", f"{error.message} {error.hint}"
-    return "sandbox", "ok", chosen.label
+        best = next((line.strip() for line in error.hint.splitlines() if line.startswith("    ")), error.hint)
+        return Row(CAN_I_RUN, "a sandbox", "missing", error.message, best)
+    return Row(CAN_I_RUN, "a sandbox", "ok", chosen.label)
+
+
+def _servers(found: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
+    by_name = {server.name: server for server in found}
+    for name, row in ENDPOINTS.items():
+        if row.key_required:
+            continue
+        server = by_name.get(name)
+        if server is None:
+            url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), "")
+            said = f"{url} (another machine's, contacted when used)"
+            fix = "" if url else f"set {row.url_variables[0]}, or use --base-url URL"
+            yield Row(MODELS, f"server {name}", "ok" if url else "missing", said if url else "no address", fix)
+        elif server.models:
+            more = f" and {len(server.models) - 3} more" if len(server.models) > 3 else ""
+            yield Row(MODELS, f"server {name}", "ok", f"{server.url} has {', '.join(server.models[:3])}{more}")
+        elif server.is_running or server.problem:
+            yield Row(MODELS, f"server {name}", "missing", f"{server.url}: {server.problem}")
+        else:
+            yield Row(MODELS, f"server {name}", "missing", f"not running at {server.url}", row.start)
 
 
 def _agents() -> Iterator[Row]:
     for spec in (spec for spec in AGENT_SPECS.values() if spec.program):
         found = shutil.which(spec.program)
         companion, install = spec.companion
-        if found and companion and shutil.which(companion) is None:
-            found += f" (as a student that acts it also needs {install})"
-        missing = f"{spec.program} is not on PATH: {spec.install}, then {spec.log_in}"
-        yield f"agent {spec.name}", "ok" if found else "missing", found or missing
+        if found is None:
+            said = f"{spec.program} is not on PATH"
+            yield Row(AGENTS, f"agent {spec.name}", "missing", said, spec.install, spec.log_in)
+        elif companion and shutil.which(companion) is None:
+            yield Row(AGENTS, f"agent {spec.name}", "ok", f"{found} (as a student that acts it also needs {install})")
+        else:
+            yield Row(AGENTS, f"agent {spec.name}", "ok", found)
 
 
 def _extras() -> Iterator[Row]:
@@ -116,28 +230,36 @@ def _extras() -> Iterator[Row]:
         ("MCP servers", "mcp", "mcp"),
         ("PDF, HTML, Word", "pypdf", "documents"),
     ):
-        found = importlib.util.find_spec(package) is not None
-        yield what, "ok" if found else "missing", package if found else add_extra(extra)
+        if importlib.util.find_spec(package) is None:
+            yield Row(PARTS, what, "missing", "not installed", add_extra(extra))
+        else:
+            yield Row(PARTS, what, "ok", package)
 
 
 def _local() -> Iterator[Row]:
+    """The runtime of embedded models first, then their weights."""
     from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS  # noqa: PLC0415
     from upskill.models.embedded.weights import weights_path, weights_state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
-        yield "local runtime", "missing", add_extra("local")
+        yield Row(MODELS, "local runtime", "missing", "not installed", add_extra("local"))
     else:
-        yield "local runtime", "ok", "xllamacpp"
+        yield Row(MODELS, "local runtime", "ok", "xllamacpp")
     for name, row in LOCAL_MODELS.items():
         here = weights_state(row)
         if here == "ready":
-            yield f"local:{name}", "ok", str(weights_path(row))
+            yield Row(MODELS, f"local:{name}", "ok", str(weights_path(row)))
         elif here == "damaged":
-            yield f"local:{name}", "broken", f"{weights_path(row)} is damaged: upskill models pull {name}"
+            yield Row(
+                MODELS, f"local:{name}", "broken", f"{weights_path(row)} is damaged", f"upskill models pull {name}"
+            )
         elif name == DEFAULT_LOCAL_MODEL:
-            yield f"local:{name}", "missing", f"downloaded at first use, or now with upskill models pull {name}"
+            fix = f"upskill models pull {name}"
+            yield Row(MODELS, f"local:{name}", "missing", "downloaded at first use, or now", fix)
 
 
-def _key(name: str, variables: tuple[str, ...], keys: dict[str, str]) -> Row:
+def _key(name: str, variables: tuple[str, ...], keys: Mapping[str, str]) -> Row:
     found = next((variable for variable in variables if keys.get(variable)), None)
-    return f"key {name}", "ok" if found else "missing", f"{found} is set" if found else f"set {variables[0]}"
+    if found:
+        return Row(KEYS, f"key {name}", "ok", f"{found} is set")
+    return Row(KEYS, f"key {name}", "missing", "no key", f"set {variables[0]}")

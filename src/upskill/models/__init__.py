@@ -8,6 +8,7 @@ A name as a person types it becomes an `Address`, a plain value; `open_model` tu
 keeps those that this process has opened, with a cache of replies and a ledger where they are given.
 
 - `addresses`: names a person may type; `endpoints`: OpenAI-compatible servers, a row each; `keys`: API keys
+- `servers`: which model servers run on this machine
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
 - `identity`: what stands behind an address, for the keys of trials and replies

@@ -26,6 +26,16 @@ PROVIDER_PATTERNS = {  # for suggestions
     r"gemini-": "gemini",
     r"[\w.-]+/[\w.-]+$": "hf",
 }
+SPELLINGS = {  # of providers by others
+    "huggingface": "hf",
+    "google": "gemini",
+    "ollama_chat": "ollama",
+    "lm_studio": "lmstudio",
+    "hosted_vllm": "vllm",
+    "together_ai": "together",
+    "fireworks_ai": "fireworks",
+    "mistralai": "mistral",
+}
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -64,6 +74,8 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     if provider in PROVIDERS and provider != "command":
         url = _base_url_in(keys, ("ANTHROPIC_BASE_URL",)) if provider == "anthropic" else ""
         return Address(name, provider, model, base_url=url, effort=effort)
+    if "/" in provider:  # ollama/llama3.2:latest
+        raise UsageError(f"{name!r} does not say which provider serves it", _guess(text))
     known = [*ENDPOINTS, *(row for row in PROVIDERS.names() if row != "command"), *COMMANDS]
     raise UsageError(f"{name!r}: no provider is called {provider!r}", did_you_mean(provider, known))
 
@@ -74,6 +86,10 @@ def _base_url_in(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> 
 
 def _guess(text: str) -> str:
     """A hint for a name without a provider: who most likely serves it, or the nearest alias."""
+    provider, _, model = text.partition("/")
+    provider = SPELLINGS.get(provider, provider)
+    if model and (provider in ENDPOINTS or provider == "anthropic") and not model.startswith("gpt-oss"):
+        return f"Did you mean {provider}:{model}?"
     for pattern, provider in PROVIDER_PATTERNS.items():
         if re.match(pattern, text):
             return f"Did you mean {provider}:{text}?"

@@ -20,10 +20,12 @@ class Endpoint:
     limit_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "max_tokens"
     seeds: bool = True  # whether it takes a seed
     seed_field: str = "seed"
+    title: str = ""  # of a server on this machine: what people call it,
+    start: str = ""  # and the command that starts it
 
 
-def _local(name: str, base_url: str, *url_variables: str) -> Endpoint:
-    return Endpoint(name, base_url, (), url_variables, key_required=False, prices="free")
+def _local(name: str, base_url: str, url_variable: str, title: str, start: str) -> Endpoint:
+    return Endpoint(name, base_url, (), (url_variable,), key_required=False, prices="free", title=title, start=start)
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -59,10 +61,12 @@ ENDPOINTS: dict[str, Endpoint] = {
             prices="google",
         ),
         Endpoint("generic", "", ("GENERIC_API_KEY",), ("GENERIC_BASE_URL",), key_required=False),
-        _local("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL"),
-        _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL"),
-        _local("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL"),
-        _local("llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL"),
+        _local("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL", "Ollama", "ollama serve"),
+        _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL", "LM Studio", "lms server start"),
+        _local("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL", "vLLM", "vllm serve MODEL"),
+        _local(
+            "llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL", "llama.cpp", "llama-server -m MODEL.gguf"
+        ),
     )
 }
 

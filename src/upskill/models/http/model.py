@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
-from upskill.models.endpoints import is_loopback
+from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.throttling import (
     MAX_RETRY_AFTER,
     OVERLOADED,
@@ -282,9 +282,17 @@ class HttpModel(ABC):
         elif error.kind == "timeout":
             allowed = min(allowed, 1)  # the server may still be busy with the first, and each attempt takes long
         if tries > allowed:
-            hint = f"Is the server at {_origin(self.url)} running?" if error.kind == "connect" else ""
-            raise ModelError(self.excerpt(error.message), hint) from error
+            raise self._unreachable(error) from error
         return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
+
+    def _unreachable(self, error: TransportError) -> ModelError:
+        if error.kind != "connect":
+            return ModelError(self.excerpt(error.message))
+        row = ENDPOINTS.get(self.address.endpoint)
+        if row and row.start and is_loopback(self.url):
+            place = _origin(self.url)
+            return ModelError(f"{row.title} is not running: nothing answers at {place}; start it with `{row.start}`")
+        return ModelError(self.excerpt(error.message), f"Is the server at {_origin(self.url)} running?")
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
         """Seconds until the next attempt after an error status; raises the ModelError when there is none."""

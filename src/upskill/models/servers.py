@@ -1,0 +1,59 @@
+"""Model servers on this machine: which of them run, and which models they have."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPException
+
+from upskill.models.endpoints import ENDPOINTS, is_loopback
+from upskill.plain import dict_or_empty, list_or_empty
+
+SECONDS = 2.0  # for a server on this machine to answer
+MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What was found where a server should be."""
+
+    name: str
+    url: str
+    is_running: bool
+    models: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def find_servers(keys: Mapping[str, str]) -> list[Server]:
+    """Ask every server that is to be on this machine for its models, all at once; no other is contacted."""
+    places: dict[str, str] = {}
+    for name, row in ENDPOINTS.items():
+        if row.key_required:
+            continue
+        url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
+        if url and is_loopback(url):
+            places[name] = url.rstrip("/")
+    with ThreadPoolExecutor(len(places) or 1) as pool:
+        return list(pool.map(_probe, places, places.values()))
+
+
+def _probe(name: str, url: str) -> Server:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/models", timeout=SECONDS) as response:
+            said = dict_or_empty(json.loads(response.read(MOST_BYTES)))
+    except urllib.error.HTTPError as error:
+        wants_key = error.code in (401, 403)
+        problem = "it wants a key" if wants_key else f"it answers {error.code}, so it is something else"
+        return Server(name, url, wants_key, problem=problem)
+    except (OSError, HTTPException):
+        return Server(name, url, is_running=False)
+    except ValueError:
+        return Server(name, url, is_running=False, problem="what answers there is something else")
+    models = [dict_or_empty(row).get("id") for row in list_or_empty(said.get("data"))]
+    found = tuple(model for model in models if isinstance(model, str) and model)
+    return Server(name, url, is_running=True, models=found, problem="" if found else "it has no model yet")
