@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import click
-from rich.table import Table
+from rich.text import Text
 
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
@@ -23,6 +23,7 @@ from upskill.models.embedded.weights import (
     weights_state,
 )
 from upskill.models.endpoints import ENDPOINTS
+from upskill.reports.layout import FittedTable, Paragraph
 
 
 @click.group("models", cls=Group, invoke_without_command=True)
@@ -42,27 +43,21 @@ def group(context: click.Context, as_json: bool) -> None:
     if as_json:
         show_json([_facts(row) for row in LOCAL_MODELS.values()])
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Name", "Download", "Memory", "Licence", "State", "Speed", "Good for"):
-        table.add_column(
-            column,
-            justify="right" if column in ("Download", "Memory", "Speed") else "left",
-            no_wrap=column != "Good for",
-        )
-    for row in LOCAL_MODELS.values():
-        speed = measured_speed(row.file)
-        table.add_row(
-            f"local:{row.name}",
-            _size(row.download_size),
-            _size(row.memory()),
-            row.licence,
-            _state(row),
-            f"{speed.write:,.0f}/s" if speed else "",
-            row.advice,
-        )
-    show(table)
-    click.echo()
-    for line in (
+    speeds = {row.name: measured_speed(row.file) for row in LOCAL_MODELS.values()}
+    rows = [
+        {
+            "Name": Text(f"local:{row.name}"),
+            "Download": Text(_size(row.download_size)),
+            "Memory": Text(_size(row.memory())),
+            "Licence": Text(row.licence),
+            "State": Text(_state(row)),
+            "Speed": Text(f"{speed.write:,.0f}/s" if (speed := speeds[row.name]) else ""),
+            "Good for": Text(row.advice),
+        }
+        for row in LOCAL_MODELS.values()
+    ]
+    table = FittedTable(rows, left=("Name", "Licence", "State", "Good for"), spare=("Licence", "Memory"), indent=0)
+    lines = (
         "Memory: of one server with a full context; further servers share its weights.",
         "Speed: tokens written per second on this machine, once measured.",
         f"Model cards: {', '.join(row.card for row in list(LOCAL_MODELS.values())[:3])}.",
@@ -71,8 +66,8 @@ def group(context: click.Context, as_json: bool) -> None:
         f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
         f"Command-line agents: {', '.join(COMMANDS)}.",
         f"Short names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.",
-    ):
-        click.echo(click.wrap_text(line, 100, subsequent_indent="  "))
+    )
+    show(table, Text(""), *(Paragraph(line, indent=0, hanging=2) for line in lines))
 
 
 def _state(row: LocalModel) -> str:

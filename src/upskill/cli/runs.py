@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
@@ -19,6 +18,8 @@ from upskill.plain import counted
 from upskill.runs.stores import Run, RunStore
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from upskill.verdicts.verdict import Verdict
 
 Metric = Literal["success", "tokens"]
@@ -170,28 +171,35 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     return shown
 
 
-def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> Table:
-    from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
+def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
+    """Skills by models; a line for each pair of them where there are too many models for that."""
+    from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
 
     latest = {(run.skill, verdict["model"]): verdict for run, verdict in rows}  # later runs replace earlier ones
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Skill", overflow="fold")
-    models = sorted({model for _, model in latest})
-    for model in models:
-        table.add_column(escape(model), overflow="fold")
-    for skill in sorted({skill for skill, _ in latest}):
-        cells: list[str] = []
-        for model in models:
-            verdict = latest.get((skill, model))
-            if verdict is None:
-                cells.append("–")
-            elif verdict["reason"] == "isolation":
-                cells.append("[bold red]INVALID[/bold red]")
-            elif metric == "success":
-                lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
-                rates = (percent(arm["pass_rate"]) for arm in _arms(verdict))
-                cells.append(before_after(*rates) + lift)
-            else:
-                cells.append(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)))
-        table.add_row(escape(skill), *cells)
-    return table
+    skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
+    cells = {pair: _cell(verdict, metric) for pair, verdict in latest.items()}
+    matrix = [
+        {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models} for skill in skills
+    ]
+    title = "Pass rate" if metric == "success" else "Tokens a task"
+    pairs = [
+        {"Skill": Text(skill), "Model": Text(model), title: cells[skill, model]}
+        for skill in skills
+        for model in models
+        if (skill, model) in cells
+    ]
+    return FirstThatFits(
+        FittedTable(matrix, left=["Skill", *models], indent=0),
+        FittedTable(pairs, left=["Skill", "Model", title], indent=0),
+    )
+
+
+def _cell(verdict: Document, metric: Metric) -> Text:
+    from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
+
+    if verdict["reason"] == "isolation":
+        return Text("INVALID", style="bold red")
+    if metric == "tokens":
+        return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)))
+    lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
+    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift)

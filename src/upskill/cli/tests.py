@@ -18,6 +18,7 @@ from upskill.authoring.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.models import Models
 from upskill.models.addresses import resolve
@@ -90,7 +91,8 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     with options.open_store() as store:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
-        written = asyncio.run(_write(skill, material, cases, models, options, name))
+        with RunProgress(quiet=options.silent):
+            written = asyncio.run(_write(skill, material, cases, models, options, name))
     return Suite((*cases, *written.cases), "generated")
 
 

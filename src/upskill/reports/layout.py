@@ -44,9 +44,20 @@ class FittedTable:
     """
 
     def __init__(
-        self, rows: Sequence[dict[str, Text]], *, left: Sequence[str], spare: Sequence[str] = (), last: str = ""
+        self,
+        rows: Sequence[dict[str, Text]],
+        *,
+        left: Sequence[str],
+        spare: Sequence[str] = (),
+        last: str = "",
+        indent: int = 2,
     ) -> None:
-        self.rows, self.left, self.spare, self.last = rows, left, spare, last
+        self.rows, self.left, self.spare, self.last, self.indent = rows, left, spare, last, indent
+
+    @property
+    def width(self) -> int:
+        """With all of its columns."""
+        return self._width(list(self.rows[0]))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.max_width
@@ -64,12 +75,12 @@ class FittedTable:
         head = {column: Text(column, style="bold") for column in columns}
         for row in (head, *self.rows):
             if apart and row is not head:
-                yield from _line(console, row[name])
+                yield from _line(console, row[name], self.indent)
             cells = [self._pad(column, row[column], widths[column]) for column in columns]
-            yield from _line(console, Text(GAP).join(cells), indent=2 if apart else 0)
+            yield from _line(console, Text(GAP).join(cells), self.indent + (2 if apart else 0))
 
     def _width(self, columns: Sequence[str]) -> int:
-        return 2 + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)
+        return self.indent + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)
 
     def _column_width(self, column: str) -> int:
         return max(cell_len(column), *(row[column].cell_len for row in self.rows))
@@ -79,8 +90,18 @@ class FittedTable:
         return cell + spaces if column in self.left else spaces + cell
 
 
-def _line(console: Console, text: Text, indent: int = 0) -> RenderResult:
-    text = Text(" " * (2 + indent)) + text
+class FirstThatFits:
+    """The first of some tables for which there is room, or the last."""
+
+    def __init__(self, *tables: FittedTable) -> None:
+        self.tables = tables
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield next((table for table in self.tables if table.width <= options.max_width), self.tables[-1])
+
+
+def _line(console: Console, text: Text, indent: int) -> RenderResult:
+    text = Text(" " * indent) + text
     text.rstrip()
     yield from text.render(console)
     yield Segment.line()
