@@ -9,12 +9,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap
 
-.PHONY: demo test format lint types docs pytest system clean
+.PHONY: demo test golden format lint types docs pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
 
 test: $(VENV)/.dev lint types docs pytest
+
+golden: $(VENV)/.dev
+	GOLDEN=write $(BIN)/pytest -q --no-cov tests/test_golden.py
+	git diff --stat -- tests/fixtures/golden
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

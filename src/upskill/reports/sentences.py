@@ -196,7 +196,7 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _arm_of(choice: Choice, older: bool) -> str:
-    names = ("with the older skill", "with this skill") if older else ("as the baseline", "with the skill")
+    names = ("with the older skill", "with this skill") if older else ("without the skill", "with the skill")
     return f"{choice.model} {names[choice.arm == 'skill']}"
 
 
