@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import Upskill
+from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, UsageError
 from upskill.checks import Evidence
 from upskill.suites.formats import FORMATS, Notes, recognise
@@ -216,6 +216,13 @@ def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None
     assert Suite.parse(alone).cases[0].prompt == "Say e"
     with pytest.raises(UsageError, match=r"the prompt that its variables \(a, b\) go into is not in this file"):
         Suite.parse([{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}])
+
+
+def test_a_prompt_that_is_a_program_is_not_replaced_by_a_variable(tmp_path: Path) -> None:
+    test = {"vars": {"question": "Say e"}, "assert": [{"type": "contains", "value": "e"}]}
+    assert Suite.parse({"providers": ["http"], "tests": [test]}).cases[0].prompt == "Say e"
+    with pytest.raises(UsageError, match="none of its prompts can be read"):
+        Suite.parse({"prompts": ["file://make.py:build"], "tests": [test]})
 
 
 def test_a_pattern_of_javascript_means_the_same_here() -> None:
@@ -467,6 +474,27 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     printed = upskill("import", "promptfoo.yaml")
     assert printed.out == Path("out/suite.yaml").read_text(encoding="utf-8")
     assert "left out: javascript" in printed.err
+
+
+SHOWN = """
+prompts: ['{{q}}']
+providers: [openai:gpt-4o]
+tests:
+  - {vars: {q: Say a}, assert: [{type: contains, value: a}]}
+  - description: polite
+    vars: {q: Greet me}
+    assert: [{type: llm-rubric, value: It is polite}, {type: icontains, value: hi}]
+  - {description: brief, vars: {q: Be brief}, assert: [{type: llm-rubric, value: It is brief}]}
+  - {vars: {q: Say b}, assert: [{type: contains, value: b}, {type: regex, value: ^b}]}
+  - {vars: {q: Say c}, assert: [{type: javascript, value: output.length < 9}]}
+"""
+
+
+def test_the_docs_show_what_import_prints(home: Path, upskill: Upskill) -> None:
+    written(Path("promptfooconfig.yaml"), SHOWN)
+    page = (REPOSITORY / "docs" / "how-to" / "suites.md").read_text(encoding="utf-8")
+    command, printed = re.findall(r"```bash\nupskill (import [^\n]*)\n```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
+    assert upskill(*command.split()).out == printed
 
 
 def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill: Upskill) -> None:

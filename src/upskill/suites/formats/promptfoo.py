@@ -44,6 +44,7 @@ class _Config:
     prompts: list[str]
     default: dict[str, Any]
     templates: dict[str, Any]
+    lost_prompts: bool  # there are some, and none of them can be read
 
 
 def cases(source: Source) -> Iterator[Draft]:
@@ -54,8 +55,9 @@ def cases(source: Source) -> Iterator[Draft]:
         source.notes.leave_out("prompts", f"only the first of {len(prompts)} is taken; each makes a suite of its own")
     if {"providers", "targets"} & set(mapping):
         source.notes.leave_out("providers", "students are named with -m")
+    lost = bool(mapping.get("prompts")) and not prompts
     default = as_mapping(_loaded(mapping.get("defaultTest"), source)) or {}
-    config = _Config(source, prompts, default, as_mapping(mapping.get("assertionTemplates")) or {})
+    config = _Config(source, prompts, default, as_mapping(mapping.get("assertionTemplates")) or {}, lost)
     found = [*_tests(source.said if bare else mapping.get("tests"), source), *_scenarios(mapping, source)]
     if not found and default.get("assert"):
         found: list[dict[str, Any]] = [{}]
@@ -67,7 +69,7 @@ def _prompts(said: object, source: Source) -> Iterator[str]:
     """The prompts as text. A program that makes them cannot be carried over."""
     items = as_list(said)
     mapping = as_mapping(said)
-    for item in items if items is not None else list(mapping) if mapping else [said]:
+    for item in items if items is not None else list(mapping) if mapping else [said] if said else []:
         fields = as_mapping(item) or {}
         text = text_of(fields.get("raw") or fields.get("content") or fields.get("id") or fields.get("path") or "")
         text = text_of(item) if not fields else text
@@ -194,6 +196,8 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
         name: fill(value, values) if isinstance(value, str) and re.search(r"\{[{%]", value) else value
         for name, value in values.items()
     }
+    if config.lost_prompts:
+        raise UsageError("none of its prompts can be read", "Write them out as text.")
     draft.prompt = fill(config.prompts[0], values) if config.prompts else _only_text(values)
     notes = config.source.notes
     options = (as_mapping(config.default.get("options")) or {}) | (as_mapping(test.get("options")) or {})
