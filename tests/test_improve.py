@@ -27,7 +27,7 @@ from upskill.authoring.improve import add_stored_evidence, rename_evidence
 from upskill.authoring.material import Material, Piece, gather
 from upskill.authoring.output import replace_manifest
 from upskill.authoring.provenance import Provenance, add_suite
-from upskill.authoring.source_files import add_source_files
+from upskill.authoring.source_files import add_source_files, source_file
 from upskill.authoring.versions import edited_by_hand, record_version
 from upskill.skills import find_skills
 from upskill.suites import Case
@@ -321,6 +321,19 @@ def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
     assert few.left_out == (
         f"{len(NUMBERS) - 2} of {len(NUMBERS)} pieces of the older material, for which there is no room",
     )
+
+
+def test_the_path_of_a_source_tells_nobody_where_home_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = home / "ada"
+    monkeypatch.setenv("HOME", str(ada))
+    session = ada / ".claude" / str(ada).replace("/", "-") / "one.jsonl"
+    for place in (ada / "notes.md", session):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("Notes.")
+    kept = source_file("doc", ada / "notes.md")
+    assert kept is not None
+    assert (kept.path, kept.find(None)) == ("~/notes.md", ada / "notes.md")
+    assert source_file("trace", session) is None
 
 
 def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, house: Path) -> None:

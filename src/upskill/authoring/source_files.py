@@ -43,11 +43,15 @@ class SourceFile:
 
 
 def source_file(kind: str, path: str | Path) -> SourceFile | None:
-    """The file at this path; None where there is none that could be read again."""
+    """The file at this path; None where there is none that could be read again.
+
+    Nor is one kept whose path names the home folder, as those of some agents' sessions do: skills are shared.
+    """
     digest, home = _digest(Path(path)), str(Path.home())
     shown = str(path)
     shown = f"~{shown.removeprefix(home)}" if shown.startswith(f"{home}/") else shown
-    return SourceFile(kind, shown, digest) if digest else None
+    is_private = any(name in shown for name in (home, home.replace("/", "-"))) and len(home) > 1
+    return SourceFile(kind, shown, digest) if digest and not is_private else None
 
 
 def read_source_files(metadata: Mapping[str, Any]) -> list[SourceFile]:
