@@ -6,8 +6,10 @@ python docs/make_reference.py --check    say whether it is up to date
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -20,6 +22,7 @@ from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
 from upskill.settings import Settings
 from upskill.skills.install import TARGETS
+from upskill.traces import FORMATS
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -33,6 +36,7 @@ def lines() -> Iterator[str]:
     yield from models()
     yield from settings()
     yield from targets()
+    yield from traces()
 
 
 def commands() -> Iterator[str]:
@@ -110,6 +114,18 @@ def targets() -> Iterator[str]:
     yield "|---|---|---|---|"
     for target in TARGETS.values():
         yield f"| `{target.name}` | {target.title} | `{target.project_skills}` | `~/{target.user_skills}` |"
+
+
+def traces() -> Iterator[str]:
+    yield "\n## Trace formats\n"
+    yield "A file is recognised by its content; `upskill trace show FILE --format NAME` insists on one of them."
+    yield "Where a file has several sessions, `FILE/SESSION` is one of them.\n"
+    yield "| name | what is read |"
+    yield "|---|---|"
+    for name in FORMATS.names():
+        if name in FORMATS.table:
+            page = inspect.getdoc(import_module(FORMATS.table[name].partition(":")[0])) or ""
+            yield f"| `{name}` | {page.partition(chr(10) * 2)[0].replace(chr(10), ' ')} |"
 
 
 def main() -> None:

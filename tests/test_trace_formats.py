@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -427,6 +428,39 @@ def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp
     )
     call = read_trace(path).calls[0]
     assert (call.arguments, call.output, call.status) == ({"command": "make all"}, "one\ntwo", "error")
+
+
+def test_a_damaged_file_is_read_in_part_or_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.pdf"
+    ends: Counter[str] = Counter()
+    for fixture in sorted(FIXTURES.glob("*/*")):
+        data = fixture.read_bytes() if fixture.is_file() else b""
+        for damaged in (
+            data[: len(data) // 2],
+            data[len(data) // 2 :],
+            data + bytes(100),
+            data.replace(b"\n", b"\r\n"),
+        ):
+            path.write_bytes(damaged)
+            try:
+                ends["read"] += bool(read_trace(path).steps)
+            except UsageError as refused:
+                ends["refused"] += str(path) in refused.message
+    assert ends.total() == 4 * len(list(FIXTURES.glob("*/*")))
+    assert min(ends.values()) > 20
+
+
+def test_lines_that_ran_into_each_other_and_sessions_without_ids_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    glued = (FIXTURES / "qwen/9ac9.jsonl").read_text(encoding="utf-8").replace("\n", "")
+    path.write_text(glued, encoding="utf-8")
+    assert read_trace(path).steps == read_trace(FIXTURES / "qwen/9ac9.jsonl").steps
+    row = {"type": "user", "message": {"role": "user", "content": "Go."}}
+    assert read_trace(write_lines(path, [row])).agent == "claude-code"
+    wrapped = [
+        {"type": "message", "id": "1", "message": {"role": role, "content": role}} for role in ("user", "assistant")
+    ]
+    assert kinds(read_trace(write_lines(path, wrapped))) == ["user", "assistant"]
 
 
 def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) -> None:

@@ -152,7 +152,10 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
     chosen: Format = FORMATS.load(name)
     trace = chosen.read(sample.path)
     if not trace.steps:
-        why = "; ".join(trace.warnings) or f"it consists of {sample.outline}, and tells nothing that was said or done"
+        why = (
+            "; ".join(dict.fromkeys(trace.warnings))
+            or f"it consists of {sample.outline}, and tells nothing that was said or done"
+        )
         told = "read as" if format else "taken for"
         raise UsageError(
             f"{path}: has no step in it. It was {told} {name} ({chosen.title}): {why}",

@@ -22,12 +22,13 @@ PROGRAM_PREFIXES = (
     "<system-reminder>",
     "Caveat: The messages below",
 )
+IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
 
 def detects(sample: Sample) -> bool:
     return any(
         row.get("type") in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
-        and ("sessionId" in row or "session_id" in row or "parentUuid" in row or "leafUuid" in row)
+        and (any(name in row for name in IDS) or "content" in get_dict(row, "message"))
         and row.get("type") != "tool_call"
         for row in sample.rows
     )

@@ -125,7 +125,7 @@ class _Reader:
 
     def item(self, payload: dict[str, Any], at: str) -> None:
         kind = get_str(payload, "type")
-        if kind == "message":
+        if kind == "message" or (not kind and "role" in payload):
             role, text = get_str(payload, "role"), content_text(payload.get("content"))
             if role == "user" and text.lstrip().startswith(PROGRAM_PREFIXES):
                 self.builder.add_text("system", text, at=at)

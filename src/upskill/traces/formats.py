@@ -16,7 +16,7 @@ from upskill.inputs import open_input
 from upskill.installation import add_extra
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Trace
-from upskill.traces.values import parse_object
+from upskill.traces.values import parse_line
 
 SAMPLE_BYTES = 1_000_000  # the first line of a Codex session alone may have 60,000
 MAX_SAMPLE_ROWS = 50
@@ -69,10 +69,9 @@ class Sample:
             lines.pop()  # cut in the middle
         found: list[dict[str, Any]] = []
         for line in lines:
-            if line.strip().startswith("{") and (row := parse_object(line)) is not None:
-                found.append(row)
-                if len(found) == MAX_SAMPLE_ROWS:
-                    break
+            found += parse_line(line) if line.strip().startswith("{") else []
+            if len(found) >= MAX_SAMPLE_ROWS:
+                break
         return found
 
     @cached_property

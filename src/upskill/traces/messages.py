@@ -19,9 +19,15 @@ ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "cust
 def detects(sample: Sample) -> bool:
     document = sample.document
     messages = as_list(document) or _messages_in(as_mapping(document) or {}) or sample.rows
-    found = [dict_or_empty(item) for item in messages[:20]]
+    found = [_unwrap(dict_or_empty(item)) for item in messages[:20]]
     inner = [dict_or_empty(item) for outer in found for item in _messages_in(outer)]
     return any(map(_is_message, [*found, *inner]))
+
+
+def _unwrap(message: dict[str, Any]) -> dict[str, Any]:
+    """The message in a line that has more to tell about it: `{"type": "message", "message": {…}}`."""
+    inner = get_dict(message, "message")
+    return inner if "role" not in message and inner.get("role") in ROLES else message
 
 
 def _is_message(message: dict[str, Any]) -> bool:
@@ -51,7 +57,8 @@ def read(path: Path) -> Trace:
 
 def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
     for item in messages:
-        message = as_mapping(item)
+        row = as_mapping(item)
+        message = _unwrap(row) if row is not None else None
         if message is None:
             builder.skip(f"message {len(builder.steps) + 1} is not an object")
         elif _is_message(message):

@@ -27,6 +27,7 @@ _NUMBERED = re.compile(
     r"(?:gen_ai\.(prompt|completion)|llm\.(input|output)_messages)\.(\d+)\.(?:message\.)?(role|content)"
 )
 ROLES: dict[str, StepKind] = {"user": "user", "human": "user", "assistant": "assistant", "model": "assistant"}
+MAX_BROKEN = 20  # pieces, each of which takes as long as the whole file to be found broken
 MODEL_CALLS = ("chat", "generate_content", "text_completion", "completion")
 
 
@@ -67,7 +68,7 @@ def _load(builder: TraceBuilder) -> Iterator[object]:
         except (ValueError, RecursionError):
             builder.skip(f"what begins in line {text.count(chr(10), 0, begin.start()) + 1} is not whole JSON")
             at = text.find("\n", begin.start())
-            if at < 0:
+            if at < 0 or builder.malformed == MAX_BROKEN:
                 return
             continue
         if not is_deep(value):

@@ -28,6 +28,7 @@ _SCREEN = re.compile(r"\x1b\[\?1049h.*?(?:\x1b\[\?1049l|\Z)", re.S)  # of an edi
 _CODES = re.compile(
     r"\x1b\[([\d;?]*)([A-Za-z@])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[()][A-Z0-9]|\x1b.|[\b\r]|[^\x1b\b\r]+", re.S
 )
+MAX_LINE = 50_000  # characters that are played, of a line with escape codes
 
 
 def detects(sample: Sample) -> bool:
@@ -90,6 +91,7 @@ def render(line: str) -> str:
     """What a line looked like once all of it was printed: typing mistakes are gone, and so are colours."""
     if not re.search(r"[\x1b\b\r]", line):
         return line
+    line = line[-MAX_LINE:]  # a progress bar can go on for long
     shown: list[str] = []
     at = 0
     for found in _CODES.finditer(line.rstrip("\r")):

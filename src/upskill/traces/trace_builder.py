@@ -12,7 +12,7 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Status, Step, StepKind, Trace, Usage
 from upskill.traces.formats import open_trace, split_path
-from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_object, seconds_between
+from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_line, seconds_between
 
 MAX_WARNINGS = 5
 UNKNOWN_COST = Usage()
@@ -41,11 +41,10 @@ class TraceBuilder:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
                     if not text:
                         continue
-                    row = parse_object(text)
-                    if row is None:
+                    rows = parse_line(text)
+                    if not rows:
                         self.skip(f"line {number} is not a JSON object")
-                    else:
-                        yield row
+                    yield from rows
         except OSError as error:
             raise UsageError(f"{path or self.path}: {error.strerror or error}") from error
 

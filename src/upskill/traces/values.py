@@ -51,6 +51,24 @@ def parse_object(line: str) -> dict[str, Any] | None:
     return None if is_deep(found) else found
 
 
+def parse_line(line: str) -> list[dict[str, Any]]:
+    """The JSON objects of a line: one, or several if a program was stopped before it ended a line; none if broken."""
+    if (row := parse_object(line)) is not None:
+        return [row]
+    found: list[dict[str, Any]] = []
+    text, decoder = line.strip(), json.JSONDecoder()
+    while text.startswith("{"):
+        try:
+            value, end = decoder.raw_decode(text)
+        except (ValueError, RecursionError):
+            return []
+        if is_deep(value):
+            return []
+        found.append(dict_or_empty(value))
+        text = text[end:].lstrip()
+    return [] if text else found
+
+
 def content_text(value: object) -> str:
     """What a tool returned, as text: plain, a list of blocks, or any other JSON."""
     if isinstance(value, str):
