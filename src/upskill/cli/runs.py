@@ -183,14 +183,14 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     ]
     title = "Pass rate" if metric == "success" else "Tokens a task"
     pairs = [
-        {"Skill": Text(skill), "Model": Text(model), title: cells[skill, model]}
+        {"Model": Text(model), "Skill": Text(skill), title: cells[skill, model]}
         for skill in skills
         for model in models
         if (skill, model) in cells
     ]
     return FirstThatFits(
         FittedTable(matrix, left=["Skill", *models], indent=0),
-        FittedTable(pairs, left=["Skill", "Model", title], indent=0),
+        FittedTable(pairs, left=["Model", "Skill", title], indent=0),
     )
 
 
