@@ -13,7 +13,9 @@ from conftest import Upskill, write_skill
 from test_architecture import run_python
 from upskill.errors import UsageError
 from upskill.skills import Skill
+from upskill.skills.fences import read_fences
 from upskill.skills.mentions import missing_files
+from upskill.skills.placebo import placebo
 from upskill.suites import Suite
 
 HEAD = "name: {name}\ndescription: Does things. Use it when asked.\n"
@@ -168,3 +170,34 @@ def test_the_json_of_validate_is_one_document(upskill: Upskill, home: Path) -> N
         "suite_problems": [],
     }
     assert json.loads(upskill("validate", "my-skill", "--json").out) == [row]
+
+
+# Where a block of code ends is judged alike by all who read Markdown.
+
+
+def test_a_block_of_code_ends_with_a_fence_of_its_own_kind_and_length(home: Path) -> None:
+    shown = {
+        "a longer fence": "````md\n```\n<!-- shown -->\n```\n<!-- shown -->\n````\n",
+        "words after the dots": "```bash\nx\n``` is no end\n<!-- shown -->\n```\n",
+        "another kind": "~~~\n```\n<!-- shown -->\n~~~\n",
+        "never closed": "```\n<!-- shown -->\n",
+        "spaces after it": "```\nx\n```  \nText.\n",
+    }
+    hidden = {
+        "after the end": "```\nx\n````\n<!-- hidden -->\n",
+        "no fence at all": "``` `x`\n<!-- hidden -->\n```\n",
+        "too far in": "Text.\n\n        ```\n\n<!-- hidden -->\n",
+    }
+    for kind, body in (shown | hidden).items():
+        found = Skill.load(write(home / "my-skill", body=body)).hidden_text
+        assert bool(found) is (kind in hidden), kind
+    kinds = [kind for _, kind in read_fences(["````", "```", "# a", "````", "~~~x", "```", "~~~"])]
+    assert kinds == ["fence", "code", "code", "fence", "fence", "code", "fence"]
+
+
+def test_a_placebo_keeps_blocks_of_every_kind(home: Path) -> None:
+    body = "# Title\n\n~~~bash\nrun --it now\n~~~\n\n````md\n```\n# Not a heading\n```\n````\n\nSome prose here.\n"
+    made = placebo(Skill.load(write(home / "my-skill", body=body))).body.split("\n")
+    assert [line for line in made if line.startswith(("~~~", "````"))] == ["~~~bash", "~~~", "````md", "````"]
+    assert not any(line == "```" for line in made)
+    assert made[0].startswith("# ")

@@ -16,6 +16,7 @@ from upskill.authoring.material import OWN_KNOWLEDGE, TASK, Material
 from upskill.authoring.provenance import Provenance
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
+from upskill.skills.fences import read_fences
 
 CODE = re.compile(r"(`+)(.+?)\1")
 PLACEHOLDER = re.compile(r"<[^<>\n]{1,40}>|\{\{?\w+\}?\}|\$\{?\w+\}?|…|\.\.\.")
@@ -94,13 +95,10 @@ def _leaves(value: object) -> Iterator[str]:
 
 
 def _exact_things(text: str) -> Iterator[str]:
-    fenced = False
-    for line in text.splitlines():
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        elif fenced:
+    for line, kind in read_fences(text.splitlines()):
+        if kind == "code":
             yield from _in_code(re.sub(r"(^|\s)#.*", "", line))
-        else:
+        elif kind == "text":
             prose = LIST_MARK.sub(" ", line)
             for match in CODE.finditer(prose):
                 yield from _in_code(match.group(2))

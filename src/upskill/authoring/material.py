@@ -24,6 +24,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
+from upskill.skills.fences import read_fences
 from upskill.traces import FORMATS, Step, Trace, detect_format, read_trace
 from upskill.traces.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
@@ -288,14 +289,12 @@ def _example(text: str) -> dict[str, str]:
 def _parts(text: str) -> Iterator[str]:
     """A document, split at headings and empty lines, but never inside a code block."""
     part: list[str] = []
-    size, fenced = 0, False
-    for line in text.splitlines():
-        starts = not fenced and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS))
+    size = 0
+    for line, kind in read_fences(text.splitlines()):
+        starts = kind == "text" and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS))
         if starts and size:
             yield "\n".join(part).strip()
             part, size = [], 0
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
         part.append(line)
         size += len(line.strip())
     if size:

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from upskill.skills.fences import read_fences
+
 MAX_SHOWN = 60  # letters of what is hidden
 # What is invisible, and what it is called. Joiners are part of many scripts and of emoji, so only those between ASCII
 # letters count, and selectors only where several follow each other.
@@ -27,7 +29,7 @@ HIDDEN = (
         re.S | re.I,
     ),
 )
-_CODE = re.compile(r"^[ ]{0,3}(?P<fence>`{3,}|~{3,})[^\n]*\n.*?(?:^[ ]{0,3}(?P=fence)|\Z)|`[^`\n]+`", re.S | re.M)
+_CODE = re.compile(r"`[^`\n]+`")
 _PATTERNS = {what: re.compile(pattern) for what, pattern in INVISIBLE.items()}
 
 
@@ -54,7 +56,9 @@ def hidden_comments(text: str) -> Iterator[str]:
 
 def blank_code(text: str) -> str:
     """The text with spaces in place of all code, so that every line stays where it is."""
-    return _CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    lines = read_fences(text.split("\n"), deepest=3)  # what is further in may be shown as something else than code
+    kept = (line if kind == "text" else " " * len(line) for line, kind in lines)
+    return _CODE.sub(lambda found: " " * len(found[0]), "\n".join(kept))
 
 
 def _line(text: str, position: int) -> int:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
+from upskill.skills.fences import read_fences
 from upskill.skills.skill import Skill
 
 # Common words without any fact, name, number or command.
@@ -28,12 +29,10 @@ def placebo(skill: Skill) -> Skill:
     """The same skill with its body emptied of content, and without its other files."""
     words = _words(skill.visible_hash)
     lines: list[str] = []
-    in_code = False
-    for line in skill.body.split("\n"):
-        if line.lstrip().startswith("```"):
-            in_code = not in_code
+    for line, kind in read_fences(skill.body.split("\n")):
+        if kind == "fence":
             lines.append(line)
-        elif in_code:
+        elif kind == "code":
             indent = line[: len(line) - len(line.lstrip())]
             lines.append(indent + _fill(f"# {line.strip()}"[: len(line.strip())], words) if line.strip() else line)
         else:
