@@ -60,7 +60,7 @@ def run_eval(options: EvalOptions) -> None:
     options.check()
     executor = options.open_executor()
     skill = Skill.load(options.skill)
-    suite = Suite.load(options.tests) if options.tests else Suite.of(skill)
+    suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
     writer = options.test_gen_model or options.settings.test_gen_model
     # Whatever is wrong with what was given is said before a store is made.
     plan = options.make_plan(skill, suite) if suite or not writer else None
@@ -141,7 +141,9 @@ def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], options: EvalO
     if done:
         going_on = f"running the other {left:,}" if left else "nothing is left to run; --fresh runs them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        options.tell(f"Continuing run {run.id}: {done:,} of {trials}, {going_on}.")
+        # One without results of its own is new, and has those of earlier runs.
+        started = "Continuing run" if run.passed + run.failed else "New run"
+        options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
 
 
 def _warn_of_sandbox(run: Run) -> None:

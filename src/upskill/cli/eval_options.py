@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost
-from upskill.cli.console import check_writable
+from upskill.cli.console import check_writable, note
 from upskill.cli.options import CommandOptions
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
@@ -15,11 +17,14 @@ from upskill.options import MOST_REPEATS, option
 from upskill.reports import REPORTS
 from upskill.runs.evaluate import RunOptions
 from upskill.runs.executors import Executor
+from upskill.runs.failing import failing_cases
 from upskill.runs.options import AgentOptions, CacheOptions, choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
+from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
+from upskill.suites.part import CaseFilter
 from upskill.verdicts.requirements import Requirement
 from upskill.verdicts.sequential import Scope
 
@@ -44,6 +49,16 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     )
     tests: str | None = option(
         "-t", "--tests", default=None, help="The suite (default: the one in the skill's folder).", metavar="FILE"
+    )
+    cases: tuple[str, ...] = option(
+        "--case", default=(), help="Only this case, or those that fit a pattern ('build-*'); repeatable.", metavar="ID"
+    )
+    tags: tuple[str, ...] = option("--tag", default=(), help="Only cases with this tag; repeatable.", metavar="TAG")
+    failed: bool = option(
+        "--failed", default=False, help="Only cases that failed with the skill when they were last run."
+    )
+    limit: int | None = option(
+        "--limit", default=None, help="Only the first N of the cases that are left.", metavar="N", minimum=1
     )
     base_url: str = option(
         "--base-url",
@@ -204,9 +219,53 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             raise UsageError(
                 "--no-baseline and --until-decided contradict each other", "Without a baseline nothing is decided."
             )
+        self._check_part()
         if self.batch:
             self._check_batch()
         self._check_reports()
+
+    @property
+    def part_flags(self) -> str:
+        """The first of the flags given that choose cases."""
+        given = {"--case": self.cases, "--tag": self.tags, "--failed": self.failed, "--limit": self.limit}
+        return next((flag for flag, value in given.items() if value), "")
+
+    def _check_part(self) -> None:
+        given = {
+            "--require": self.requirements,
+            "--until-decided": self.until_decided,
+            "--preregister": self.preregister,
+            "--target": self.target is not None,
+        }
+        if self.part_flags and (flag := next((flag for flag, value in given.items() if value), "")):
+            raise UsageError(
+                f"{self.part_flags} and {flag} contradict each other: nothing is decided by a part of the suite",
+                f"Leave {self.part_flags} out, or make these cases a suite of their own and name it with --tests.",
+            )
+
+    def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
+        """The suite, or the part of it that is asked for."""
+        if not self.part_flags:
+            return suite
+        if suite is None:
+            raise UsageError(f"{skill.name}: has no test cases to choose from", f"Leave {self.part_flags} out.")
+        failing = self._failing_cases(skill, suite) if self.failed else None
+        return CaseFilter(ids=self.cases, tags=self.tags, failing=failing, limit=self.limit).choose(suite)
+
+    def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
+        students = choose_students(self.models, self.settings, lambda _: None)
+        models = [resolve(name, self.base_url).name for name in students]
+        store, found = find_store(self.runs_dir or self.settings.runs_dir), None
+        if store:
+            with store:
+                found = failing_cases(store, skill.name, suite, models)
+        named = f"{skill.name} and {', '.join(models)}"
+        if found is None:
+            raise UsageError(f"--failed: no stored run of {named} has cases of this suite", "Leave --failed out once.")
+        if not found:
+            note(f"Every case of {named} passed when it was last run. Leave --failed out to run them all.")
+            raise click.exceptions.Exit(0)
+        return found
 
     def _check_reports(self) -> None:
         if text := next((text for text in self.reports if text.endswith("=")), ""):

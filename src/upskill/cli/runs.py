@@ -146,6 +146,8 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     shown: list[Text] = []
     for run, verdict in rows:
         open_end = "" if run.finished else "  (unfinished)"
+        if part := run.plan["suite"].get("part"):
+            open_end += f"  ({len(run.plan['suite']['cases'])} of {part['of']} cases, {escape(part['chosen'])})"
         shown.append(
             Text.from_markup(
                 f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
@@ -175,7 +177,9 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models; a line for each pair of them where there are too many models for that."""
     from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
 
-    latest = {(run.skill, verdict["model"]): verdict for run, verdict in rows}  # later runs replace earlier ones
+    # Later runs replace earlier ones, and what was run of the whole suite what was run of a part.
+    by_part = sorted(rows, key=lambda row: row[0].plan["suite"].get("part") is None)
+    latest = {(run.skill, verdict["model"]): verdict for run, verdict in by_part}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
     cells = {pair: _cell(verdict, metric) for pair, verdict in latest.items()}
     matrix = [

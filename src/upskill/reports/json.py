@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from upskill.reports import ReportContext
@@ -29,6 +30,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             "cases": len(plan.suite.cases),
             "held_out": len(plan.suite.held_out),
             "fingerprint": plan.suite.fingerprint,
+            "part": asdict(plan.suite.part) if plan.suite.part else None,
         },
         "models": [
             verdict_to_json(verdict)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST_BUGS = 1000  # that are kept with their tracebacks
 MOST_NOTICED = 20  # warnings of traces that are shown
+MOST_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
 MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
 
 
@@ -107,7 +108,8 @@ class _Run:
             registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
-            await self._open_models()
+            reused = self._find_results()
+            await self._open_models(len(reused))
             run, found = store.start_run(self.plan, __version__, fresh=options.fresh)
             with store.claim(run):
                 run = store.annotate(
@@ -117,6 +119,8 @@ class _Run:
                     registered=registration.registered if registration else None,
                     sandbox=sandbox.record() if sandbox else None,
                 )
+                if reused:
+                    store.copy_results(run, reused)
                 self.errored = {result.trial: result for result in store.errored(run)}
                 missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
@@ -190,10 +194,18 @@ class _Run:
             *filter(None, not_acting),
         ]
 
-    async def _open_models(self) -> None:
+    def _find_results(self) -> dict[str, int]:
+        """By key: the runs that have results which a new run can use again, under the conditions that replies have."""
+        if self.options.fresh or self.models.cache != "use" or len(self.plan) > MOST_REUSED:
+            return {}
+        if self.store.find_run(self.plan):
+            return {}
+        return self.store.find_results(self.plan.skill.name, [self.plan.key(trial) for trial in self.plan.trials()])
+
+    async def _open_models(self, reused: int) -> None:
         """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
         found = None if self.options.fresh else self.store.find_run(self.plan)
-        if found and found.finished:
+        if (found and found.finished) or reused == len(self.plan):
             return
         for address in self.plan.models:
             await self.models.get(address)

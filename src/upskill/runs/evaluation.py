@@ -13,11 +13,12 @@ from upskill.runs.plan import BOTH_ARMS, Plan, Trial
 from upskill.runs.preregistration import Registration
 from upskill.runs.stores import Run
 from upskill.suites import OWN_FACTS
-from upskill.verdicts.advice import as_look_up
+from upskill.suites.part import Part
+from upskill.verdicts.advice import as_look_up, as_part
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
 from upskill.verdicts.sequential import Scope
-from upskill.verdicts.verdict import StoppingPoint, Verdict, VerdictOptions, compute_verdict
+from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions, compute_verdict
 
 
 @dataclass
@@ -168,7 +169,15 @@ def verdict_so_far(
             earlier_looks=len(looks.earlier) if looks else 0,
         ),
     )
-    return as_look_up(verdict) if any(OWN_FACTS in case.tags for case in plan.suite.cases) else verdict
+    own_facts = any(OWN_FACTS in case.tags for case in plan.suite.cases)
+    return _withhold(verdict, plan.suite.part, len(plan.suite.cases), own_facts=own_facts)
+
+
+def _withhold(verdict: Verdict, part: Part | None, cases: int, *, own_facts: bool) -> Verdict:
+    """The verdict without a decision that these cases cannot bear, however large the lift."""
+    if part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
+        return as_part(verdict, part, cases)
+    return as_look_up(verdict) if own_facts else verdict
 
 
 def stopping_point_of(rows: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]) -> StoppingPoint:
@@ -207,4 +216,6 @@ def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | 
         for model, found in by_model.items()
     ]
     own_facts = any(OWN_FACTS in case.get("tags", ()) for case in run.plan["suite"]["cases"])
-    return [as_look_up(verdict) if own_facts else verdict for verdict in verdicts]
+    stored = run.plan["suite"].get("part")
+    part = Part(**stored) if stored else None
+    return [_withhold(verdict, part, len(cases), own_facts=own_facts) for verdict in verdicts]

@@ -156,7 +156,8 @@ class Plan:
         """A hash of the set of trials: two plans with the same one are the same run."""
         # Of what the trials are made from: their keys may be hundreds of thousands.
         questions = sorted("".join(parts) for parts in self._questions.values())
-        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs])
+        part = [self.suite.part] if self.suite.part else []  # what is decided about it is decided otherwise
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part])
 
     @cached_property
     def canaries(self) -> frozenset[str]:
@@ -220,6 +221,7 @@ class Plan:
                 "source": self.suite.source,
                 "fingerprint": self.suite.fingerprint,
                 **self.suite.plain(),
+                "part": asdict(self.suite.part) if self.suite.part else None,
             },
             "models": [asdict(address) for address in self.models],
             "arms": list(self.arms),

@@ -6,6 +6,7 @@
 - `formats`: files of other tools, one module each; `words`: the fields and checks that they have
 - `quality`: probes that a suite has to fail before money is spent on it; `trying`: holds checks against an answer;
   `schema_filler`: JSON in form only
+- `part`: Part, CaseFilter: some of the cases, which somebody chose
 - `twins`: cases that ask nearly the same
 - `queries`: Query, Queries: what should and should not make a skill fire
 """

@@ -23,6 +23,7 @@ from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognise
 from upskill.suites.ids import make_id
+from upskill.suites.part import Part
 from upskill.suites.shapes import (
     LISTS,
     OurCase,
@@ -129,6 +130,7 @@ class Suite:
     max_output_tokens: int | None = None
     warnings: tuple[str, ...] = ()
     notes: Notes | None = field(default=None, compare=False, repr=False)  # where it was in the format of another tool
+    part: Part | None = None  # the cases were chosen from more
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from upskill.plain import counted
 
 if TYPE_CHECKING:
+    from upskill.suites.part import Part
     from upskill.verdicts.arms import ArmOutcomes
     from upskill.verdicts.verdict import Verdict
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 LOW_ACTIVATION = 0.5  # opened in a smaller share of trials, a skill without effect may only need a better description
 LOOK_UP = "look-up of its own facts"  # the reason of a verdict over cases that ask for the skill's own lines
+PART = "part of the suite"  # the reason of a verdict over cases that somebody chose
 ACTIVATION_CAVEAT = "Decide by the lift offered: which trials open the skill is not random."
 
 
@@ -117,6 +119,18 @@ def as_look_up(verdict: Verdict) -> Verdict:
     if verdict.decision not in ("helps", "saves"):
         return verdict
     return with_advice(replace(verdict, decision="undecided", reason=LOOK_UP))
+
+
+def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
+    """A verdict over cases that somebody chose from more: it has numbers, and decides nothing about the skill."""
+    why = (
+        "what failed once passes more often the next time, whatever was edited (regression to the mean)"
+        if part.by_outcome
+        else "a part that somebody chose says nothing about the rest"
+    )
+    chosen = f"{cases} of {part.of} cases, chosen with {part.chosen}"
+    words = f"{chosen}: {why}, so nothing is decided. Run them all for a verdict."
+    return replace(verdict, decision="undecided", reason=PART, evidence_needed=None, recommendation=words)
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:

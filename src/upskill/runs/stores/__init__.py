@@ -15,7 +15,7 @@ writing while iterating is fine, and memory does not grow with the run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -95,6 +95,14 @@ class RunStore(LookStore, Protocol):
         ...
 
     def count_runs(self) -> int: ...
+
+    def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
+        """By key: the number of the latest run of the skill with this name that has a scored result under it."""
+        ...
+
+    def copy_results(self, run: Run, found: Mapping[str, int]) -> None:
+        """Give a run the results that other runs, by their numbers, have under these keys."""
+        ...
 
     def delete_run(self, run: Run) -> None:
         """Delete a run with its results."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from operator import attrgetter
@@ -32,6 +32,8 @@ from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates,
 from upskill.verdicts.outcome import Outcome
 
 _KEYS_IN_MEMORY = 200_000  # of replies
+KEYS_AT_ONCE = 500
+RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
     ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
     ("judge", "judge_tokens", "judge_cost_usd"),
@@ -48,6 +50,10 @@ INSERT INTO results ({_COLUMNS}) VALUES ({", ".join("?" * len(RESULT_COLUMNS))})
 ON CONFLICT (run, key) DO UPDATE SET
     {", ".join(f"{name} = excluded.{name}" for name in RESULT_COLUMNS if name not in _KEY_COLUMNS)}
 WHERE results.passed IS NULL
+"""  # noqa: S608 - only the names of our own columns
+_COPY_RESULT = f"""
+INSERT OR IGNORE INTO results ({_COLUMNS})
+SELECT {", ".join("?" if name == "run" else name for name in RESULT_COLUMNS)} FROM results WHERE run = ? AND key = ?
 """  # noqa: S608 - only the names of our own columns
 _ADD_REPLY = "INSERT OR REPLACE INTO replies (key, model, reply, created, role, request) VALUES (?, ?, ?, ?, ?, ?)"
 _FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
@@ -141,6 +147,23 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
 
     async def add_result(self, run: Run, result: Result) -> None:
         await self._writer.write(_ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
+
+    def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = keys[start : start + KEYS_AT_ONCE]
+            query = f"""
+                SELECT key, MAX(run) FROM results
+                WHERE run IN (SELECT number FROM runs WHERE skill = ? ORDER BY number DESC LIMIT {RUNS_SEARCHED})
+                    AND key IN ({",".join("?" * len(some))}) AND passed IS NOT NULL AND leak = ''
+                GROUP BY key
+            """  # noqa: S608 - only fixed words
+            found |= dict(self._rows(query, skill, *some))
+        return found
+
+    def copy_results(self, run: Run, found: Mapping[str, int]) -> None:
+        with self._transaction() as db:
+            db.executemany(_COPY_RESULT, [(run.number, number, key) for key, number in found.items()])
 
     def results(
         self,

@@ -1,0 +1,172 @@
+"""Editing a skill by hand: a part of the suite, what failed, results used again, two runs side by side, and --watch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
+from loopback import Call
+from upskill import open_store
+from upskill.errors import UsageError
+from upskill.suites import Suite
+from upskill.suites.part import CaseFilter
+
+
+def tagged(cases: int = 8) -> dict[str, Any]:
+    suite = greetings(cases)
+    for number, case in enumerate(suite["cases"], start=1):
+        case["tags"] = ["odd" if number % 2 else "even"]
+    return suite
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    """The student gets two of eight cases wrong with it, and all of them without."""
+    wrong = [{"when": f"guest {number}.", "answer": "goodbye"} for number in (2, 5)]
+    write_script(home / "model.yaml", [*wrong, *HELPFUL])
+    return write_skill(home / "greeter", suite=tagged())
+
+
+def cases_of(upskill: Upskill, run: str = "last") -> list[str]:
+    return [case["id"] for case in upskill("show", run, "--json").json["plan"]["suite"]["cases"]]
+
+
+def test_cases_are_chosen_by_id_pattern_tag_and_number() -> None:
+    suite = Suite.parse(tagged(), "suite.yaml")
+
+    def chosen(**wanted: Any) -> list[str]:
+        return [case.id.removeprefix("greet-") for case in CaseFilter(**wanted).choose(suite).cases]
+
+    assert chosen(ids=["greet-3", "greet-1"]) == ["1", "3"]
+    assert chosen(ids=["greet-[13]", "*-8"]) == ["1", "3", "8"]
+    assert chosen(tags=["even"], limit=3) == ["2", "4", "6"]
+    assert chosen(tags=["even"], failing={"greet-2", "greet-5"}) == ["2"]
+    part = CaseFilter(tags=["even"], limit=3).choose(suite)
+    assert [case.held_out for case in part.cases] == [True, True, True]  # as in the whole suite
+    assert part.part is not None
+    assert (part.part.of, part.part.chosen, part.part.by_outcome) == (8, "--tag even --limit 3", False)
+    assert CaseFilter(tags=["even", "odd"]).choose(suite) is suite  # all of it is no part
+    odd_names = Suite.parse({"cases": [{"id": "a[1]*", "prompt": "Hi.", "checks": [{"contains": "ahoy"}]}]})
+    assert CaseFilter(ids=["a[1]*"]).choose(odd_names) is odd_names
+    for wanted, said in (
+        ({"ids": ["gret-3"]}, "no case is called 'gret-3'"),
+        ({"tags": ["evn"]}, "no case has the tag 'evn'"),
+        ({"ids": ["greet-1"], "tags": ["even"]}, "no case fits --case greet-1 --tag even"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            chosen(**wanted)
+
+
+def test_a_part_of_the_suite_decides_nothing_however_large_the_lift(upskill: Upskill, home: Path) -> None:
+    skill, model = write_skill(home / "greeter", cases=30), write_script(home / "model.yaml")
+    part = upskill("eval", skill, "-m", model, "--limit", 20, "--json").json
+    verdict = part["models"][0]
+    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (1, "undecided", "part of the suite")
+    assert verdict["interval"][0] > 0
+    assert verdict["further_pairs"] is None
+    assert part["suite"]["part"] == {"of": 30, "chosen": "--limit 20", "by_outcome": False}
+    assert "20 of 30 cases, chosen with --limit 20: " in upskill("eval", skill, "-m", model, "--limit", 20).out
+    for text in (upskill("runs").out, upskill("runs", "--json").out):
+        assert ("undecided" in text, "helps" in text) == (True, False)
+    assert "(20 of 30 cases, --limit 20)" in upskill("runs").out
+    # Whoever looked at a part has looked.
+    whole = upskill("eval", skill, "-m", model, "--json").json
+    assert (whole["models"][0]["decision"], whole["models"][0]["look"]) == ("helps", 2)
+    assert whole["suite"]["part"] is None
+    # A later look at a part does not stand for the skill where several are listed.
+    upskill("eval", skill, "-m", model, "--limit", 3)
+    upskill("eval", write_skill(home / "sailor"), "-m", model)
+    row = next(line for line in upskill("runs").out.splitlines() if line.startswith("greeter"))
+    assert "0% → 100%" in row
+
+
+def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    model = "scripted:model.yaml"
+    none = upskill("eval", skill, "-m", model, "--failed")
+    assert (none.code, "no stored run of greeter and scripted:model.yaml has cases" in none.err) == (2, True)
+    assert not (home / "runs").exists()
+    upskill("eval", skill, "-m", model)
+    done = upskill("eval", skill, "-m", model, "--failed")
+    assert cases_of(upskill) == ["greet-2", "greet-5"]
+    assert "2 of 8 cases, chosen with --failed: " in done.out
+    assert "regression to the mean" in done.out
+    # A later run of a part says what became of its cases, and nothing about the others.
+    body = (skill / "SKILL.md").read_text(encoding="utf-8")
+    (skill / "SKILL.md").write_text(body + "\nTwice for guest 5.\n", encoding="utf-8")
+    rules = [{"when": "guest 5.", "system": "Twice", "answer": "ahoy, ahoy"}]
+    write_script(home / "model.yaml", [*rules, *json.loads((home / "model.yaml").read_text(encoding="utf-8"))])
+    upskill("eval", skill, "-m", model, "--case", "greet-5")
+    upskill("eval", skill, "-m", model, "--case", "greet-1")
+    assert upskill("eval", skill, "-m", model, "--failed").code == 0
+    assert cases_of(upskill) == ["greet-2"]
+    # Another model has failures of its own.
+    other = write_script(home / "other.yaml", [{"when": "guest 7.", "answer": "no"}, *HELPFUL])
+    assert upskill("eval", skill, "-m", other, "--failed").code == 2
+    upskill("eval", skill, "-m", other)
+    upskill("eval", skill, "-m", other, "--failed")
+    assert cases_of(upskill) == ["greet-7"]
+    write_script(home / "other.yaml")
+    upskill("eval", skill, "-m", other)
+    passed = upskill("eval", skill, "-m", other, "--failed")
+    assert (passed.code, passed.out) == (0, "")
+    assert passed.err.startswith("Every case of greeter and scripted:other.yaml passed when it was last run.")
+
+
+@pytest.mark.parametrize("flag", ["--require", "--until-decided", "--preregister", "--target"])
+def test_what_decides_is_refused_for_a_part(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
+    value = {"--require": ["lift>=0.1"], "--preregister": ["plan.json"], "--target": ["50"]}.get(flag, [])
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", flag, *value)
+    assert (done.code, done.err.splitlines()[0]) == (
+        2,
+        f"upskill: --tag and {flag} contradict each other: nothing is decided by a part of the suite",
+    )
+    assert not (home / "runs").exists()
+    assert not (home / "plan.json").exists()
+
+
+def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upskill, home: Path) -> None:
+    def answer(call: Call) -> str:
+        return "ahoy, friend" if "ahoy" in str(call.body) else "hello"
+
+    skill = write_skill(home / "greeter")
+    with serving(answer) as server:
+        flags = ("eval", skill, "-m", "tiny", "--base-url", server.url)
+
+        def calls(*more: object, stored: str = "") -> int:
+            before = server.calls.total()
+            done = upskill(*flags, *more)
+            assert (done.code, " are stored, " in done.err) == (0, bool(stored))
+            assert stored in done.err
+            return server.calls.total() - before
+
+        assert calls() == 8
+        assert calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing is left to run") == 0
+        (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "\nAnd smile.\n", encoding="utf-8")
+        assert calls(stored=": 4 of 8 trials are stored, running the other 4.") == 4  # the baseline is as it was
+        suite = greetings(5)
+        suite["cases"][0]["prompt"] = "Greet guest 1, please."
+        (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
+        assert calls(stored=": 6 of 10 trials are stored, running the other 4.") == 4  # one case edited, one added
+        assert calls("--limit", 2, "--no-cache") == 4
+        assert calls("--fresh") == 10
+    with open_store(home / "runs") as store:
+        assert all(run.finished for run in store.runs())
+        last = store.run("last")
+        assert len(list(store.results(last))) == last.trials
+
+
+def test_errors_and_leaks_are_not_used_again(upskill: Upskill, skill: Path, home: Path) -> None:
+    write_script(home / "model.yaml", [{"when": "guest 1.", "error": "gone"}, *HELPFUL])
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    with open_store(home / "runs") as store:
+        run = store.run("last")
+        keys = {result.trial.case: result.key for result in store.results(run) if result.trial.arm == "skill"}
+        found = store.find_results("greeter", list(keys.values()))
+        assert found == {key: run.number for case, key in keys.items() if case != "greet-1"}
+        assert store.find_results("another", list(keys.values())) == {}
