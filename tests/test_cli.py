@@ -102,7 +102,7 @@ def test_the_schema_of_eval_has_every_promised_key_and_allows_no_other() -> None
     assert set(parts["model"]["required"]) >= PROMISED_OF_A_MODEL
     assert set(parts["arm"]["required"]) == PROMISED_OF_AN_ARM
     assert set(SCHEMA["properties"]["skill"]["required"]) == {"name", "fingerprint", "tokens"}
-    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint"}
+    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint", "part"}
     for place in _objects(SCHEMA):
         assert set(place["required"]) == set(place["properties"])
         assert place["additionalProperties"] is False
@@ -302,11 +302,13 @@ def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(skill: 
         assert "helps" in out
 
 
-def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path) -> None:
+def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, home: Path) -> None:
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url)
         first = upskill(*command, "--runs", 2, "--temperature", 0, "--json").json
-        done = upskill(*command, "--runs", 1, "--temperature", 0)
+        # Other checks on the same questions make other trials.
+        (home / "checks.json").write_text(json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]}))
+        done = upskill(*command, "--runs", 1, "--temperature", 0, "--tests", "checks.json")
         assert server.calls.total() == 32
     assert "16 of 16 calls were answered from stored replies" in done.err
     again = upskill(*command, "--runs", 2, "--temperature", 0, "--fresh", "--replay", "--json")

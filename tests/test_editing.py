@@ -170,3 +170,100 @@ def test_errors_and_leaks_are_not_used_again(upskill: Upskill, skill: Path, home
         found = store.find_results("greeter", list(keys.values()))
         assert found == {key: run.number for case, key in keys.items() if case != "greet-1"}
         assert store.find_results("another", list(keys.values())) == {}
+
+
+def rules_for(passing: set[int], cases: int = 8) -> list[dict[str, Any]]:
+    return [
+        {"when": f"guest {number}.", "answer": "ahoy, friend" if number in passing else "no greeting"}
+        for number in range(1, cases + 1)
+    ]
+
+
+def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, home: Path) -> None:
+    def evaluated(passing: set[int], body: str, *flags: str) -> None:
+        skill = write_skill(home / "greeter", cases=8, body=body)
+        rules = [rule | {"system": "Greeting"} for rule in rules_for(passing)]
+        write_script(home / "model.yaml", [*rules, {"answer": "hello, friend"}])
+        assert upskill("eval", skill, "-m", "scripted:model.yaml", "--fresh", *flags).code == 0
+
+    evaluated({1, 2}, "# Greeting\n\nSay ahoy.")
+    evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.")
+    done = upskill("compare")
+    assert (done.code, done.err) == (0, "")
+    assert "Nothing but the skill differs." in done.out
+    assert "6 got better, 1 got worse, 1 stayed (1 passed and 0 failed in both)." in done.out
+    assert "Exact test on the 7 cases that changed: p = 0.12; this may well be chance." in done.out  # 16 of 128
+    assert done.out.index("greet-2  worse  passed → failed") < done.out.index("greet-3  better  failed → passed")
+    assert "│   no greeting" in done.out
+    assert "│   ahoy, friend" in done.out
+    (said,) = upskill("compare", "last~1", "last", "--json").json["comparisons"]
+    assert (said["better"], said["worse"], said["stayed"], said["p_value"]) == (6, 1, 1, 0.125)
+    assert (said["same_skill"], said["differences"], said["no_test"]) == (False, [], "")
+    worse = next(case for case in said["cases"] if case["change"] == "worse")
+    assert worse == {
+        "id": "greet-2",
+        "change": "worse",
+        "before": {"passed": 1, "scored": 1, "seed": 0, "answer": "ahoy, friend"},
+        "after": {"passed": 0, "scored": 1, "seed": 0, "answer": "no greeting"},
+    }
+    # The other way round, and the arm that nobody edited.
+    (back,) = upskill("compare", "last", "last~1", "--json").json["comparisons"]
+    assert (back["better"], back["worse"], back["p_value"]) == (1, 6, 0.125)
+    baseline = upskill("compare", "--arm", "baseline")
+    assert "0 got better, 0 got worse, 8 stayed (0 passed and 8 failed in both)." in baseline.out
+    # Repeats are compared by the share that passed, and what else differs is said.
+    evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--runs", "2")
+    done = upskill("compare")
+    assert "The skill is the same; this differs: the temperature (0.0 → 0.7); the number of runs (1 → 2)." in done.out
+    assert "0 got better, 0 got worse, 8 stayed" in done.out
+
+
+def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=4)
+    model, other = (write_script(home / f"{name}.yaml", rules_for({1}, 9)) for name in ("model", "other"))
+    upskill("eval", skill, "-m", model)
+    suite = greetings(5)
+    suite["cases"][1]["prompt"] = "Do greet guest 2."
+    del suite["cases"][2]
+    (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
+    upskill("eval", skill, "-m", model)
+    out = upskill("compare").out
+    assert "The skill is the same; this differs: the suite (1 case edited); the suite (1 case removed); " in out
+    assert "0 got better, 0 got worse, 2 stayed" in out
+    assert "No test: the runs do not have the same cases with a score." in out
+    assert "1 case edited, and not compared: greet-2." in out
+    assert "1 case only in the run before: greet-3." in out
+    # A part that somebody chose is compared and not tested.
+    upskill("eval", skill, "-m", model, "--failed")
+    upskill("eval", skill, "-m", model, "--failed", "--fresh")
+    assert "No test: somebody chose the cases, which are a part of the suite." in upskill("compare").out
+    # Two models of one run, and two runs with one model each.
+    write_script(home / "other.yaml", rules_for({4, 5}, 9))
+    upskill("eval", skill, "-m", model, "-m", other)
+    done = upskill("compare", "last", "-m", model, "-m", other)
+    assert "this differs: the model (scripted:model.yaml → scripted:other.yaml)." in done.out
+    assert "2 got better, 1 got worse, 1 stayed" in done.out
+    upskill("eval", skill, "-m", other, "--seed", "7")
+    assert "the model (scripted:model.yaml → scripted:other.yaml)" in upskill("compare", "last~3", "last").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["last", "last"], "would be compared with itself"),
+        (["last"], "would be compared with itself"),
+        (["last~1", "last", "-m", "scripted:modl.yaml"], "no model is called 'scripted:modl.yaml'\n  Did you mean"),
+        (["last~1", "last", "--arm", "placebo"], "has no arm 'placebo'"),
+        (["last~9"], "no run is last~9: the store has 2 runs"),
+        ([], "have no case in common\n  Compare two runs of one suite."),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path, argv: list[str], said: str) -> None:
+    model = write_script(home / "model.yaml")
+    upskill("eval", write_skill(home / "greeter", cases=2), "-m", model)
+    suite = {"cases": [{"id": "other", "prompt": "Please greet.", "checks": [{"contains": "ahoy"}]}]}
+    upskill("eval", write_skill(home / "greeter", suite=suite), "-m", model)
+    done = upskill("compare", *argv)
+    assert done.code == 2
+    assert said in done.err

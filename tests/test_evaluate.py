@@ -717,7 +717,9 @@ async def test_replies_are_shared_between_identical_requests_but_never_between_s
             make_plan(skill, models=[model], options=PlanOptions(runs=2, temperature=0.0)), store=store, models=first
         )
         again = Models(ModelContext(), replies=store, ledger=Ledger())
-        plan = make_plan(skill, models=[model], options=PlanOptions(runs=3, temperature=0.0))
+        # Other checks make other trials, which ask the same.
+        suite = Suite.parse(greetings(4) | {"checks": [{"contains": "ahoy"}]})
+        plan = make_plan(skill, suite, models=[model], options=PlanOptions(runs=3, temperature=0.0))
         evaluation = await evaluate(plan, store=store, models=again)
     assert first.ledger is not None
     assert again.ledger is not None

@@ -14,6 +14,7 @@ Parts that several of them share, and what other commands print:
 - `layout`: paragraphs and tables for any width
 - `sentences`: what is said about a run in words
 - `trials`: every trial of a stored run (`upskill show`)
+- `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
 - `trigger`: how a skill fires, and whether a better description was found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -79,18 +79,25 @@ def render_case(
         return
     for (_, _), pair in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
         found = list(pair)
-        panels = [
-            Panel(_trial(result, baseline, detailed=True), border_style=COLOURS[result.passed]) for result in found
-        ]
-        if any(result.trace and result.trace.calls for result in found):  # commands and code want the whole width
-            yield from panels
-            continue
-        grid = Table.grid(expand=True, padding=(0, 1))
-        for _ in found:
-            grid.add_column(ratio=1)
-        grid.add_row(*panels)
-        yield grid
+        yield from side_by_side([panel(result, baseline) for result in found], found)
     yield Text("")
+
+
+def panel(result: Result, baseline: str = "baseline", title: str | None = None) -> Panel:
+    """A trial in a frame, with every step."""
+    return Panel(_trial(result, baseline, detailed=True), title=title, border_style=COLOURS[result.passed])
+
+
+def side_by_side(panels: Sequence[Panel], results: Iterable[Result]) -> Iterator[RenderableType]:
+    """Trials beside each other; below each other where there are commands and code, which want the whole width."""
+    if any(result.trace and result.trace.calls for result in results):
+        yield from panels
+        return
+    grid = Table.grid(expand=True, padding=(0, 1))
+    for _ in panels:
+        grid.add_column(ratio=1)
+    grid.add_row(*panels)
+    yield grid
 
 
 def _trial(result: Result, baseline: str, *, detailed: bool = False) -> RenderableType:

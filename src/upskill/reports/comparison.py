@@ -1,0 +1,136 @@
+"""Two runs side by side: what `upskill compare` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upskill.plain import counted
+from upskill.reports import trials
+from upskill.runs.comparison import ComparedCase, Comparison, Side
+from upskill.runs.plan import Result
+from upskill.runs.stores import RunStore
+from upskill.verdicts.to_json import rounded
+
+ALPHA = 0.05
+MOST_NAMED = 5  # cases of one kind
+
+
+def render(found: Comparison) -> Iterator[RenderableType]:
+    """The two sides, what differs between them, and how many cases changed."""
+    sides = Table.grid(padding=(0, 2, 0, 0))
+    sides.add_column(no_wrap=True)
+    sides.add_column(overflow="fold")
+    sides.add_column(justify="right", no_wrap=True)
+    for name, side in (("before", found.before), ("after", found.after)):
+        passed = sum((case.before if side is found.before else case.after)[0] for case in found.cases)
+        scored = sum((case.before if side is found.before else case.after)[1] for case in found.cases)
+        where = f"{side.run.id} · {side.model} · {side.arm}"
+        sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
+    yield sides
+    yield Text("")
+    yield from (_line(words) for words in _words(found))
+    yield Text("")
+
+
+def _words(found: Comparison) -> Iterator[str]:
+    same = found.same_skill
+    if found.differences:
+        also = "Besides the skill, " if not same else "The skill is the same; "
+        yield f"{also}this differs: {'; '.join(found.differences)}."
+    elif same:
+        yield "The skill is the same and so is everything else that is stored: what changed, changed by chance."
+    else:
+        yield "Nothing but the skill differs."
+    better, worse, stayed = (found.changed(change) for change in ("better", "worse", "same"))
+    always = sum(case.after[0] == case.after[1] for case in stayed)
+    never = sum(case.after[0] == 0 for case in stayed)
+    detail = f" ({always} passed and {never} failed in both)" if stayed else ""
+    yield f"{len(better)} got better, {len(worse)} got worse, {len(stayed)} stayed{detail}."
+    if found.p_value is not None and better + worse:
+        chance = "this may well be chance" if found.p_value > ALPHA else "chance alone seldom does this"
+        cases = counted(len(better + worse), "case")
+        yield f"Exact test on the {cases} that changed: p = {found.p_value:.2g}; {chance}."
+    elif found.no_test:
+        yield f"No test: {found.no_test}."
+    for ids, what in (
+        (found.edited, "edited, and not compared"),
+        (found.only_before, "only in the run before"),
+        (found.only_after, "only in the run after"),
+        (found.unscored, "without a score in one of the runs"),
+    ):
+        if ids:
+            more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+            yield f"{counted(len(ids), 'case')} {what}: {', '.join(ids[:MOST_NAMED])}{more}."
+
+
+def _line(words: str) -> RenderableType:
+    return Padding(Text(words), (0, 0, 0, 2))
+
+
+def render_case(store: RunStore, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
+    """A case that changed, with an answer of each side."""
+    colour = "green" if case.change == "better" else "red"
+    shares = f"{_share(case.before)} → {_share(case.after)}"
+    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{colour}]{case.change}[/{colour}]  [dim]{shares}[/dim]")
+    prompt = next(each["prompt"] for each in found.after.run.plan["suite"]["cases"] if each["id"] == case.id)
+    yield _line(prompt.strip())
+    answers = _answers(store, found, case)
+    panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
+    yield from trials.side_by_side(panels, answers)
+    yield Text("")
+
+
+def _share(scores: tuple[int, int]) -> str:
+    passed, scored = scores
+    return ("passed" if passed else "failed") if scored == 1 else f"{passed} of {scored} passed"
+
+
+def _answers(store: RunStore, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
+    """A trial of each side that shows the change: one that failed on the worse side, one that passed on the other."""
+    better = case.change == "better"
+    return _answer(store, found.before, case.id, passed=not better), _answer(store, found.after, case.id, passed=better)
+
+
+def _answer(store: RunStore, side: Side, case: str, *, passed: bool) -> Result:
+    results = [result for result in store.results(side.run, case, side.model, side.arm) if result.passed is not None]
+    return next((result for result in results if result.passed is passed), results[0])
+
+
+def to_json(found: Comparison, store: RunStore) -> dict[str, Any]:
+    return {
+        "before": _side(found.before),
+        "after": _side(found.after),
+        "same_skill": found.same_skill,
+        "differences": found.differences,
+        "better": len(found.changed("better")),
+        "worse": len(found.changed("worse")),
+        "stayed": len(found.changed("same")),
+        "p_value": rounded(found.p_value),
+        "no_test": found.no_test,
+        "cases": [_case(found, case, store) for case in found.cases],
+        "edited": found.edited,
+        "only_before": found.only_before,
+        "only_after": found.only_after,
+        "unscored": found.unscored,
+    }
+
+
+def _side(side: Side) -> dict[str, str]:
+    return {"run": side.run.id, "model": side.model, "arm": side.arm}
+
+
+def _case(found: Comparison, case: ComparedCase, store: RunStore) -> dict[str, Any]:
+    said: dict[str, Any] = {"id": case.id, "change": case.change}
+    for name, (passed, scored) in (("before", case.before), ("after", case.after)):
+        said[name] = {"passed": passed, "scored": scored}
+    if case.change != "same":
+        for name, result in zip(("before", "after"), _answers(store, found, case), strict=True):
+            said[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
+    return said

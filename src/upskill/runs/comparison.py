@@ -1,0 +1,177 @@
+"""A Comparison sets two runs side by side, case by case: which got better, which got worse, and what else differs.
+
+A case that was edited, or that only one of the runs has, says nothing about the skill, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from upskill.errors import UsageError
+from upskill.plain import as_mapping, counted
+from upskill.runs.stores import Run, RunStore
+from upskill.verdicts.statistics import sign_flip_p_value
+
+Change = Literal["better", "worse", "same"]
+_DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output_tokens")  # of a case
+_SETTINGS = {
+    "agent": "the agent",
+    "temperature": "the temperature",
+    "runs": "the number of runs",
+    "seed": "the first seed",
+    "max_output_tokens": "the limit of an answer",
+    "judge": "the judge",
+    "distractors": "the skills on offer beside it",
+    "bounds": "the bounds of the agent",
+    "sandbox": "the sandbox",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One model and arm of one run."""
+
+    run: Run
+    model: str
+    arm: str
+
+    def scores(self, store: RunStore) -> dict[str, tuple[int, int]]:
+        """By case: how many trials passed, and how many were scored."""
+        found: dict[str, tuple[int, int]] = {}
+        for outcome in store.outcomes(self.run):
+            if (outcome.model, outcome.arm) == (self.model, self.arm) and outcome.passed is not None:
+                passed, scored = found.get(outcome.case, (0, 0))
+                found[outcome.case] = passed + outcome.passed, scored + 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCase:
+    """One case in both runs: how many trials passed, of how many."""
+
+    id: str
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+    @property
+    def gain(self) -> Fraction:
+        return Fraction(*self.after) - Fraction(*self.before)
+
+    @property
+    def change(self) -> Change:
+        return "better" if self.gain > 0 else "worse" if self.gain < 0 else "same"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    before: Side
+    after: Side
+    cases: list[ComparedCase]  # scored in both, and the same in both
+    edited: list[str] = field(default_factory=list[str])
+    only_before: list[str] = field(default_factory=list[str])
+    only_after: list[str] = field(default_factory=list[str])
+    unscored: list[str] = field(default_factory=list[str])  # in both, and not scored in one of them
+    p_value: float | None = None
+    no_test: str = ""  # why there is no p-value
+
+    def changed(self, change: Change) -> list[ComparedCase]:
+        return [case for case in self.cases if case.change == change]
+
+    @property
+    def same_skill(self) -> bool:
+        return _skill(self.before.run) == _skill(self.after.run)
+
+    @property
+    def differences(self) -> list[str]:
+        """What differs besides the skill."""
+        return list(_differences(self))
+
+
+def compare(store: RunStore, before: Side, after: Side) -> Comparison:
+    """Compare two sides; UsageError where they have no case in common."""
+    old, new = (_cases(side.run) for side in (before, after))
+    both = [case for case in old if case in new]
+    if not both:
+        raise UsageError(f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of one suite.")
+    edited = [case for case in both if _decider(old[case]) != _decider(new[case])]
+    scores = before.scores(store), after.scores(store)
+    alike = [case for case in both if case not in edited]
+    cases = [
+        ComparedCase(case, scores[0][case], scores[1][case]) for case in alike if all(case in side for side in scores)
+    ]
+    found = Comparison(
+        before,
+        after,
+        cases,
+        edited,
+        [case for case in old if case not in new],
+        [case for case in new if case not in old],
+        [case for case in alike if not all(case in side for side in scores)],
+    )
+    if why := _no_test(found):
+        return replace(found, no_test=why)
+    return replace(found, p_value=_p_value(found))
+
+
+def _no_test(found: Comparison) -> str:
+    if found.edited or found.only_before or found.only_after or found.unscored:
+        return "the runs do not have the same cases with a score"
+    if any(side.run.plan["suite"].get("part") for side in (found.before, found.after)):
+        return "somebody chose the cases, which are a part of the suite"
+    return ""
+
+
+def _p_value(found: Comparison) -> float:
+    """Of "the two are interchangeable", exact: cases change their sides as a whole, and twins together."""
+    twins = {**found.before.run.plan.get("twins", {}), **found.after.run.plan.get("twins", {})}
+    whole = math.lcm(*(case.gain.denominator for case in found.cases))
+    gains = [int(case.gain * whole) for case in found.cases]
+    return sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in found.cases])
+
+
+def _differences(found: Comparison) -> Iterator[str]:
+    before, after = found.before, found.after
+    if before.run.skill != after.run.skill:
+        yield f"the skill's name ({before.run.skill} → {after.run.skill})"
+    addresses = [next(one for one in side.run.plan["models"] if one["name"] == side.model) for side in (before, after)]
+    if before.model != after.model:
+        yield f"the model ({before.model} → {after.model})"
+    elif addresses[0] != addresses[1]:
+        yield f"where {before.model} is asked"
+    for number, what in (
+        (len(found.edited), "edited"),
+        (len(found.only_before), "removed"),
+        (len(found.only_after), "added"),
+    ):
+        if number:
+            yield f"the suite ({counted(number, 'case')} {what})"
+    for key, words in _SETTINGS.items():
+        old, new = (_plain(side.run.plan.get(key)) for side in (before, after))
+        if old != new:
+            yield f"{words} ({old} → {new})"
+    if before.arm == "baseline" and before.run.plan.get("reference_skill") != after.run.plan.get("reference_skill"):
+        yield "the older skill of the baseline"
+
+
+def _plain(setting: Any) -> str:
+    """A setting in a word or two."""
+    named = as_mapping(setting)
+    if named is None:
+        return str(setting)
+    return str(named.get("name") or ", ".join(f"{key} {value}" for key, value in named.items()))
+
+
+def _skill(run: Run) -> str:
+    return run.plan["skill"]["visible_hash"]
+
+
+def _cases(run: Run) -> dict[str, Mapping[str, Any]]:
+    return {case["id"]: case for case in run.plan["suite"]["cases"]}
+
+
+def _decider(case: Mapping[str, Any]) -> list[Any]:
+    return [case.get(key) or None for key in _DECIDES]
