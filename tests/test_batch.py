@@ -225,7 +225,8 @@ def test_only_what_has_no_stored_reply_is_submitted(bench: Bench, format_: Forma
     with serving(answer) as server:
         bench.point_at(server)
         assert bench.eval(STUDENTS[format_]).code == 0
-        write_skill(bench.skill, suite=greetings(5))
+        # With other checks, so that no result can be used again.
+        write_skill(bench.skill, suite=greetings(5) | {"checks": [{"contains": "ahoy"}]})
         done = bench.batch(STUDENTS[format_])
         assert (done.code, sizes(server), len(server.requests)) == (0, [4], 6)
         assert "6 of 10 requests have a stored reply." in done.err

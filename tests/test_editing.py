@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
+from conftest import HELPFUL, Upskill, greetings, serving, start, write_script, write_skill
 from loopback import Call
-from upskill import open_store
+from upskill import Skill, open_store
+from upskill.cli.eval_options import EvalOptions
+from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
 from upskill.suites import Suite
 from upskill.suites.part import CaseFilter
@@ -267,3 +273,87 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path, 
     done = upskill("compare", *argv)
     assert done.code == 2
     assert said in done.err
+
+
+@contextmanager
+def killed_in_the_end(process: subprocess.Popen[str]) -> Generator[None]:
+    """A process that waits for ever would have a test that fails wait with it."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> None:
+    skill = write_skill(home / "greeter", body="# Greeting\n\nBe kind.")
+    model = write_script(home / "model.yaml", [{"when": "guest 1.", "answer": "ahoy"}, *HELPFUL])
+    shown = skill / "SKILL.md"
+    first = shown.read_text(encoding="utf-8")
+    with start("eval", skill, "-m", model, "--watch") as process, killed_in_the_end(process):
+
+        def until(words: str) -> list[str]:
+            """What is said up to a line with these words."""
+            lines: list[str] = []
+            for line in process.stderr or ():
+                lines.append(line.rstrip())
+                if words in line:
+                    return lines
+            raise AssertionError(f"it ended after {lines}")
+
+        assert until("Watching the skill and its suite")[-1].endswith("Ctrl-C ends.")
+        shown.write_text(first + "Say ahoy.\n", encoding="utf-8")
+        said = until("Watching")
+        assert "SKILL.md changed." in said
+        assert any(": 4 of 8 trials are stored, running the other 4." in line for line in said)
+        (skill / "evals" / "suite.json").write_text("{", encoding="utf-8")  # half saved
+        assert any(line.startswith("upskill: ") and "suite.json" in line for line in until("Watching"))
+        (skill / "evals" / "suite.json").write_text(json.dumps(greetings(5)), encoding="utf-8")
+        said = until("Watching")
+        assert any(": 8 of 10 trials are stored, running the other 2." in line for line in said)
+        shown.write_text(first, encoding="utf-8")
+        assert any(": 9 of 10 trials are stored, running the other 1." in line for line in until("Watching"))
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate()
+    assert process.returncode == 0
+    assert f"Since the save before, {model}: 3 got better (greet-2, greet-3, greet-4), 0 got worse, 1 stayed.\n" in out
+    assert f"Since the save before, {model}: 0 got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
+    assert out.count("Read every answer: ") == 4
+    assert len(upskill("runs", "--json").json) == 4
+
+
+def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
+    options = EvalOptions(skill="greeter", models=("scripted:model.yaml",), failed=True, watch=True)
+    suite = Suite.parse(tagged())
+    skill = Skill.new("greeter", "Greets.", "Say ahoy.")
+    options.failing = {"greet-2", "greet-5"}
+    chosen = options.choose_cases(skill, suite)
+    assert chosen is not None
+    assert [case.id for case in chosen.cases] == ["greet-2", "greet-5"]
+    assert chosen.part is not None
+    assert chosen.part.by_outcome
+
+
+@pytest.mark.parametrize("flag", ["--json", "--fresh", "--no-cache", "--resume", "--batch"])
+def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
+    assert (done.code, done.err) == (
+        2,
+        f"upskill: --watch and {flag} contradict each other\n  Leave {flag} out.\n",
+    )
+    assert not (home / "runs").exists()
+
+
+def test_watched_are_the_files_that_a_person_edits(home: Path) -> None:
+    skill = write_skill(home / "greeter")
+    for name in ("runs/upskill.db", ".git/HEAD", "report.json", "references/a.md"):
+        (skill / name).parent.mkdir(exist_ok=True)
+        (skill / name).write_text("x", encoding="utf-8")
+    (home / "more.yaml").write_text("x", encoding="utf-8")
+    watched = Watched.of([skill / "SKILL.md", "more.yaml"], [skill / "runs", skill / "report.json"])
+    seen = watched.look()
+    assert {watched.name(path) for path in seen} == {"SKILL.md", "evals/suite.json", "references/a.md", "more.yaml"}
+    (home / "more.yaml").unlink()
+    (skill / "references" / "a.md").write_text("xy", encoding="utf-8")
+    (skill / "new.md").write_text("x", encoding="utf-8")
+    after = watched.wait(seen)
+    assert {watched.name(path) for path in changed(seen, after)} == {"new.md", "references/a.md", "more.yaml"}

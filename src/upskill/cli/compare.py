@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 
 from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
@@ -18,7 +19,7 @@ from upskill.settings import Settings
 MOST_CASES = 20  # whose answers are shown
 
 
-@click.command("compare")
+@click.command("compare", cls=Command)
 @click.argument("before", required=False)
 @click.argument("after", required=False)
 @click.option(

@@ -14,6 +14,8 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
+from upskill.cli.watch import Seen, changed
+from upskill.errors import UpskillError
 from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
@@ -30,7 +32,6 @@ from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
-from upskill.verdicts.requirements import parse_requirement
 
 CASES = 12  # that are written where a skill has none
 _STAND_IN = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])  # to see whether a plan can be made
@@ -56,31 +57,80 @@ def command(**given: Any) -> None:
 
 def run_eval(options: EvalOptions) -> None:
     """Evaluate and print. Exits with 3 when the run has failed, with 1 when a requirement does not hold."""
-    requirements = tuple(parse_requirement(text) for text in options.requirements)
     options.check()
-    executor = options.open_executor()
-    skill = Skill.load(options.skill)
-    suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
-    writer = options.test_gen_model or options.settings.test_gen_model
+    seen = options.watched.look() if options.watch else {}
     # Whatever is wrong with what was given is said before a store is made.
-    plan = options.make_plan(skill, suite) if suite or not writer else None
-    progress = RunProgress(quiet=options.silent)
-    with options.open_store(skill.name) as store:
-        context = options.model_context(Events(message=options.tell, reading=progress.reading))
-        models = Models(context, replies=store, cache=options.cache_mode, ledger=Ledger(options.ceilings))
-        if plan is None:
-            plan = options.make_plan(*asyncio.run(_write_suite(skill, writer or "", models, options)))
-        if options.batch:
-            from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
-
-            executor = BatchExecutor(executor, store, models, options.tell)
-        run_options = options.run_options(plan, executor, requirements)
-        evaluation = _evaluate(plan, store, models, options, run_options, progress)
-        _report(evaluation, store, options)
+    loaded = _load(options)
+    with options.open_store(loaded[0].name) as store:
+        ledger = Ledger(options.ceilings)
+        evaluation = _evaluate_loaded(options, loaded, store, ledger)
+        if options.watch:
+            _keep_evaluating(options, evaluation, store, ledger, seen)
+            return
     if evaluation.has_failed:
         raise click.exceptions.Exit(3)
     if not all(ruling.held for _, ruling in evaluation.rulings):
         raise click.exceptions.Exit(1)
+
+
+def _load(options: EvalOptions) -> tuple[Skill, Plan | None]:
+    """The skill and the plan; no plan where the suite is still to be written."""
+    skill = Skill.load(options.skill)
+    suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
+    return skill, options.make_plan(skill, suite) if suite or not options.test_writer else None
+
+
+def _evaluate_loaded(
+    options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger
+) -> Evaluation:
+    executor, (skill, plan) = options.open_executor(), loaded
+    progress = RunProgress(quiet=options.silent)
+    context = options.model_context(Events(message=options.tell, reading=progress.reading))
+    models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger)
+    if plan is None:
+        plan = options.make_plan(*asyncio.run(_write_suite(skill, options.test_writer, models, options)))
+    if options.batch:
+        from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
+
+        executor = BatchExecutor(executor, store, models, options.tell)
+    run_options = options.run_options(plan, executor)
+    evaluation = _evaluate(plan, store, models, options, run_options, progress)
+    _report(evaluation, store, options)
+    return evaluation
+
+
+def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
+    """Evaluate again whenever a file is saved that makes other trials, until Ctrl-C."""
+    watched = options.watched
+    while True:
+        try:
+            note("Watching the skill and its suite; save a file to run what it changes, Ctrl-C ends.")
+            now = watched.wait(seen)
+        except KeyboardInterrupt:
+            note("")
+            return
+        files, seen = changed(seen, now), now
+        try:
+            loaded = _load(options)
+            # The plan that was run also says which sandbox was chosen.
+            if loaded[1] and loaded[1].fingerprint == replace(last.plan, sandbox=options.sandbox).fingerprint:
+                continue
+            note(f"{', '.join(map(watched.name, files[:3]))}{', …' if len(files) > 3 else ''} changed.")
+            before, last = last, _evaluate_loaded(options, loaded, store, ledger)
+        except UpskillError as error:  # a file half edited, say
+            note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
+            continue
+        _say_what_changed(before, last, store)
+
+
+def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> None:
+    from upskill.reports.comparison import summarise  # noqa: PLC0415 - rich, only where something is compared
+    from upskill.runs.comparison import Side, compare  # noqa: PLC0415
+
+    for model in after.plan.addresses:
+        if before.plan.suite.by_id.keys() & after.plan.suite.by_id.keys():
+            found = compare(store, Side(before.run, model, "skill"), Side(after.run, model, "skill"))
+            click.echo(f"Since the save before, {model}: {summarise(found)}")
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
@@ -125,13 +175,14 @@ def _evaluate(
         progress.started(plan, run, missing)
 
     events = Events(started=started, result=progress.result, message=options.tell)
+    called = models.ledger.calls if models.ledger else 0
     with progress:
         evaluation = asyncio.run(evaluate(plan, store=store, models=models, options=run_options, events=events))
     ledger = models.ledger
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
     if ledger and models.hits:
-        were = f"{counted(models.hits + ledger.calls, 'call')} {'was' if models.hits == 1 else 'were'}"
+        were = f"{counted(models.hits + ledger.calls - called, 'call')} {'was' if models.hits == 1 else 'were'}"
         options.tell(f"{models.hits} of {were} answered from stored replies, at no cost.")
     return evaluation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -11,6 +11,7 @@ from upskill.authoring.provenance import FILE as META
 from upskill.authoring.provenance import making_cost
 from upskill.cli.console import check_writable, note
 from upskill.cli.options import CommandOptions
+from upskill.cli.watch import Watched
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.options import MOST_REPEATS, option
@@ -25,7 +26,7 @@ from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
 from upskill.suites.part import CaseFilter
-from upskill.verdicts.requirements import Requirement
+from upskill.verdicts.requirements import Requirement, parse_requirement
 from upskill.verdicts.sequential import Scope
 
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
@@ -59,6 +60,11 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     )
     limit: int | None = option(
         "--limit", default=None, help="Only the first N of the cases that are left.", metavar="N", minimum=1
+    )
+    watch: bool = option(
+        "--watch",
+        default=False,
+        help="Go on: whenever the skill or its suite is saved, run what that changes. Ctrl-C ends.",
     )
     base_url: str = option(
         "--base-url",
@@ -198,6 +204,8 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         count=True,
     )
 
+    failing: set[str] | None = field(default=None, init=False)  # what --failed has found
+
     def __post_init__(self) -> None:
         self.as_json = self.as_json or "json" in self.reports
 
@@ -212,7 +220,9 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         return found if any(not file for _, file in found) else [("terminal", ""), *found]
 
     def check(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse what nobody could carry out, and what contradicts itself."""
+        self.parse_requirements()
+        self.open_executor()
         if self.resume and (self.fresh or not self.log_runs):
             raise UsageError(f"--resume and {'--fresh' if self.fresh else '--no-log-runs'} contradict each other")
         if self.no_baseline and self.until_decided:
@@ -220,6 +230,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
                 "--no-baseline and --until-decided contradict each other", "Without a baseline nothing is decided."
             )
         self._check_part()
+        self._check_watch()
         if self.batch:
             self._check_batch()
         self._check_reports()
@@ -243,14 +254,38 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
                 f"Leave {self.part_flags} out, or make these cases a suite of their own and name it with --tests.",
             )
 
+    def _check_watch(self) -> None:
+        given = {
+            "--json": self.as_json,
+            "--fresh": self.fresh,
+            "--no-cache": self.no_cache,
+            "--resume": self.resume,
+            "--batch": self.batch,
+            "--preregister": self.preregister,
+        }
+        if self.watch and (flag := next((flag for flag, value in given.items() if value), "")):
+            raise UsageError(f"--watch and {flag} contradict each other", f"Leave {flag} out.")
+
+    @property
+    def watched(self) -> Watched:
+        """What a person edits, without what we write."""
+        places = [self.skill, self.tests, self.against, *self.with_skills]
+        ours = [self.runs_folder, *(file for _, file in self.report_files if file)]
+        return Watched.of((place for place in places if place), ours)
+
+    @property
+    def test_writer(self) -> str:
+        return self.test_gen_model or self.settings.test_gen_model or ""
+
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
         """The suite, or the part of it that is asked for."""
         if not self.part_flags:
             return suite
         if suite is None:
             raise UsageError(f"{skill.name}: has no test cases to choose from", f"Leave {self.part_flags} out.")
-        failing = self._failing_cases(skill, suite) if self.failed else None
-        return CaseFilter(ids=self.cases, tags=self.tags, failing=failing, limit=self.limit).choose(suite)
+        if self.failed and self.failing is None:  # once: with --watch these stay the same
+            self.failing = self._failing_cases(skill, suite)
+        return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
 
     def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
         students = choose_students(self.models, self.settings, lambda _: None)
@@ -317,7 +352,10 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             ),
         )
 
-    def run_options(self, plan: Plan, executor: Executor, requirements: tuple[Requirement, ...]) -> RunOptions:
+    def parse_requirements(self) -> tuple[Requirement, ...]:
+        return tuple(parse_requirement(text) for text in self.requirements)
+
+    def run_options(self, plan: Plan, executor: Executor) -> RunOptions:
         cost, source = self.making_cost, "--making-cost"
         if cost is None:
             cost, source = making_cost(plan.skill, plan.reference_skill), META
@@ -332,5 +370,5 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             making_source="" if cost is None else source,
             strict_suite=self.strict_suite,
             target=None if self.target is None else self.target / 100,
-            requirements=requirements,
+            requirements=self.parse_requirements(),
         )

@@ -66,8 +66,21 @@ def _words(found: Comparison) -> Iterator[str]:
         (found.unscored, "without a score in one of the runs"),
     ):
         if ids:
-            more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-            yield f"{counted(len(ids), 'case')} {what}: {', '.join(ids[:MOST_NAMED])}{more}."
+            yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
+
+
+def summarise(found: Comparison) -> str:
+    """What changed, in a line."""
+    said: list[str] = []
+    for change in ("better", "worse"):
+        ids = [case.id for case in found.changed(change)]
+        said.append(f"{len(ids)} got {change}" + (f" ({_names(ids)})" if ids else ""))
+    return f"{', '.join(said)}, {len(found.changed('same'))} stayed."
+
+
+def _names(ids: list[str]) -> str:
+    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+    return ", ".join(ids[:MOST_NAMED]) + more
 
 
 def _line(words: str) -> RenderableType:

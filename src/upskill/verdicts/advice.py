@@ -63,6 +63,8 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, helps: str) ->
         return "INVALID: the arms were not isolated, so no number of this run means anything."
     if reason == LOOK_UP:
         return f"Look-up of its own facts: {lift}."
+    if reason == PART:
+        return f"A part of the suite decides nothing about {skill} with {model}: {lift}."
     if reason == "no baseline":
         why = "the baseline was not run" if verdict.skill.scored else "no trial has been scored"
         return f"Whether {skill} {helps}{with_} {model} is not known: {why}."
@@ -128,9 +130,9 @@ def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
         if part.by_outcome
         else "a part that somebody chose says nothing about the rest"
     )
-    chosen = f"{cases} of {part.of} cases, chosen with {part.chosen}"
-    words = f"{chosen}: {why}, so nothing is decided. Run them all for a verdict."
-    return replace(verdict, decision="undecided", reason=PART, evidence_needed=None, recommendation=words)
+    advice = f"{cases} of {part.of} cases, chosen with {part.chosen}: {why}. Run them all for a verdict."
+    found = replace(verdict, decision="undecided", reason=PART, evidence_needed=None, advice=advice)
+    return replace(found, recommendation=f"{conclude(found)} {advice}")
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
