@@ -330,6 +330,10 @@ def test_what_cannot_be_an_id_or_a_field_of_ours_costs_one_case_at_most() -> Non
         sample(id='"quoted" \u2019 \u00fc', input="e"),
         sample(id="bad", input="f", files={"../x": "y"}),
     ]
+    twins = [{"question": "x", "answer": "y", "level": level} for level in (1, 2)]
+    assert len(Suite.parse(twins).cases) == 1
+    sides = [{"prompt": "x", "assertions": ["y"], "id": side, "held_out": side == "b"} for side in "ab"]
+    assert [case.held_out for case in Suite.parse(sides).cases] == [False, True]
     suite = Suite.parse(said, "s")
     assert [case.id for case in suite.cases[2:]] == ["two lines", "x" * 190, '"quoted" \u2019 \u00fc']
     assert len(suite.cases) == 5
@@ -423,6 +427,7 @@ def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
 def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk: Any) -> None:
     for said in (
         {"evals": junk},
+        {"evals": [{"prompt": "x", "checks": [junk], "held_out": junk, "tags": junk, "assertions": ["y"]}]},
         {"evals": [{"prompt": junk, "assertions": junk, "files": junk, "id": junk}]},
         [{"prompt": "x", "assertions": [junk], "files": [junk]}],
         {"scenarios": [{"tests": junk, "judge": junk, "skills": junk}]},
@@ -444,6 +449,17 @@ def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk:
             Suite.parse(said, "s")
         except UsageError as error:
             assert str(error).startswith("s")  # noqa: PT017 - some are suites, and may be read
+
+
+def test_a_check_that_cannot_be_read_is_left_out_and_says_why() -> None:
+    case = {"prompt": "x", "assertions": [{"type": "regex", "value": "("}]}
+    with pytest.raises(
+        UsageError, match=r"s: case 1: none of its checks can be read: regex.*is not a regular expression"
+    ):
+        Suite.parse({"evals": [case]}, "s")
+    suite = Suite.parse({"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s")
+    assert checks_of(suite) == [[("judge", "It is short")]]
+    assert "left out: regex" in suite.warnings[0]
 
 
 # The command.

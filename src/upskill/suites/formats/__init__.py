@@ -20,7 +20,7 @@ from typing import Any
 
 from upskill.checks import read_check
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, digest
 from upskill.registry import Registry
 from upskill.suites.files import Beside
 from upskill.suites.formats.notes import Notes
@@ -112,6 +112,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     kept: list[dict[str, Any]] = []
     problems: list[UsageError] = []
     ids: dict[str, int] = {}
+    twins: set[str] = set()
     for draft in form.cases(source):
         notes.found += 1
         draft.id = _usable(draft.id)
@@ -122,14 +123,18 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             why = error.message.removeprefix(f"{source.where}: ").removeprefix(f"{draft.place}: ")
             notes.leave_out_case(why, draft.place)
             continue
-        if case in kept:
+        twin = digest([case.get(field) for field in ("id", "prompt", "files", "checks")])
+        if twin in twins:
             notes.leave_out_case("is there twice", draft.place)
             continue
+        twins.add(twin)
         if draft.id is not None and draft.id in ids:
             case["id"] = _next_id(draft.id, ids)
             notes.change(f"id {draft.id!r} is there more than once: numbered")
         ids[str(case.get("id"))] = 1
         kept.append(case)
+        notes.keep(draft.metadata)
+        notes.carry(next(iter(check)) for check in case["checks"])
     if not kept and problems:
         raise problems[0]
     if not kept:
@@ -154,18 +159,20 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
         try:
             read_check(check, place, text_reader(source.read_file, place))
         except UsageError as error:
-            source.notes.leave_out(next(iter(check)), error.message.removeprefix(f"{place}: "), draft.place)
+            why = error.message.removeprefix(f"{place}: ")
+            draft.nothing = f"none of its checks can be read: {why}"
+            name = next(iter(as_mapping(check) or {"check": ""}))
+            source.notes.leave_out(name, why.removeprefix(f"{name}: "), draft.place)
             continue
         if check not in checks:
             checks.append(check)
-            source.notes.carry(next(iter(check)))
     if not checks:
         raise UsageError(f"{place}: {draft.nothing}", "Say what a right answer has, for example `contains: text`.")
     case: dict[str, Any] = {} if draft.id is None else {"id": draft.id}
-    case |= {"prompt": draft.prompt, "checks": checks} | {key: value for key, value in draft.more.items() if value}
-    if draft.metadata:
-        source.notes.keep(draft.metadata)
-        case["metadata"] = draft.metadata
+    case |= {"prompt": draft.prompt, "checks": checks} | {
+        key: value for key, value in draft.more.items() if value not in (None, "", [], {})
+    }
+    case |= {"metadata": draft.metadata} if draft.metadata else {}
     for path in fit(OurCase, case, place).files:
         check_path(path, place)
     return case

@@ -25,8 +25,8 @@ class Notes:
         self.cases_left_out: dict[str, list[str]] = {}
         self.fields: Counter[str] = Counter()  # that have no meaning here, and are kept as metadata
 
-    def carry(self, check: str) -> None:
-        self.carried[check] += 1
+    def carry(self, checks: Iterable[str]) -> None:
+        self.carried.update(checks)
 
     def change(self, what: str, case: str = "") -> None:
         self.changes.setdefault(what, []).append(case)
