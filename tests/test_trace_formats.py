@@ -463,6 +463,20 @@ def test_lines_that_ran_into_each_other_and_sessions_without_ids_are_read(tmp_pa
     assert kinds(read_trace(write_lines(path, wrapped))) == ["user", "assistant"]
 
 
+def test_a_file_alone_is_shown_and_what_is_wrapped_stays_indented(
+    tmp_path: Path, upskill: Upskill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = tmp_path / "t.txt"
+    path.write_text("User: " + "far too many words " * 8 + "\n$ first \\\n", encoding="utf-8")
+    shown = upskill("trace", path)
+    assert shown.code == 0
+    words = [line for line in shown.out.splitlines() if "words" in line]
+    assert len(words) > 2
+    assert all(line.startswith(" " * 6) for line in words)
+    assert upskill("trace", "lsit").err.startswith("upskill: lsit: no such file")
+
+
 def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) -> None:
     path = tmp_path / "log.json"
     path.write_text('{"lines": ["it went well"]}', encoding="utf-8")

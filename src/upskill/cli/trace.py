@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,12 +21,22 @@ from upskill.traces import Step, Trace, read_trace
 from upskill.traces.sessions import SESSION_AGENTS, Session, find_sessions, find_trace
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from upskill.traces.redact import Redaction
 
 COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
 
 
-@click.group("trace", cls=Group)
+class ShowFirst(Group):
+    """`upskill trace FILE` means `upskill trace show FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] not in self.commands and not args[0].startswith("-")
+        return super().parse_args(ctx, ["show", *args] if named else args)
+
+
+@click.group("trace", cls=ShowFirst)
 def group() -> None:
     """List the sessions that agents left on this machine, or show one as a timeline."""
 
@@ -134,7 +145,7 @@ def _plain_step(number: int, step: Step) -> dict[str, Any]:
     return said | {name: value for name, value in (("at", step.at), ("agent", step.agent)) if value}
 
 
-def _timeline(redaction: Redaction, lines: int | None) -> list[Text]:
+def _timeline(redaction: Redaction, lines: int | None) -> list[RenderableType]:
     trace = redaction.trace
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
@@ -145,12 +156,12 @@ def _timeline(redaction: Redaction, lines: int | None) -> list[Text]:
         ("source", _shown_path(trace.source)),
         ("used", f"{len(trace.calls)} tool calls, {usage.input_tokens:,} + {usage.output_tokens:,} tokens{cost}"),
     ]
-    shown = [Text(f"{name:<8} {value}", style="dim") for name, value in about if value]
+    shown: list[RenderableType] = [Text(f"{name:<8} {value}", style="dim") for name, value in about if value]
     for number, step in enumerate(trace.steps, start=1):
         shown.append(Text(""))
         shown.append(_heading(number, step))
         body = step.output if step.kind == "tool" else step.text
-        shown.append(Text("\n".join(f"      {line}" for line in _some(body, lines))))
+        shown.append(Padding(Text("\n".join(_some(body, lines))), (0, 0, 0, 6), expand=False))
     return shown
 
 
