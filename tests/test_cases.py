@@ -69,7 +69,7 @@ async def test_what_the_prompt_says_is_tried_is_tried() -> None:
 async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
     for name in ("right", "wrong"):
         few = case(1) | {name: case(1)[name][:1]}
-        assert f"case 'word-1': 1 different {name} answers, at least 2 are needed" in await told(few)
+        assert f"case 'word-1': 1 different {name} answer, at least 2 are needed" in await told(few)
         twice = case(1) | {name: case(1)[name][:1] * 3}
         assert f"1 different {name} answers" in await told(twice)
     kept = await write_suite(skill_of(1), says({"cases": [case(n) for n in range(1, 4)]}), count=3)
