@@ -66,20 +66,20 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
     them passes says nothing about what a student knows. Its own right answers must pass, its wrong ones must fail.
     """
-    found = [_check(path, profile) for place in skills for path in _skills_at(place)]
-    if try_cases or strict_suite:
-        for checked in found:
+    found: list[Checked] = []
+    for checked in (checked for place in skills for checked in _check_all(place, profile)):
+        if try_cases or strict_suite:
             checked.suite += _weak_cases(checked.path, strict=strict_suite)
+        if not as_json:
+            _show(checked)
+        found.append(checked)
     if as_json:
         from upskill.cli.console import show_json  # noqa: PLC0415
 
         show_json([checked.to_json() for checked in found])
-    else:
-        for checked in found:
-            _show(checked)
-        if len(found) > 1:
-            invalid = sum(not checked.is_valid for checked in found)
-            click.echo(f"{len(found)} skills: {len(found) - invalid} valid, {invalid} invalid")
+    elif len(found) > 1:
+        invalid = sum(not checked.is_valid for checked in found)
+        click.echo(f"{len(found)} skills: {len(found) - invalid} valid, {invalid} invalid")
     if any(_has_errors([*checked.problems, *checked.suite]) for checked in found):
         raise click.exceptions.Exit(2)
 
@@ -97,10 +97,18 @@ def _show(checked: Checked) -> None:
         click.echo(f"  suite {problem.level}: {problem.message}")
 
 
-def _skills_at(place: str) -> Iterator[str]:
+def _check_all(place: str, profile: Profile) -> Iterator[Checked]:
     """The skill at this path, or those below a folder that is none; the path itself where there is nothing."""
-    found = find_skills(place) if Path(place).is_dir() else ()
-    yield from [str(path) if path != Path(place) else place for path in found] or [place]
+    is_empty = True
+    try:
+        for path in find_skills(place) if Path(place).is_dir() else ():
+            is_empty = False
+            yield _check(place if path == Path(place) else str(path), profile)
+    except UsageError as error:  # a folder below it cannot be read
+        yield Checked(place, [_as_problem(error)])
+        return
+    if is_empty:
+        yield _check(place, profile)
 
 
 def _check(path: str, profile: Profile) -> Checked:
