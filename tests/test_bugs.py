@@ -48,13 +48,14 @@ def run(environment: dict[str, str], *given: str) -> Done:
 def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: dict[str, str]) -> None:
     done = run(environment)
     assert done.code == 3
-    assert done.out.index("BUG") < done.out.index(HEADING) < done.out.index("greeter\n")
+    assert done.out.index("BUG") < done.out.index(HEADING) < done.out.index("Undecided whether greeter")
     said = " ".join(done.out.replace("│", " ").split())
     assert "KeyError: 'sk-" in said
     assert "--bugs` prints the tracebacks. Please report it with them in upskill's issue tracker." in said
     assert "1 trial of scripted:model.yaml errored: asking scripted:model.yaml: gone" in said
     assert "errored: checking" not in said  # a bug is no error of the provider
-    assert run(environment, "--no-log-runs").code == 3
+    quiet = run(environment, "--no-log-runs", "-q")
+    assert (quiet.code, "BUG" in quiet.out, HEADING in quiet.err) == (3, False, True)
 
 
 def test_every_report_counts_bugs_apart_from_errors(environment: dict[str, str]) -> None:

@@ -37,7 +37,10 @@ def test_requests_are_logged_without_the_key(upskill: Upskill, skill: Path, monk
     assert "ahoy, ***" in debug.err
     assert KEY not in debug.err + info.err
     assert "INFO upskill.models.http.model" in before.err
-    assert ("Case" in info.out, "Case" in before.out) == (True, False)  # of eval, -v also shows every case
+    assert ("with skill  case\n" in info.out, "with skill  case\n" in before.out) == (
+        True,
+        False,
+    )  # of eval, -v also shows every case
 
 
 def test_commands_in_a_sandbox_are_logged_without_their_secrets(

@@ -23,6 +23,7 @@ from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.reports import REPORTS, Report, ReportContext
+from upskill.reports.sentences import bug_heading
 from upskill.runs.estimate import estimate, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
@@ -228,6 +229,8 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         write_report(report(evaluation, replace(context, quiet=options.quiet and not file)), file)
     if options.as_json:
         return
+    if options.quiet and evaluation.bugs:
+        note(bug_heading(evaluation.bug_count))
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
     for model, ruling in evaluation.rulings:

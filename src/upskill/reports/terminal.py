@@ -55,8 +55,8 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     if context.quiet:
         return Group(*first)
     parts: list[RenderableType] = [Text(""), *first, Text("")]
-    if evaluation.bugs:
-        parts += [bug_panel(evaluation, context.show_command), Text("")]
+    if evaluation.bugs:  # that something is wrong with the numbers comes before them
+        parts.insert(0, bug_panel(evaluation, context.show_command))
     if evaluation.leaked:
         parts += [_indented(invalid(evaluation.invalid, context.show_command)), Text("")]
     else:
