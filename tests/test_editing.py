@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Generator
@@ -12,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import HELPFUL, Upskill, greetings, serving, start, write_script, write_skill
+from conftest import HELPFUL, REPOSITORY, Upskill, greetings, serving, start, write_script, write_skill
 from loopback import Call
 from upskill import Skill, open_store
 from upskill.cli.eval_options import EvalOptions
@@ -243,6 +246,11 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     upskill("eval", skill, "-m", model, "--failed")
     upskill("eval", skill, "-m", model, "--failed", "--fresh")
     assert "No test: somebody chose the cases, which are a part of the suite." in upskill("compare").out
+    # Without names it is the latest run that can be compared with the last.
+    upskill("eval", skill, "-m", model, "--case", "greet-1")
+    upskill("eval", skill, "-m", model, "--case", "greet-4")
+    assert "before greeter" in " ".join(upskill("compare").out.split())
+    assert "1 stayed" in upskill("compare").out
     # Two models of one run, and two runs with one model each.
     write_script(home / "other.yaml", rules_for({4, 5}, 9))
     upskill("eval", skill, "-m", model, "-m", other)
@@ -357,3 +365,24 @@ def test_watched_are_the_files_that_a_person_edits(home: Path) -> None:
     (skill / "new.md").write_text("x", encoding="utf-8")
     after = watched.wait(seen)
     assert {watched.name(path) for path in changed(seen, after)} == {"new.md", "references/a.md", "more.yaml"}
+
+
+def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> None:
+    page = (REPOSITORY / "docs/how-to/edit.md").read_text(encoding="utf-8")
+    shutil.copytree(REPOSITORY / "examples/tern-deploy", home / "my-skill")
+    manifest = home / "my-skill" / "SKILL.md"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("tern-deploy", "my-skill", 1), encoding="utf-8")
+    shutil.copy(REPOSITORY / "examples/scripted.yaml", home)
+    (home / "upskill.config.yaml").write_text("eval_model: scripted:scripted.yaml", encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) == 10
+    said = ""
+    for line in lines:
+        if "# after an edit" in line:
+            manifest.write_text(manifest.read_text(encoding="utf-8") + "\nRead twice.\n", encoding="utf-8")
+        done = upskill(*shlex.split(line, comments=True)[1:])
+        assert done.code == 0, (line, done.err)
+        said += " ".join(done.out.split())
+    (warning,) = re.findall(r"```text\n(\d+ of .*?)\n```", page, re.DOTALL)
+    assert " ".join(warning.split()) in said

@@ -6,12 +6,13 @@ from typing import Any, get_args
 
 import click
 
+from upskill.cli.completion import complete_models, complete_runs
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
-from upskill.runs.comparison import Comparison, Side, compare
+from upskill.runs.comparison import Comparison, Side, case_ids, compare
 from upskill.runs.plan import Arm
 from upskill.runs.stores import Run, RunStore
 from upskill.settings import Settings
@@ -20,8 +21,8 @@ MOST_CASES = 20  # whose answers are shown
 
 
 @click.command("compare", cls=Command)
-@click.argument("before", required=False)
-@click.argument("after", required=False)
+@click.argument("before", required=False, shell_complete=complete_runs)
+@click.argument("after", required=False, shell_complete=complete_runs)
 @click.option(
     "-m",
     "--model",
@@ -29,6 +30,7 @@ MOST_CASES = 20  # whose answers are shown
     multiple=True,
     metavar="MODEL",
     help="Only this model; two: one with the other.",
+    shell_complete=complete_models,
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
 @click.option("--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MOST_CASES}.")
@@ -40,7 +42,7 @@ def command(
     """Show which cases changed from run BEFORE to run AFTER, with both answers.
 
     A run is an id, the start of one, `last`, or `last~1` for the one before it. AFTER is `last` where it is left out;
-    without both, the last two runs are compared.
+    without both, the last run is compared with the one before it of the same skill and cases.
 
     \b
     upskill compare                           the last run with the one before it
@@ -48,7 +50,7 @@ def command(
     upskill compare last -m haiku -m local    two models of one run
     """
     with open_existing_store(given["runs_dir"] or Settings.load().runs_dir) as store:
-        one = find_run(store, before or "last~1")
+        one = find_run(store, before) if before else _run_before_last(store)
         two = one if before and not after and len(models) > 1 else find_run(store, after or "last")
         found = [compare(store, *sides) for sides in _sides(one, two, models, arm)]
         if given["as_json"]:
@@ -69,6 +71,14 @@ def _show(store: RunStore, found: Comparison, most: int) -> None:
         show(*render_case(store, found, case))
     if len(changed) > most:
         note(f"{len(changed) - most} more cases changed; --all shows them.")
+
+
+def _run_before_last(store: RunStore) -> Run:
+    """The latest before the last one that has its skill and some of its cases."""
+    last = find_run(store, "last")
+    cases = case_ids(last)
+    runs = (run for run in store.runs(last.skill, newest_first=True) if run.id != last.id)
+    return next((run for run in runs if cases & case_ids(run)), None) or find_run(store, "last~1")
 
 
 def _sides(one: Run, two: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:

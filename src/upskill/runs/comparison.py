@@ -169,6 +169,10 @@ def _skill(run: Run) -> str:
     return run.plan["skill"]["visible_hash"]
 
 
+def case_ids(run: Run) -> set[str]:
+    return set(_cases(run))
+
+
 def _cases(run: Run) -> dict[str, Mapping[str, Any]]:
     return {case["id"]: case for case in run.plan["suite"]["cases"]}
 
