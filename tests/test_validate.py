@@ -57,12 +57,17 @@ def test_a_skill_without_a_suite_is_checked_without_the_rest_of_upskill(home: Pa
 
 
 def test_every_problem_of_a_skill_is_reported_at_once(upskill: Upskill, home: Path) -> None:
-    write(home / "Bad", "name: Bad_\ndescripton: d\nversion: '1'\nallowed_tools: Read\n", "See [this](more.md).\n")
+    write(
+        home / "Bad",
+        "name: Bad_\ndescripton: d\nversion: '1'\nallowed_tools: Read\ncomplexity: low\n",
+        "See [this](more.md).\n",
+    )
     out = upskill("validate", "Bad").out
     for said in (
         "error: 'descripton' is not a field of the specification. Did you mean 'description'?",
         "error: 'allowed_tools' is not a field of the specification. Did you mean 'allowed-tools'?",
         "error: 'version' is a client's own field\n",
+        "error: 'complexity' is not a field of the specification\n",
         "error: name 'Bad_' has capital letters",
         "error: name 'Bad_' differs from the folder's name",
         "error: description is missing",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from upskill.errors import UsageError, did_you_mean
+from upskill.errors import UsageError
 from upskill.skills import frontmatter
 from upskill.skills.files import MANIFEST
 from upskill.skills.frontmatter import Level, Problem
@@ -60,8 +61,8 @@ def _kind_of_field(key: str, fields: Mapping[str, Any]) -> str:
     if key in CLIENT_FIELDS:
         return "a client's own field"
     free = [name for name in FIELDS if name not in fields]
-    near = did_you_mean(key.lower().replace("_", "-"), free, otherwise="-") if free else "-"
-    return "not a field of the specification" + (f". {near}" if near != "-" else "")
+    near = difflib.get_close_matches(key.lower().replace("_", "-"), free, n=1, cutoff=0.8)
+    return "not a field of the specification" + (f". Did you mean {near[0]!r}?" if near else "")
 
 
 def name_problems(written: object, folder: str | None) -> Iterator[Problem]:
