@@ -55,8 +55,8 @@ def command(
     Without SKILL, or before it has a suite, it says how many cases a suite needs. Nothing is stored.
 
     \b
-    upskill plan                                          how many cases do I need?
-    upskill plan ./skills/my-skill --detect 10            a lift of ten points
+    upskill plan                                    how many cases do I need?
+    upskill plan ./skills/my-skill --detect 10      a lift of ten points
     upskill plan ./skills/my-skill -m haiku --detect 5
     """
     settings, loaded = Settings.load(), Skill.load(skill) if skill else None
