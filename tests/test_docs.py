@@ -24,7 +24,7 @@ PAGES = {
     if page.name != "reference.md"  # which is made from the code
 }
 BLOCK = re.compile(r"^```(?:console|sh|bash|text|yaml)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"\s*(?:- )?(?:\$ |run: )?(?:[A-Z_]+=\S+ )*(upskill\b.*)")
+COMMAND = re.compile(r"\s*(?:- )?(?:\$ |run: )?(?:[A-Z_]+=\S+ )*(upskill(?: .*)?)")
 TRACE = REPOSITORY / "tests" / "fixtures" / "traces" / "claude_code" / "tarn.jsonl"
 
 
@@ -54,16 +54,19 @@ def test_every_command_line_names_a_command_and_options_that_exist() -> None:
 
 # Commands that ask nobody but a model run as they are written, with a scripted model in place of the one that is named.
 # What is left out needs more than that: a download, an answer by hand, a recording, a real agent's login.
+PROMPTFOO = """\
+prompts: ["Greet {{name}}."]
+tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
+"""
 MODEL_FLAGS = ("-m", "--model", "--eval-model", "--teacher", "--query-model", "--test-gen-model", "--judge-model")
 LEFT_OUT = ("models pull", "models rm", "--handoff", "--replay", "--agent codex", "--agent claude-code", "mcp:")
 STAND_INS = {
-    "SKILL": "./my-skill",
+    "SKILL": "./skills/my-skill",
     "SUITE": "suite.json",
     "DOC": "page.md",
     "RUN": "last",
     "ID": "greet-1",
     "h100-capability": "greet-1",
-    "./others": "./skills",
     "claude-code:last": str(TRACE),
 }
 
@@ -76,6 +79,8 @@ def runnable(words: list[str]) -> list[str] | None:
     script = "generate" if teaches else "trigger" if words[0] == "trigger" else ""
     model = f"scripted:examples/scripted-{script}.yaml" if script else "scripted:student.yaml"
     given: list[str] = []
+    if words[0] == "init":
+        return ["init", "a-new-skill", "--yes"]
     for before, word in zip(["", *words], words, strict=False):
         if word == "--base-url" or before == "--base-url":
             continue
@@ -88,7 +93,7 @@ def runnable(words: list[str]) -> list[str] | None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_run_as_they_are_written(name: str, upskill: Upskill, home: Path) -> None:
-    for folder in ("my-skill", "skills/my-skill", "skills/other", "skills/tern"):
+    for folder in ("my-skill", "skills/my-skill", "skills/tern", "others/other"):
         write_skill(home / folder, cases=12)
         shutil.copy(
             REPOSITORY / "examples/kernel-builder-cuda-kernels/evals/eval_queries.json", home / folder / "evals"
@@ -96,6 +101,8 @@ def test_commands_run_as_they_are_written(name: str, upskill: Upskill, home: Pat
     shutil.copytree(REPOSITORY / "examples", home / "examples")
     shutil.copy(home / "my-skill/evals/suite.json", home / "suite.json")
     shutil.copy(TRACE, home / "trace.jsonl")
+    shutil.copytree(home / "others", home / "project")
+    (home / "promptfooconfig.yaml").write_text(PROMPTFOO, encoding="utf-8")
     (home / "page.md").write_text("Guests are greeted with the words ahoy and guest.\n", encoding="utf-8")
     write_script(home / "student.yaml")
     assert upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0  # `show last` and its like need a run
