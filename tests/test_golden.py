@@ -62,8 +62,10 @@ def normal(text: str) -> str:
 
 
 # What a doctor finds depends on what is installed and running; that it looks for it, and where it says so, does not.
-FOUND = r"a student|a teacher|an agent|a sandbox|on a GPU|upskill|local \w+|local:[\w.-]+|server \w[\w.]+"
-FOUND += r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word"
+FOUND = (
+    r"a student|a teacher|an agent|a sandbox|on a GPU|upskill|local \w+|local:[\w.-]+|server \w[\w.]+"
+    r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word"
+)
 
 
 def without_findings(text: str) -> str:
