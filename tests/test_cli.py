@@ -1097,12 +1097,12 @@ def test_a_reader_that_goes_away_is_no_error(skill: Path, upskill: Upskill) -> N
 
 
 def test_on_a_terminal_there_is_a_bar_with_everything_on_standard_error(skill: Path, home: Path) -> None:
-    write_script(home / "model.yaml", [{**rule, "seconds": 0.02} for rule in HELPFUL])
+    write_script(home / "model.yaml", [{**rule, "seconds": 0.4} for rule in HELPFUL])
     code, out, said = _on_a_terminal("eval", skill, "-m", "scripted:model.yaml", "--concurrency", 2)
     assert code == 0
     assert "helps" in out
     assert "\x1b" not in out
-    assert re.search(r"\d+/16 .*baseline \d/\d · skill \d/\d · [\d,]+ tokens · \$0\.\d{4}", said)
+    assert re.search(r"\d+ of 16 trials .*baseline \d/\d · skill \d/\d · [\d,]+ tokens · \$0\.\d{4}", said)
 
 
 def _on_a_terminal(*command: object, typed: str = "") -> tuple[int, str, str]:

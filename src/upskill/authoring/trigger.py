@@ -185,7 +185,7 @@ class TriggerSession:
         self.keys = models.context.keys if models else find_keys()
         self.skill = Skill.load(options.skill)
         # `--with-skills ./skills` may hold the skill under test too.
-        self.distractors = [skill for skill in load_skills(options.with_skills) if skill.folder != self.skill.folder]
+        self.distractors = load_skills(options.with_skills, beside=self.skill)
         names = choose_students(options.models, options.settings, events.message)
         self.students = tuple(resolve(name, options.base_url, self.keys) for name in names)
         self.queries = Queries.load(options.queries) if options.queries else Queries.of(self.skill)

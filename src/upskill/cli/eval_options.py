@@ -346,7 +346,7 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
                 controls=self.controls,
                 reference_skill=Skill.load(self.against) if self.against else None,
                 agent=self.agent,
-                distractors=load_skills(self.with_skills),
+                distractors=load_skills(self.with_skills, beside=skill),
                 bounds=self.bounds,
                 sandbox=self.sandbox,
             ),

@@ -289,12 +289,13 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         waiting += reversed(folders)
 
 
-def load_skills(places: Iterable[str | Path]) -> list[Skill]:
-    """The skills at these paths, each of them a skill or a folder of skills."""
+def load_skills(places: Iterable[str | Path], beside: Skill | None = None) -> list[Skill]:
+    """The skills at these paths, each of them a skill or a folder of skills; without `beside`, which is there anyway."""
     skills: list[Skill] = []
+    own = beside.folder.resolve() if beside and beside.folder else None
     for place in places:
-        found = [Skill.load(folder) for folder in find_skills(place)]
-        if not found:
+        folders = list(find_skills(place))
+        if not folders:
             raise UsageError(f"{place}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
-        skills += found
+        skills += [Skill.load(folder) for folder in folders if Path(folder).resolve() != own]
     return skills
