@@ -290,7 +290,7 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
 
 
 def load_skills(places: Iterable[str | Path], beside: Skill | None = None) -> list[Skill]:
-    """The skills at these paths, each of them a skill or a folder of skills; without `beside`, which is there anyway."""
+    """The skills at these paths, each of them a skill or a folder of skills; without `beside`, which is known."""
     skills: list[Skill] = []
     own = beside.folder.resolve() if beside and beside.folder else None
     for place in places:
