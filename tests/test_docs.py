@@ -91,6 +91,7 @@ def runnable(words: list[str]) -> list[str] | None:
         given.append(model if named else STAND_INS.get(word, word))
     flag = "--eval-model" if words[0] in ("generate", "teach") else "-m"
     asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and "--no-eval" not in words
+    given += ["--force"] if words[0] == "generate" else []  # nobody is there to be asked
     given += ["-m", model] if words[0] == "teach" and "-m" not in given else []
     return [*given, flag, model] if asks and flag not in given else given
 
