@@ -100,9 +100,9 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
     (
         {"file_matches": {"path": "report.md", "pattern": r"^All \d+"}},
         True,
-        r"report.md matches '^All \\d+' with 'All 3'",
+        r"report.md matches '^All \d+' with 'All 3'",
     ),
-    ({"file_matches": {"path": "report.md", "pattern": r"\d{2}"}}, False, r"report.md does not match '\\d{2}'"),
+    ({"file_matches": {"path": "report.md", "pattern": r"\d{2}"}}, False, r"report.md does not match '\d{2}'"),
     ({"file_matches": {"path": "data", "pattern": "x"}}, False, "data: is a folder"),
     (
         {"file_json_schema": {"path": "data/out.json", "schema": COUNT}},
@@ -368,7 +368,7 @@ COMMANDS: list[tuple[dict[str, Any], bool, str]] = [
     ({"run": "echo one", "contains": ["one", "two"]}, False, "the output lacks 'two': exit code 0: one"),
     ({"run": "echo one >&2", "contains": "one"}, True, "the command did as wanted: exit code 0: one"),
     ({"run": "echo one", "not_contains": ["one"]}, False, "the output has 'one', which it must not: exit code 0: one"),
-    ({"run": "echo 12", "regex": r"^\d$"}, False, r"the output does not match '^\\d$': exit code 0: 12"),
+    ({"run": "echo 12", "regex": r"^\d$"}, False, r"the output does not match '^\d$': exit code 0: 12"),
     ({"run": "echo 1; exit 9", "regex": r"^\d$", "exit_code": None}, True, "the command did as wanted: exit code 9: 1"),
     ({"run": "sleep 60", "timeout": 0.2}, False, "the command was ended: it ran longer than 0.2 s"),
     ({"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}}, True, "the command did as wanted: exit code 0: mine"),
