@@ -23,6 +23,7 @@ BIN = Path(sys.executable).with_name("upskill")
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
+    yield "", upskill
     for name in COMMANDS:
         command = upskill.get_command(click.Context(upskill), name)
         assert command is not None

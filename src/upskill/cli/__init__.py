@@ -135,10 +135,10 @@ def upskill(context: click.Context) -> None:
     """Teach cheap models what expensive models know, as an Agent Skill, and prove that it worked.
 
     \b
-    upskill generate "TASK" --from claude-code:last -m opus      write a skill and prove it
-    upskill eval examples/kernel-builder-cuda-kernels -m local   does the skill help? (no key needed)
-    upskill show last                                            what was asked and answered
-    upskill install SKILL --to claude-code                       use it
+    upskill generate "TASK" --from SESSION -m opus  write a skill and prove it
+    upskill eval SKILL                              does it help? (no key)
+    upskill show last                               what was asked and answered
+    upskill install SKILL --to claude-code          use it
     """
     if context.invoked_subcommand is None:
         click.echo(START_PAGE)
