@@ -131,8 +131,45 @@ def test_verifiers_are_checks_and_scenarios_bring_the_criteria_of_the_judge(tmp_
     assert checks_of(suite) == [[("contains", ["tern push"]), ("judge", "It is a command.")]]
     assert (suite.cases[0].id, suite.cases[0].tags) == ("tern", ("tern",))
     assert "the file 'none.json' is not there" in suite.warnings[0]
-    with pytest.raises(UsageError, match="no verifier of ours is of the type 'pytest'"):
+    with pytest.raises(UsageError, match="the verifier of the type 'pytest': no check of ours is of this kind"):
         Suite.parse({"cases": [{"input": "x", "verifiers": [{"type": "pytest", "values": ["y"]}]}]})
+
+
+def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_left_out_by_name() -> None:
+    said: list[dict[str, Any]] = [
+        {"type": "contains", "value": "password", "negate": True},
+        {"type": "contains", "value": "Foo", "case_sensitive": True, "weight": 2},
+        {"type": "regex", "pattern": "foo", "flags": "gi"},
+        {"type": "regex", "pattern": "bar", "ignore_case": True, "not": False},
+        {"type": "not-contains", "values": ["a", "b"], "not": True},
+        {"type": "contains", "values": ["c", "d"], "negate": True},
+        {"type": "contains", "value": "x", "file": "out.txt"},
+        {"type": "equals", "value": "b", "not": True},
+        {"text": "It is rude", "negate": True},
+    ]
+    suite = Suite.parse({"evals": [{"prompt": "x", "assertions": said}]}, "s")
+    assert checks_of(suite) == [
+        [
+            ("not_contains", "password"),
+            ("contains", {"text": "Foo", "ignore_case": False}),
+            ("regex", "(?i)foo"),
+            ("regex", {"pattern": "bar", "ignore_case": True}),
+            ("contains_any", ["a", "b"]),
+        ]
+    ]
+    assert list(notes_of(suite).left_out()) == [
+        "weight of an assertion: every check has to hold, as it is (case 1)",
+        "contains: no check of ours says the opposite (case 1)",
+        "contains: no check of ours has its field 'file' (case 1)",
+        "equals: no check of ours says the opposite (case 1)",
+        "assertion: 'negate' is nothing that a judge is told; say in words what must not be (case 1)",
+    ]
+    with pytest.raises(UsageError, match="no assertion of it can be carried over: contains: no check of ours has"):
+        Suite.parse({"evals": [{"prompt": "x", "assertions": [said[6]]}]}, "s")
+    verified = Suite.parse([{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}])
+    assert checks_of(verified) == [[("not_contains", ["y"])]]
+    with pytest.raises(UsageError, match="the verifier of the type 'contains': no check of ours has its field 'file'"):
+        Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
 # promptfoo.
@@ -412,7 +449,39 @@ def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_p
             Suite.load(written(tmp_path / "bad.csv", text))
 
 
+def test_a_table_checks_what_is_expected_beside_the_columns_that_are_checks(tmp_path: Path) -> None:
+    table = Suite.load(written(tmp_path / "t.csv", "prompt,expected,contains,not_contains\nSay a,four,answer,five\n"))
+    assert checks_of(table) == [[("contains", "answer"), ("not_contains", "five"), ("contains", "four")]]
+    row = {"question": "q?", "answer": "Paris", "contains": "capital", "reference": "The capital is Paris."}
+    suite = Suite.parse([row])
+    assert checks_of(suite) == [[("contains", "capital"), ("contains", "Paris")]]
+    assert suite.cases[0].reference == row["reference"]
+    only = Suite.parse([{"question": "q?", "regex": "^P", "reference": "Paris", "answer": ""}])
+    assert (checks_of(only), only.cases[0].reference) == ([[("regex", "^P")]], "Paris")
+
+
+def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_their_line(tmp_path: Path) -> None:
+    for text, words in (
+        ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: the column 'contains' is there twice"),
+        ("\nid,Prompt,prompt \na,b,c\n", "line 2: the column 'prompt' is there twice"),
+        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: has 3 cells, and the header 2"),
+        ("prompt,expected,\nSay,x,y\n", "line 2: 'y' is in a column without a name"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Suite.load(written(tmp_path / "bad.csv", text))
+    spared = Suite.load(written(tmp_path / "good.csv", "prompt,expected,,\nSay,x,,\nSay b\nSay c,z,,,,\n"))
+    assert [case.prompt for case in spared.cases] == ["Say", "Say c"]
+
+
 # All of them.
+
+
+def test_reading_a_file_directly_tells_what_was_changed_too() -> None:
+    both = [{"type": "icontains", "value": "blue"}, {"type": "icontains", "value": "azure"}]
+    asserted = [{"type": "assert-set", "threshold": 0.5, "assert": both}, {"type": "javascript", "value": "x"}]
+    suite = Suite.parse([{"vars": {"q": "x"}, "assert": asserted}], "s")
+    assert "s: changed: assert-set: all of its assertions must hold (case 1)" in suite.warnings
+    assert "s: left out: javascript" in suite.warnings[0]
 
 
 def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input
-from upskill.plain import read_yaml, yaml_words
+from upskill.plain import read_yaml, short, yaml_words
 from upskill.skills import Skill
 from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.inspect_logs import ARCHIVE, unpack_log
@@ -145,7 +145,7 @@ def _json_lines(text: str) -> list[Any] | None:
 
 def _csv_rows(text: str, *, named: bool) -> Rows | None:
     """The rows of a table with a header; None where the first line is not one and it is not `named` like a table."""
-    text = text.lstrip("\n")
+    above = len(text) - len(text := text.lstrip("\n"))  # empty lines
     first = text.partition("\n")[0]
     mark = max(",\t;", key=first.count)
     names = [name for row in csv.reader([first], delimiter=mark) for name in row]
@@ -153,12 +153,30 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
     plain = len(names) > 1 and all(re.fullmatch(r"[\w .:/-]{1,60}", name.strip()) for name in names)
     if not named and not (known and plain):
         return None
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark, restkey="")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    rows = Rows()
     try:
-        rows = [{_column(key): value or "" for key, value in row.items() if key} for row in reader]
+        columns = [_column(name) for cells in islice(reader, 1) for name in cells]
+        if twice := next((name for name in columns if name and columns.count(name) > 1), ""):
+            raise ValueError(f"line {above + 1}: the column {twice!r} is there twice")
+        before = reader.line_num
+        for cells in reader:
+            line, before = above + before + 1, reader.line_num
+            if any(cell.strip() for cell in cells[len(columns) :]):
+                raise ValueError(
+                    f"line {line}: has {len(cells)} cells, and the header {len(columns)}: put quotes around a text with"
+                    f" {mark!r} in it"
+                )
+            if nameless := next((cell for name, cell in zip(columns, cells, strict=False) if not name and cell), ""):
+                raise ValueError(f"line {line}: {short(nameless)} is in a column without a name")
+            row = dict.fromkeys(filter(None, columns), "") | {
+                name: cell for name, cell in zip(columns, cells, strict=False) if name
+            }
+            if any(cell.strip() for cell in cells):
+                rows.append(row)
     except csv.Error as error:
-        raise ValueError(f"line {reader.line_num}: not valid CSV: {error}") from error
-    return Rows(row for row in rows if any(value.strip() for value in row.values()))
+        raise ValueError(f"line {above + reader.line_num}: not valid CSV: {error}") from error
+    return rows
 
 
 def _column(name: str) -> str:

@@ -100,12 +100,13 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
             checks.append({key: value})
     for verifier in case.verifiers:
         found = typed_checks(verifier)
-        if found is None:
+        if found.refused:
             raise UsageError(
-                f"{place}: no verifier of ours is of the type {short(verifier.get('type'))}",
+                f"{place}: the verifier of the type {short(verifier.get('type'))}: {found.refused}",
                 "Write it as a check: contains, regex, command, judge.",
             )
-        checks += found
+        checks += found.checks
+        warnings += [f"{place}: {field} of a verifier is not used" for field in found.unused]
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})

@@ -124,13 +124,16 @@ def _add_statements(said: object, draft: Draft, source: Source) -> None:
     for item in items:
         fields = as_mapping(item)
         if fields is None:
-            found = [{"judge": text}] if (text := text_of(item).strip()) else []
-        else:
-            found = typed_checks(fields)
-        if found is None:
-            kind = str((fields or {}).get("type", "assertion"))
-            source.notes.leave_out(kind, "no check of ours is of this kind", draft.place)
-        draft.checks += found or []
+            draft.checks += [{"judge": text}] if (text := text_of(item).strip()) else []
+            continue
+        kind = str(fields.get("type", "assertion"))
+        found = typed_checks(fields)
+        draft.checks += found.checks
+        if found.refused:
+            source.notes.leave_out(kind, found.refused, draft.place)
+            draft.nothing = f"no assertion of it can be carried over: {kind}: {found.refused}"
+        for field in found.unused:
+            source.notes.leave_out(f"{field} of an assertion", "every check has to hold, as it is", draft.place)
 
 
 def _files(said: object, place: str, source: Source) -> dict[str, str]:

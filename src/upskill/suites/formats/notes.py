@@ -70,11 +70,12 @@ class Notes:
         """What somebody who only reads the file has to know."""
         if self.metadata:
             yield f"{where}: {self.metadata}"
-        lines = list(self.left_out())
-        for line in lines[:MOST_LINES]:
-            yield f"{where}: left out: {line}"
-        if len(lines) > MOST_LINES:
-            yield f"{where}: left out: {len(lines) - MOST_LINES} things more; `upskill import {where}` lists them"
+        for title, told in (("left out", self.left_out()), ("changed", self.changed())):
+            lines = list(told)
+            for line in lines[:MOST_LINES]:
+                yield f"{where}: {title}: {line}"
+            if len(lines) > MOST_LINES:
+                yield f"{where}: {title}: {len(lines) - MOST_LINES} things more; `upskill import {where}` lists them"
 
 
 def _in(cases: list[str]) -> str:

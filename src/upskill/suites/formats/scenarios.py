@@ -51,13 +51,16 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
         draft = Draft(f"{name}, {place_of(number, case)}")
         own = case.get("id")
         draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
+        unused: list[str] = []
         try:
-            ours = from_upstream(fit(UpstreamCase, case, f"{place}, case {number}"), place, [])
+            ours = from_upstream(fit(UpstreamCase, case, f"{place}, case {number}"), place, unused)
         except UsageError as error:
             draft.problem = error
         else:
             draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
             draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
+            for warning in unused:
+                source.notes.leave_out(warning.removeprefix(f"{place}: "), "decides nothing here", draft.place)
             draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
         yield draft
 

@@ -1,6 +1,6 @@
 """Rows with a prompt and what is expected: a CSV file with a header, or objects of JSON.
 
-A column that is called like a check is that check: `contains`, `regex`, `judge`.
+A column that is called like a check is that check, beside what is expected: `contains`, `regex`, `judge`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _read(row: dict[str, Any], number: int) -> Draft:
     named = [field for field in row if field in _checks() and text_of(row[field]).strip()]
     draft.checks = [{field: row[field]} for field in named]
     expected = next((field for field in EXPECTED_FIELDS if field in row and text_of(row[field]).strip()), "")
-    if expected and not named:
+    if expected and not (named and expected in OURS):
         draft.checks += expect(row[expected])
-    if expected and "reference" not in row and isinstance(row[expected], str):
+    if expected and not named and "reference" not in row and isinstance(row[expected], str):
         draft.more["reference"] = row[expected]
     draft.more |= {field: row[field] for field in OURS if row.get(field)}
     used = {prompt, expected, "id", "tags", *named, *OURS}
