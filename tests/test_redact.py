@@ -250,6 +250,61 @@ def test_a_field_with_a_telling_name_is_redacted_whatever_it_holds() -> None:
     }
 
 
+def clean_arguments(given: Mapping[str, object]) -> Mapping[str, object]:
+    return redact_trace(Trace((Step("tool", tool="run", arguments=given),))).trace.steps[0].arguments
+
+
+def test_a_command_in_pieces_is_redacted_like_one_in_a_line() -> None:
+    secret = "Wren7!Feather9"
+    for command in (
+        ["mysql", "-u", "root", f"-p{secret}", "shop"],
+        ["curl", "-u", f"admin:{secret}", "https://x.test"],
+        ["redis-cli", "-p", 6379, "-a", secret, "ping"],
+        ["sshpass", "-p", secret, "ssh", "h"],
+        ["gh", "secret", "set", "DEPLOY", "--body", secret],
+        ["ldapsearch", "-x", "-w", secret],
+        ["mycli", "--password", secret],
+        ["--password", secret],
+    ):
+        pieces = [piece.replace(secret, "[REDACTED]") if isinstance(piece, str) else piece for piece in command]
+        shown = canonical(clean_arguments({"command": command})["command"])
+        assert shown.replace(" password]", "]").replace(" secret]", "]") == canonical(pieces)
+    for value in ("correct horse", "swordfish", "semi;colon", 'quo"te'):
+        assert clean_arguments({"args": ["--db-password", value]}) == {"args": ["--db-password", "[REDACTED password]"]}
+    for ordinary in (
+        ["ls", "-la", "password", "Token7"],
+        ["mysql", "-p", "shop"],
+        ["docker", "login", "--password-stdin", "registry.test"],
+        ["--token", "$TOKEN"],
+        ["pytest", "-k", "password or token", "-p", "no:cacheprovider"],
+    ):
+        assert clean_arguments({"command": ordinary}) == {"command": ordinary}
+
+
+def test_a_field_is_a_secret_when_the_one_beside_it_says_so() -> None:
+    for naming, name in (
+        ("name", "DB_PASSWORD"),
+        ("Key", "apiToken"),
+        ("selector", "#password"),
+        ("selector", "input[name=userPassword]"),
+        ("element", "Password field"),
+        ("field", "#passwordInput"),
+    ):
+        for valued in ("value", "text"):
+            shown = clean_arguments({"env": [{naming: name, valued: "swordfish", "ref": "e12"}]})
+            assert "swordfish" not in canonical(shown)
+            assert "e12" in canonical(shown)
+    for ordinary in (
+        {"name": "TOKEN_LIMIT", "value": "20000"},
+        {"name": "PASSWORD_FILE", "value": "/run/db"},
+        {"selector": "#compass", "text": "north"},
+        {"element": "Token count", "text": "many"},
+        {"name": "password", "text": "How to\nchoose a password"},
+        {"key": "password", "value": "$PASSWORD"},
+    ):
+        assert clean_arguments(ordinary) == ordinary
+
+
 def test_a_value_that_was_found_once_is_found_everywhere() -> None:
     steps = (
         Step("assistant", "It answered h0rse-battery9 to that."),

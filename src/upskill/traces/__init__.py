@@ -17,6 +17,7 @@ Interchange Format, which we also write), `otel` (OpenTelemetry), `claude_ai`, `
     redact          takes secrets and home folders out of a trace
     secret_rules    secrets with a shape of their own: the keys of providers
     secret_contexts secrets that their surroundings give away: flags, settings, SQL, prose
+    secret_arguments secrets in a tool's arguments that their neighbours give away
     secret_forms    secrets in another form: encoded, or put together from pieces
 """
 

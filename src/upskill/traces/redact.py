@@ -18,6 +18,7 @@ from typing import Any
 
 from upskill.plain import as_list, as_mapping, counted
 from upskill.traces import Step, Trace
+from upskill.traces.secret_arguments import flag_spans, names_of_fields
 from upskill.traces.secret_contexts import CONTEXTS, EVERYDAY, SECRET_NAME, is_secret_field, kind_of_name
 from upskill.traces.secret_forms import encoded_spans, split_literals
 from upskill.traces.secret_rules import (
@@ -30,6 +31,7 @@ from upskill.traces.secret_rules import (
     SHAPES,
     Rule,
     detectors,
+    matched_spans,
 )
 
 HOME = "home-path"
@@ -138,15 +140,32 @@ class Redactor:
             return self.text(value)
         if (fields := as_mapping(value)) is not None:
             redacted: dict[str, Any] = {}
+            names = names_of_fields(fields)
             for key, item in fields.items():
                 clean_key = self.text(key)
                 while clean_key in redacted:
                     clean_key += "'"
-                redacted[clean_key] = self.value(item, key)
+                redacted[clean_key] = self.value(item, names.get(key, key))
             return redacted
         if (entries := as_list(value)) is not None:
-            return [self.value(item, name) for item in entries]
+            return self._redact_flags([self.value(item, name) for item in entries])
         return value
+
+    def _redact_flags(self, items: list[Any]) -> list[Any]:
+        """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
+        spans: dict[int, list[tuple[tuple[int, int], str]]] = {}
+        for number, span, kind in flag_spans(items):
+            spans.setdefault(number, []).append((span, kind))
+        clean = list(items)
+        for number, found in spans.items():
+            pieces: list[str] = []
+            last = 0
+            for (start, end), kind in sorted(found, key=lambda one: (one[0][0], -one[0][1])):
+                if start >= last:
+                    pieces += [items[number][last:start], self._mark(kind, items[number][start:end])]
+                    last = end
+            clean[number] = "".join([*pieces, items[number][last:]])
+        return clean
 
     def step(self, step: Step) -> Step:
         texts = {name: self.text(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}
@@ -202,7 +221,7 @@ class Redactor:
         pieces: list[str] = []
         last = 0
         for found in rule.pattern.finditer(text):
-            for start, end in _spans(found):
+            for start, end in matched_spans(found):
                 value = text[start:end]
                 if start < last or MARK.rstrip() in value or (rule.is_secret is not None and not rule.is_secret(value)):
                     continue
@@ -238,14 +257,6 @@ def _replace_spans(text: str, spans: list[tuple[tuple[int, int], str]]) -> str:
             pieces += [text[last:start], f"{MARK}{kind}]"]
             last = end
     return "".join([*pieces, text[last:]])
-
-
-def _spans(found: re.Match[str]) -> list[tuple[int, int]]:
-    if "value" in found.re.groupindex:
-        return [found.span("value")] if found["value"] else []
-    groups = [found.span(number) for number in range(1, found.re.groups + 1) if found[number]]
-    # A group at the beginning is what tells the kind (`(abc|abd)_…`), and the secret is all of it.
-    return [found.span()] if not groups or groups[0][0] == found.start() else groups
 
 
 @cache

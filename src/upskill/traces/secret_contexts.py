@@ -16,10 +16,11 @@ SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespa
 _KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session)[_-]?key"
 NAME = rf"(?:{LONG_NAME}|secret|token|{_KEY}|client[_-]?secret|credentials?)"
 # `password_file`, `token_url`, `secretName`: about a secret, and not the secret.
-_ABOUT = (
-    r"(?![_-]?(?:file|path|dir|url|uri|env|name|type|count|length|len|min|max|size|regex|pattern|field|label|hint|hash(?!\w)"
-    r"|policy|prompt|reset|ref|key_?ref|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint))"
+ABOUT = (
+    r"(?:file|path|dir|url|uri|env|name|type|count|length|len|min|max|size|regex|pattern|field|label|hint|hash(?!\w)"
+    r"|policy|prompt|reset|ref|key_?ref|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint)"
 )
+_ABOUT = rf"(?![_-]?{ABOUT})"
 SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I)
 _PASSWORD = re.compile(r"pass|pwd", re.I)
 _PLACEHOLDER = re.compile(

@@ -42,6 +42,15 @@ def rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] |
     return Rule(kind, re.compile(pattern, flags), is_secret, tuple(hints.split()))
 
 
+def matched_spans(found: re.Match[str]) -> list[tuple[int, int]]:
+    """Where the secrets are in what a rule's pattern matched."""
+    if "value" in found.re.groupindex:
+        return [found.span("value")] if found["value"] else []
+    groups = [found.span(number) for number in range(1, found.re.groups + 1) if found[number]]
+    # A group at the beginning is what tells the kind (`(abc|abd)_…`), and the secret is all of it.
+    return [found.span()] if not groups or groups[0][0] == found.start() else groups
+
+
 _BLOCK = r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
 # Secrets with a shape of their own that detect-secrets does not know, or knows only in part.
 SHAPES: tuple[Rule, ...] = (
