@@ -1157,3 +1157,27 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     assert 0 < kept < 80
     done = upskill(*command)
     assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)
+
+
+def test_what_others_wrote_never_controls_the_terminal_and_junit_stays_xml(upskill: Upskill, home: Path) -> None:
+    suite = {"cases": [{"id": "greet", "prompt": "Greet \x1b]0;title\x07 them."}], "checks": [{"contains": "ahoy"}]}
+    skill = write_skill(home / "greeter", suite=suite)
+    text = (skill / "SKILL.md").read_text(encoding="utf-8")
+    (skill / "SKILL.md").write_text(text.replace("name: greeter", 'name: "gr\\x01eeter\\e[31m"'), encoding="utf-8")
+    upskill("eval", skill, "-m", write_script(home / "student.yaml"), "--junit", "out.xml")
+    ET.parse(home / "out.xml")
+    shown = upskill("show", "last")
+    assert "Greet \\x1b]0;title" in shown.out
+    for done in (shown, upskill("list", "."), upskill("runs")):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", done.out + done.err), done
+
+
+def test_a_server_needs_the_name_of_a_model(upskill: Upskill, skill: Path) -> None:
+    done = upskill("eval", skill, "--base-url", "http://127.0.0.1:9/v1")
+    assert (done.code, "nothing says which of its models" in done.err) == (2, True)
+
+
+def test_the_next_option_is_not_a_value(upskill: Upskill, home: Path) -> None:
+    done = upskill("generate", "a task", "--handoff", "--no-eval")
+    assert (done.code, "looks like the next option" in done.err) == (2, True)
+    assert not list(home.iterdir())

@@ -244,7 +244,7 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     assert "1 case only in the run before: greet-3." in out
     # A part that somebody chose is compared and not tested.
     upskill("eval", skill, "-m", model, "--failed")
-    upskill("eval", skill, "-m", model, "--failed", "--fresh")
+    upskill("eval", skill, "-m", model, "--failed", "--seed", "1")
     assert "No test: somebody chose the cases, which are a part of the suite." in upskill("compare").out
     # Without names it is the latest run that can be compared with the last.
     upskill("eval", skill, "-m", model, "--case", "greet-1")
@@ -386,3 +386,17 @@ def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> 
         said += " ".join(done.out.split())
     (warning,) = re.findall(r"```text\n(\d+ of .*?)\n```", page, re.DOTALL)
     assert " ".join(warning.split()) in said
+
+
+def test_a_result_that_was_drawn_again_is_not_the_one_that_is_used_again(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=4)
+    model = write_script(home / "model.yaml", rules_for({1}, 9))
+    assert upskill("eval", skill, "-m", model).code == 0
+    refused = upskill("eval", skill, "-m", model, "--failed", "--fresh")
+    assert (refused.code, "drawn again until they pass say nothing" in refused.err) == (2, True)
+    assert upskill("eval", skill, "-m", model, "--failed").code == 0  # which a part may take from a whole run
+    assert upskill("eval", skill, "-m", model, "--fresh").code == 0
+    with open_store(home / "runs") as store:
+        first, part, fresh = store.runs()
+        keys = {result.key for run in (part, fresh) for result in store.results(run)}
+        assert set(store.find_results("greeter", sorted(keys)).values()) == {first.number}

@@ -306,7 +306,7 @@ def test_an_id_is_made_from_the_content_alone() -> None:
 def test_ids_are_readable_in_every_script_and_differ_from_the_first_letters_on() -> None:
     assert re.fullmatch("[0-9a-f]{4}-你好", Suite.parse([nameless("你好")]).cases[0].id)
     quoted = Suite.parse([nameless('Say "it\'s über-gut", please.')]).cases[0].id
-    assert quoted[4:] == "-say-it's-über-gut"
+    assert quoted[4:] == "-say-über-gut"
     assert re.fullmatch("[0-9a-f]{8}", Suite.parse([nameless("?!")]).cases[0].id)
     assert len(Suite.parse([nameless("x" * 5000)]).cases[0].id) == 45
     start = "Write a Python function that takes a list of numbers and returns the"

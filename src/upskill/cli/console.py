@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,7 +15,8 @@ import click
 from upskill.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 WIDTH_IN_A_PIPE = 110
 LEAST_WIDTH = 40
@@ -42,7 +43,22 @@ def show(*parts: RenderableType) -> None:
         click.echo(as_text(*parts), nl=False)
         return
     for part in parts:
-        screen.print(part, crop=False)
+        screen.print(_Printable(part), crop=False)
+
+
+class _Printable:
+    """Draws as the part does, without what would control the terminal: prompts and answers are other people's."""
+
+    def __init__(self, part: RenderableType) -> None:
+        self.part = part
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment  # noqa: PLC0415
+
+        from upskill.sandboxes import printable  # noqa: PLC0415
+
+        for text, style, control in console.render(self.part, options):
+            yield Segment(text if control else printable(text), style, control)
 
 
 def as_text(*parts: RenderableType) -> str:
@@ -52,7 +68,7 @@ def as_text(*parts: RenderableType) -> str:
     out = io.StringIO()
     screen = Console(file=out, width=_width(out), highlight=False, color_system=None)
     for part in parts:
-        screen.print(part, crop=False)
+        screen.print(_Printable(part), crop=False)
     # rich pads to the width, which only a terminal wants
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 

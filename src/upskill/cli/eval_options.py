@@ -225,6 +225,10 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
         self.open_executor()
         if self.resume and (self.fresh or not self.log_runs):
             raise UsageError(f"--resume and {'--fresh' if self.fresh else '--no-log-runs'} contradict each other")
+        if self.base_url and not (self.models or self.settings.eval_model):
+            raise UsageError(
+                "--base-url names a server, and nothing says which of its models", "Name one with -m MODEL."
+            )
         if self.no_baseline and self.until_decided:
             raise UsageError(
                 "--no-baseline and --until-decided contradict each other", "Without a baseline nothing is decided."
@@ -252,6 +256,11 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
             raise UsageError(
                 f"{self.part_flags} and {flag} contradict each other: nothing is decided by a part of the suite",
                 f"Leave {self.part_flags} out, or make these cases a suite of their own and name it with --tests.",
+            )
+        if self.part_flags and self.fresh:
+            raise UsageError(
+                f"{self.part_flags} and --fresh contradict each other: cases drawn again until they pass say nothing",
+                f"Leave --fresh out; {self.part_flags} runs what an edit has changed. For other draws use --seed.",
             )
 
     def _check_watch(self) -> None:

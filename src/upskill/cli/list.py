@@ -62,7 +62,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             show(tree)
         elif not unreadable:
             where = f"there is no skill in {root} (a skill is a folder with a SKILL.md in it)"
-            say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list PATH` looks in another folder.")
+            say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list .` looks in this folder.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
 

@@ -95,6 +95,8 @@ class GivenText(click.types.StringParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not (text := super().convert(value, param, ctx)).strip():
             self.fail("is empty; give a value or leave the option out.", param, ctx)
+        if text.startswith("--"):
+            self.fail(f"{text!r} looks like the next option; give a value before it.", param, ctx)
         return text
 
 

@@ -206,4 +206,5 @@ def _cell(verdict: Document, metric: Metric) -> Text:
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)))
     lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
-    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift)
+    part = " of a part" if verdict["reason"] == "part of the suite" else ""
+    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift + part)

@@ -122,6 +122,8 @@ def _no_test(found: Comparison) -> str:
         return "the runs do not have the same cases with a score"
     if any(side.run.plan["suite"].get("part") for side in (found.before, found.after)):
         return "somebody chose the cases, which are a part of the suite"
+    if any(found.before.run.plan[field] != found.after.run.plan[field] for field in ("runs", "seed")):
+        return "the runs do not have the same seeds"
     return ""
 
 

@@ -19,7 +19,7 @@ def make_id(text: str, digest: str) -> str:
 
     The hash stands first, as many prompts of a suite begin with the same words.
     """
-    words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.lower())
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=\w)['’](?=\w)", "", text.lower()))
     telling = [word for word in words if not _FILLER.fullmatch(word)] or words
     said = ""
     for word in telling:

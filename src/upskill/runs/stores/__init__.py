@@ -97,7 +97,11 @@ class RunStore(LookStore, Protocol):
     def count_runs(self) -> int: ...
 
     def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
-        """By key: the number of the latest run of the skill with this name that has a scored result under it."""
+        """By key: the number of the first run of the skill with this name that has a scored result under it.
+
+        The first one: what was drawn again may have been, because somebody did not like it. For the same reason
+        nothing is taken from a run of a part of the suite.
+        """
         ...
 
     def copy_results(self, run: Run, found: Mapping[str, int]) -> None:

@@ -153,8 +153,11 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         for start in range(0, len(keys), KEYS_AT_ONCE):
             some = keys[start : start + KEYS_AT_ONCE]
             query = f"""
-                SELECT key, MAX(run) FROM results
-                WHERE run IN (SELECT number FROM runs WHERE skill = ? ORDER BY number DESC LIMIT {RUNS_SEARCHED})
+                SELECT key, MIN(run) FROM results
+                WHERE run IN (
+                    SELECT number FROM runs WHERE skill = ? AND json_extract(plan, '$.suite.part') IS NULL
+                    ORDER BY number DESC LIMIT {RUNS_SEARCHED}
+                )
                     AND key IN ({",".join("?" * len(some))}) AND passed IS NOT NULL AND leak = ''
                 GROUP BY key
             """  # noqa: S608 - only fixed words

@@ -43,9 +43,9 @@ class SqliteFile:
         self._writer = GroupWriter(self._db, self._lock, str(self.path))
         self._damage = ""
         self._check: threading.Thread | None = None
-        self._known_whole = self._is_file and self._is_as_checked()
+        self._checked_state = ""  # how the file looked when a check of it began that found it whole
         small = self._is_file and self.path and self.path.stat().st_size <= LARGEST_CHECKED
-        if small and not self._known_whole:
+        if small and not self._is_as_checked():
             self._check = threading.Thread(target=self._look_for_damage, name="store check", daemon=True)
             self._check.start()
 
@@ -93,18 +93,23 @@ class SqliteFile:
             return False
 
     def _remember_check(self) -> None:
-        """What was whole, and written by nobody but SQLite since, need not be read again."""
-        if not self._known_whole or self.path is None or self._is_as_checked():
+        """What was found whole and is as it was need not be read again."""
+        if not self._checked_state or self.path is None:
             return
         with suppress(OSError):  # a medium that cannot be written, a folder that is gone: then it is checked again
-            self.path.with_name(CHECKED).write_text(_state(self.path)[0], encoding="utf-8")
+            if _state(self.path)[0] == self._checked_state:
+                self.path.with_name(CHECKED).write_text(self._checked_state, encoding="utf-8")
 
     def _look_for_damage(self) -> None:
+        assert self.path is not None
         try:
+            state = _state(self.path)[0]
             with closing(self._connect()) as db:
                 found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            self._known_whole = found == "ok"
-            self._damage = "" if self._known_whole else str(found)
+            self._damage = "" if found == "ok" else str(found)
+            self._checked_state = state if found == "ok" else ""
+        except OSError:
+            return
         except sqlite3.DatabaseError as error:
             self._damage = "" if isinstance(error, sqlite3.OperationalError) else str(error)
 
