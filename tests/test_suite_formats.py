@@ -418,6 +418,36 @@ def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path:
     assert Suite.load(tmp_path / "tasks" / "one.yaml").cases[0].files == suite.cases[0].files
 
 
+def test_no_grader_of_waza_is_lost_without_a_word() -> None:
+    tools = [{"tool": "bash", "command_pattern": "rm .*"}, {"tool": "view"}]
+    graders: list[dict[str, Any]] = [
+        {"type": "keyword", "config": {"must_contain": ["abc"], "must_not_contain": ["def"]}},
+        {"type": "text", "weight": 2, "config": {"contains_any": ["q", "r"], "odd": 1}},
+        {"type": "text", "config": {"contains": ["z"], "negate": True}},
+        {"type": "prompt", "config": {"model": "x"}},
+        {"type": "tool_constraint", "config": {"expect_tools": tools}},
+    ]
+    task = {"id": "t", "inputs": {"prompt": "x"}, "expected": "42", "graders": graders}
+    suite = Suite.parse({"skill": "s", "tasks": [task, task | {"id": "off", "enabled": False}]})
+    assert checks_of(suite) == [
+        [
+            ("contains", ["abc"]),
+            ("not_contains", ["def"]),
+            ("contains_any", ["q", "r"]),
+            ("tool_called", "view"),
+            ("contains", "42"),
+        ]
+    ]
+    assert list(notes_of(suite).left_out()) == [
+        "text.odd: no check of ours says the same (case 1 ('t'))",
+        "weight of a grader: every check has to hold, as it is (case 1 ('t'))",
+        "text: no check of ours has its field 'negate' (case 1 ('t'))",
+        "prompt: does not say what a judge looks for (case 1 ('t'))",
+        "tool_constraint.expect_tools: no check of ours has its field 'command_pattern' (case 1 ('t'))",
+        "task: is not enabled (case 2 ('off'))",
+    ]
+
+
 def test_several_documents_in_one_file_are_several_cases(tmp_path: Path) -> None:
     text = "".join(
         f"---\ncase_id: c{n}\ninput: {{prompt: Say {n}.}}\nexpected: {{contains: ['{n}']}}\n" for n in (1, 2)

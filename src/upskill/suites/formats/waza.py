@@ -18,6 +18,27 @@ _OTHERS = {
     "inline_script": "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`",
     "program": "runs a program of its own; make it a `command` check",
 }
+_NO_CHECK = "no check of ours says the same"
+_QUALIFIERS = {"negate", "negated", "not", "invert", "case_sensitive", "ignore_case", "flags"}
+_STATEMENTS = ("rubric", "prompt", "criteria")
+_TEXT_FIELDS = {  # the check, and whether upper and lower case are the same to it
+    "contains": ("contains", True),
+    "keywords": ("contains", True),
+    "must_contain": ("contains", True),
+    "contains_any": ("contains_any", True),
+    "contains_cs": ("contains", False),
+    "contains_any_cs": ("contains_any", False),
+    "not_contains_cs": ("not_contains", False),
+    "not_contains": ("not_contains", True),
+    "must_not_contain": ("not_contains", True),
+}
+_PATTERN_FIELDS = {
+    "regex_match": "regex",
+    "must_match": "regex",
+    "pattern": "regex",
+    "regex_not_match": "not_regex",
+    "must_not_match": "not_regex",
+}
 _USED = {
     "id",
     "case_id",
@@ -60,8 +81,13 @@ def cases(source: Source) -> Iterator[Draft]:
     for key in ("hooks", "mcp_servers"):
         if mapping.get(key):
             source.notes.leave_out(key, "nothing is run before or after a case")
+    if whole and mapping.get("graders") and shared is None:
+        source.notes.leave_out("graders", "is not a list")
+    if whole and mapping.get("metrics"):
+        source.notes.leave_out("metrics", "`--require` asks for what has to be reached")
     for number, task in enumerate(tasks, start=1):
         if task.get("enabled") is False:
+            source.notes.leave_out("task", "is not enabled", place_of(number, task))
             continue
         yield _read(task, number, shared or [], source)
 
@@ -106,8 +132,10 @@ def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) 
         draft.checks += _expected(expected, leave_out)
     for item in [*(as_list(task.get("graders", task.get("validators"))) or []), *shared]:
         draft.checks += _grader(as_mapping(item) or {}, leave_out)
-    if isinstance(task.get("expected"), str) and not draft.checks:
-        draft.checks += expect(task["expected"])
+    if expected is None:
+        draft.checks += expect(task.get("expected"))
+    if task.get("context_dir"):
+        leave_out("context_dir", "name the files of a case in its `inputs`")
     for file in as_list(given.get("files")) or []:
         _add_file(as_mapping(file) or {"path": file}, draft, source)
     left = {key: value for key, value in given.items() if key not in ("prompt", "files", "message")}
@@ -129,7 +157,7 @@ def _expected(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]
         elif key == "behavior":
             yield from _behaviour(as_mapping(value) or {}, leave_out)
         elif key not in ("outcomes", "status"):
-            leave_out(f"expected.{key}", "no check of ours says the same")
+            leave_out(f"expected.{key}", _NO_CHECK)
         elif key == "status" or any(
             (as_mapping(one) or {}).get("type") != "task_completed" for one in as_list(value) or []
         ):
@@ -151,37 +179,43 @@ def _behaviour(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any
 def _grader(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
     kind = text_of(said.get("type"))
     config = (as_mapping(said.get("config")) or {}) | {key: said[key] for key in ("rubric", "prompt") if key in said}
-    if kind in ("text", "regex", "keyword"):
+    turned = sorted(_QUALIFIERS & {*said, *config})
+    statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
+    used: set[str] = set(config)
+    if turned:
+        leave_out(kind, f"no check of ours has its field {turned[0]!r}")
+    elif kind in ("text", "regex", "keyword"):
         yield from _text(config)
-    elif kind in ("prompt", "llm", "rubric"):
-        statement = text_of(config.get("rubric") or config.get("prompt") or config.get("criteria")).strip()
-        if statement:
-            yield {"judge": statement}
+        used = {*_TEXT_FIELDS, *_PATTERN_FIELDS}
+    elif kind in ("prompt", "llm", "rubric") and statement:
+        yield {"judge": text_of(config[statement]).strip()}
+        used = {statement}
     elif kind == "file":
         yield from _file(config, leave_out)
+        used = {"must_exist", "must_not_exist", "content_patterns"}
     elif kind == "behavior":
         yield from _behaviour(config, leave_out)
     elif kind == "json_schema" and as_mapping(config.get("schema")):
         yield {"json_schema": {"schema": config["schema"]}}
+        used = {"schema"}
     elif kind == "tool_constraint":
-        yield from _constraint(config)
+        yield from _constraint(config, leave_out)
+        used = {"expect_tools", "reject_tools"}
     else:
-        leave_out(kind or "a grader without a type", _OTHERS.get(kind, "no check of ours says the same"))
+        why = "does not say what a judge looks for" if kind in ("prompt", "llm", "rubric") else _NO_CHECK
+        leave_out(kind or "a grader without a type", _OTHERS.get(kind, why))
+    for key in sorted(set(config) - used):
+        leave_out(f"{kind}.{key}", _NO_CHECK)
+    for key in sorted(set(said) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
+        leave_out(f"{key} of a grader", "every check has to hold, as it is")
 
 
 def _text(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for key in ("contains", "keywords"):
+    for key, (ours, blind) in _TEXT_FIELDS.items():
         if texts := texts_of(config.get(key)):
-            yield {"contains": texts}
-    for key, ours in (("contains_cs", "contains"), ("not_contains_cs", "not_contains")):
-        if texts := texts_of(config.get(key)):
-            yield {ours: {"text": texts, "ignore_case": False}}
-    if texts := texts_of(config.get("not_contains")):
-        yield {"not_contains": texts}
-    for key in ("regex_match", "must_match", "pattern"):
-        yield from ({"regex": pattern} for pattern in texts_of(config.get(key)))
-    for key in ("regex_not_match", "must_not_match"):
-        yield from ({"not_regex": pattern} for pattern in texts_of(config.get(key)))
+            yield {ours: texts if blind else {"text": texts, "ignore_case": False}}
+    for key, ours in _PATTERN_FIELDS.items():
+        yield from ({ours: pattern} for pattern in texts_of(config.get(key)))
 
 
 def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
@@ -196,12 +230,18 @@ def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
             yield {"file_matches": {"path": path, "pattern": pattern}}
         if fields.get("must_not_match"):
             leave_out("file.must_not_match", "make it a `command` check: `! grep PATTERN NAME`")
+        for key in sorted(set(fields) - {"path", "must_match", "must_not_match"}):
+            leave_out(f"file.content_patterns.{key}", _NO_CHECK)
 
 
-def _constraint(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _constraint(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
     for key, ours in (("expect_tools", "tool_called"), ("reject_tools", "tool_not_called")):
         for item in as_list(config.get(key)) or []:
-            yield {ours: text_of((as_mapping(item) or {}).get("tool", item))}
+            fields = as_mapping(item) or {"tool": item}
+            if more := sorted(set(fields) - {"tool"}):
+                leave_out(f"tool_constraint.{key}", f"no check of ours has its field {more[0]!r}")
+            else:
+                yield {ours: text_of(fields.get("tool"))}
 
 
 def _add_file(said: dict[str, Any], draft: Draft, source: Source) -> None:
