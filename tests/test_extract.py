@@ -267,6 +267,28 @@ async def test_only_rules_that_stand_by_themselves_are_rules() -> None:
     ]
 
 
+async def test_rules_of_the_first_message_are_kept_and_its_task_is_none() -> None:
+    told = {
+        "Release the shop with marlin. Never push to production without running marlin check first.": [
+            "- Never push to production without running marlin check first."
+        ],
+        "Deploy with marlin. Never deploy on Friday.": ["- Never deploy on Friday."],
+        "Use marlin to release the shop.\n\nRules:\n- always pass --shop north\n- only push from main with marlin": [
+            "- Always pass --shop north.",
+            "- Only push from main with marlin.",
+        ],
+        "Always run marlin push with two shops": [],
+        "Find out why marlin push never ends. Run marlin check before the release. Do not push yet.": [],
+    }
+    for text, expected in told.items():
+        steps = (ran("marlin check --shop north"), ran("marlin push --shop north"), ran("marlin tag --name may"))
+        body = (await extract(Trace((Step("user", text), *steps)))).skill.body
+        assert body.partition("## Rules\n")[2].split("\n\n")[0].splitlines() == expected, text
+    taken_back = (Step("user", "Deploy with marlin. Never push on Friday."), *steps)
+    again = Step("user", "Actually, you can push on Friday.")
+    assert "## Rules" not in (await extract(Trace((*taken_back, again, *steps)))).skill.body
+
+
 async def test_paths_of_one_machine_become_placeholders() -> None:
     deep = "/home/ada/src/lamps/pkg/cloud/auth.lmp"
     steps = (

@@ -324,6 +324,18 @@ def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path
     assert kinds(read_trace(path)) == ["system", "user", "assistant", "tool"]
 
 
+def test_an_empty_line_ends_what_the_person_typed_into_aider(tmp_path: Path) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    said = ["/run quill publish --dry-run", "no, always pass --site docs\n\nto quill publish", "/run quill list", "ok"]
+    for end in ("  ", ""):
+        marked = ["\n".join(f"#### {line}{end}" for line in text.split("\n")) for text in said]
+        path.write_text("\n\n".join([*marked[:3], f"> 2 sites{end}", marked[3], "Done.\n"]), encoding="utf-8")
+        trace = read_trace(path)
+        assert [call.arguments["command"] for call in trace.calls] == ["quill publish --dry-run", "quill list"]
+        assert asked(trace) == [said[1], "ok"]
+        assert [call.output for call in trace.calls] == ["", "2 sites"]
+
+
 def test_a_conversation_of_claude_ai_has_its_tools_thoughts_and_files() -> None:
     trace = read_trace(FIXTURES / "claude_ai/conversations.json")
     assert [(call.tool, call.output, call.status) for call in trace.calls] == [

@@ -1,7 +1,8 @@
 """Rules of the person: what to do always or never, what to leave alone, and what comes before what.
 
-A rule is a sentence of a correction that can be understood by itself. Of two that contradict each other the later one
-stands. What the person told the agent to drop is taught nowhere, and no order of commands may break a rule.
+A rule is a sentence of a correction, or of the first message beside the task, that can be understood by itself. Of two
+that contradict each other the later one stands. What the person told the agent to drop is taught nowhere, and no order
+of commands may break a rule.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from upskill.authoring.command_roles import program_and_verb
-from upskill.authoring.evidence import UserMessage, WorkflowCommand
+from upskill.authoring.evidence import MAX_TURN, UserMessage, WorkflowCommand
 from upskill.authoring.placeholders import quotable, without_values
 from upskill.authoring.trace_commands import split_words
 
@@ -33,6 +34,7 @@ _HOLDS = re.compile(
     r"\b(?:always|never|every|each|any|all|before|after|whenever|when|instead|not|rather|must|only|without|unless)\b|\s--?[a-z]|`",
     re.I,
 )
+_STANDS = re.compile(r"(?:always|never|only|don['’]t|do not|(?:you )?must)\b", re.I)
 _RULE = re.compile(r"\b(?:always|never|must|mustn't|should not|shouldn't|instead of|rather than)\b", re.I)
 _SPEAKS = re.compile(r"\b(?:i|i'm|i've|i'd|me|my|you|yours?|we|our|let's)\b|fuck|shit|wtf|\bdamn|\.\.\.", re.I)
 _POINTS = re.compile(
@@ -122,7 +124,8 @@ def rules_of(
     corrections: Sequence[UserMessage], turns: Sequence[UserMessage], known: set[str]
 ) -> Iterator[tuple[str, int]]:
     """The rules that stand at the end, each with its step. `known` words proved to matter."""
-    found = [(sentence, item.step) for item in corrections for sentence in _rules(item.text, known)]
+    found = [(sentence, turn.step) for turn in turns[:1] for sentence in _rules_beside_task(turn.text, known)]
+    found += [(sentence, item.step) for item in corrections for sentence in _rules(item.text, known)]
     said = [(sentence, turn.step) for turn in turns for sentence in sentences_of(turn.text)]
     last = 0
     for turn in turns:
@@ -133,6 +136,17 @@ def rules_of(
         later = [other for other, when in said if when > step]
         if not any(contradicts(other, sentence) for other in later):
             yield sentence, step
+
+
+def _rules_beside_task(text: str, known: set[str]) -> Iterator[str]:
+    """The rules of the first message: what it says beside the task to do always or never."""
+    items = re.split(r"\n\s*(?:[-*•]|\d+[.)])\s+|\n\s*\n", text)
+    sentences = [sentence for item in items for sentence in sentences_of(item) if sentence]
+    if len(text) > MAX_TURN or len(sentences) < 2:
+        return  # all of it is the task
+    for sentence in sentences:
+        if _STANDS.match(sentence):
+            yield from _rules(sentence, known)
 
 
 def _rules(text: str, known: set[str]) -> Iterator[str]:

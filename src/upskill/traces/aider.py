@@ -70,6 +70,9 @@ class _Reader:
             if who != self.who and (line.strip() or who != _MODEL_SAYS):
                 self.flush()
                 self.who = who
+            elif self.who == _USER != who:  # an empty line of a message is marked; this one ends it
+                self.flush()
+                self.who = ""
             self.said.append(line)
         self.flush()
         if any(self.counts):
@@ -103,6 +106,8 @@ class _Reader:
                 who = _PROGRAM
             elif line.strip():
                 who = _MODEL_SAYS
+            elif who == _USER:
+                who = ""
             yield who or _MODEL_SAYS, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
 
     def flush(self) -> None:
