@@ -142,7 +142,7 @@ def _is_login(value: str) -> bool:
 # A value in quotes, or one word.
 _QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
 _VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
-_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?"
+_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?(?:[bru](?=[\"']))?"
 _TOKEN = rf"(?:(?:access|auth|api|bearer|deploy)[_-]?)?(?:token|{_KEY})"
 _HINTS = "pass pwd secret token key credential"
 
@@ -154,6 +154,7 @@ def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
 
 URLS = (
     rule("url-password", "://", r"(?<=://)(?P<value>[^\s/@:\"'<>\[\]{}$]*:[^\s/@\"'<>\[\]{}$]+)(?=@)", _is_login),
+    rule("url-password", "jdbc:oracle", r"\bjdbc:oracle:\w+:[^\s/:@]+/(?P<value>[^\s@\"']{4,})@", _is_password),
     rule("url-token", "://", r"(?<=://)(?P<value>[A-Za-z0-9_-]{16,})(?=@[\w.-]+\.)", has_letters_and_digits),
     rule(
         "url-secret",
@@ -168,6 +169,7 @@ URLS = (
 _AUTHORIZATION = r"\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
 _CREDENTIAL = r"(?P<value>[A-Za-z0-9._~+/=-]{8,})(?![\w(\[.~+/=-])"
 HEADERS = (
+    rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", _is_mixed),
     rule(
         "authorization",
         "authorization",
@@ -246,7 +248,7 @@ FLAGS = (
     ),
     rule("password", "pass pwd", rf"\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})", _is_password, re.I),
     rule("password", "pass pwd", rf"\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word, re.I),
-    rule("secret", _HINTS, rf"\s--?[\w-]{{0,40}}?{NAME}[ =](?P<value>[^\s\"'|;&]{{8,}})", _is_random, re.I),
+    rule("secret", _HINTS, rf"\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random, re.I),
     rule("secret", "token key", rf"\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed, re.I),
     rule("secret", "token key", rf"\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed, re.I),
     rule("password", "--from-literal", rf"--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}", _is_password, re.I),
@@ -270,6 +272,22 @@ FLAGS = (
         "secret",
         rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
         _is_password,
+    ),
+    _flag("ssh-keygen", "ssh-keygen", r"-[NP]\s+"),
+    _flag("twine", r"twine\s+upload", r"-p\s*"),
+    _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
+    rule("secret", "--secret", rf"(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed, re.M),
+    rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
+    rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
+    rule("password", "bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
+    # `setx NAME VALUE`, `env:set NAME VALUE`, and a Dockerfile's `ENV NAME VALUE`
+    rule(
+        "password",
+        _HINTS,
+        r"(?:\bsetx\s+(?:/m\s+)?|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
+        rf"\w{{0,40}}?(?:{NAME}|_PASS)[ \t]+(?!=){_VALUE}",
+        _is_word,
+        re.I | re.M,
     ),
     rule("pin", "--pin", r"\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b", None, re.I),
 )
@@ -390,6 +408,8 @@ _IS = (
     r"(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
 )
 _NAMED = rf"\b(?:{LONG_NAME}|the\s+pass|mot\s+de\s+passe|contraseña|senha)"
+_AS = rf"\s+as\s+(?:(?:the|your|my|its|an?)\s+)?(?:\w+\s+){{0,2}}?(?:{LONG_NAME}|secret|token|api[ _-]?key)\b"
+_USE = r"\b(?:use|enter|type|take|with|set)\s+"
 _PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|second|minute|day|year))"
 PROSE = (
     rule("pin", "pin pass", rf"\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}", None, re.I),
@@ -398,6 +418,8 @@ PROSE = (
     rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password, re.I),
     rule("password", "pass", rf"\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed, re.I),
     rule("password", "pass", rf"\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password, re.I),
+    rule("password", _HINTS, rf"{_USE}{_QUOTED}{_AS}", _is_password, re.I),
+    rule("password", _HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed, re.I),
     rule("password", "credential", rf"\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed, re.I),
     rule(
         "secret",
