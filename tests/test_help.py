@@ -175,3 +175,8 @@ def test_the_script_of_each_shell_is_for_both_names_of_the_command(upskill: Upsk
     assert (done.code, done.err) == (0, "")
     assert f"_UPSKILL_COMPLETE={shell}_complete" in done.out
     assert "skill-lift" in done.out
+
+
+def test_a_group_without_a_command_shows_its_help(upskill: Upskill) -> None:
+    done = upskill("trace")
+    assert (done.code, done.err, done.out.startswith("Usage: upskill trace")) == (0, "", True)

@@ -160,6 +160,9 @@ def main() -> None:
         code = upskill.main(standalone_mode=False, prog_name="upskill")
     except click.exceptions.Exit as error:
         code = error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.message)
+        code = 0
     except click.UsageError as error:
         _say(error.format_message())
         if error.ctx:

@@ -79,9 +79,11 @@ def command(
     if as_json:
         show_json([_to_json(run, verdict) for run, verdict in rows])
     elif not rows:
-        note("No stored run matches. `upskill eval SKILL` makes one.")
+        which = "matches" if skills or models else "has a result yet"
+        note(f"No stored run {which}. `upskill eval SKILL` makes one, or goes on with one.")
     elif len({run.skill for run, _ in rows}) > 1:
         show(_matrix(rows, metric))
+        note("`upskill runs -s SKILL` shows each run of a skill, with its id.")
     else:
         show(*_bars(rows, metric))
 
