@@ -268,6 +268,50 @@ def test_a_pattern_of_javascript_means_the_same_here() -> None:
     assert [passes(suite, 0, answer) for answer in ("2024", "2024\nand more")] == [True, False]
 
 
+def test_a_parenthesis_that_is_meant_as_one_begins_no_group() -> None:
+    patterns = (r"\(?<b>", r"[(?<b>]{2}x", r"(?<b>a)\k<b>", r"(?<=a)(?<!b)c")
+    said = [{"vars": {"q": p}, "assert": [{"type": "regex", "value": p}]} for p in patterns]
+    suite = Suite.parse(said)
+    answers = ("a <b>bold</b>", "(?x", "aa", "ac")
+    assert [[passes(suite, case, answer) for answer in answers] for case in range(4)] == [
+        [place == case for place in range(4)] for case in range(4)
+    ]
+
+
+def test_no_assertion_of_promptfoo_is_lost_without_a_word(tmp_path: Path) -> None:
+    odd = """
+prompts: ['{{q}}']
+providers: [x]
+tests:
+  - vars: {q: a}
+    assert: [{type: contains-all, value: [yes, 12:30, 017, off, 1.50, 7]}, {type: equals, value: [1, true]}]
+  - {vars: {q: b}, assert: file://a.yaml}
+  - {vars: {q: c}, assert: {type: contains, value: z}}
+  - {vars: {q: d}, assert: [{type: contains, value: z, negate: true}]}
+defaultTest: {assert: [{type: not-contains, value: sorry}]}
+"""
+    suite = Suite.load(written(tmp_path / "config.yaml", odd))
+    assert checks_of(suite)[0][:2] == [
+        ("contains", {"text": ["yes", "12:30", "017", "off", "1.50", "7"], "ignore_case": False}),
+        ("json_schema", {"schema": {"const": [1, True]}}),
+    ]
+    assert list(notes_of(suite).left_out())[1:] == [
+        "assert: reads file://a.yaml; write out what it says (case 2)",
+        "assert: is not a list (case 3)",
+        "contains: no check of ours has its field 'negate' (case 4)",
+    ]
+    head = "q,__expected,__prefix,__suffix,__threshold\n"
+    rows = "a,is-refusal,,,\nb,contains: x,PRE , SUF,0.5\nc,not-contains: x,,,\n"
+    table = Suite.load(written(tmp_path / "t.csv", head + rows))
+    assert [case.prompt for case in table.cases] == ["PRE b SUF", "c"]
+    assert "kept as metadata, and not used: __threshold" in table.warnings[0]
+    assert "left out: is-refusal: no check of ours says the same" in table.warnings[1]
+    variables = {"q": [f"say {n}" for n in range(40)], "r": list("x" * 30)}
+    said = {"prompts": ["{{q}}"], "tests": [{"vars": variables, "assert": [{"type": "contains", "value": "x"}]}]}
+    told = list(notes_of(Suite.parse(said)).left_out())
+    assert told[0] == "vars: only 1,000 of 1,200 combinations are taken (case 1)"
+
+
 # inspect_ai.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -172,14 +173,15 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
 
 
 def _read_as_text(
-    node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool = False, inside: bool = False
+    node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool | None = False, inside: bool = False
 ) -> None:
     """Makes text, as it is written, of what stands in these fields: `42`, `3.10`, `yes`; also in a list.
 
-    `vars.*` means everything in the mapping `vars`.
+    `vars.*` means everything in the mapping `vars`; `value?` what is in `value`, unless JSON would say it the same way.
     """
-    if isinstance(node, yaml.ScalarNode) and is_text and node.tag in _WRITTEN_AS_TEXT:
-        node.tag = "tag:yaml.org,2002:str"
+    if isinstance(node, yaml.ScalarNode) and node.tag in _WRITTEN_AS_TEXT:
+        if is_text or (is_text is None and not _AS_IN_JSON.fullmatch(node.value)):
+            node.tag = "tag:yaml.org,2002:str"
     elif isinstance(node, yaml.SequenceNode):
         for part in node.value:
             _read_as_text(part, fields, seen, is_text=is_text, inside=inside)
@@ -187,10 +189,12 @@ def _read_as_text(
         seen.add(id(node))
         for key, value in node.value:
             named = inside or key.value in fields or (is_text and key.value == "text")
+            named = None if not named and f"{key.value}?" in fields else named
             if key.value != "json_schema":  # has fields of these names, too
                 _read_as_text(value, fields, seen, is_text=named, inside=f"{key.value}.*" in fields)
 
 
+_AS_IN_JSON = re.compile(r"true|false|-?(?:0|[1-9]\d*)(?:\.\d*[1-9])?")
 _WRITTEN_AS_TEXT = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
 
 

@@ -36,13 +36,24 @@ def checks_of(said: object, leave_out: Leave, change: Callable[[str], None]) -> 
     kind = text_of(assertion.get("type")).strip()
     if kind == "assert-set":
         change("assert-set: all of its assertions must hold")
-        for item in as_list(assertion.get("assert")) or []:
+        for item in asserted(assertion.get("assert"), leave_out):
             yield from checks_of(item, leave_out, change)
+        return
+    if more := sorted(set(assertion) - {"type", "value", "description"} - _BESIDE):
+        leave_out(kind or "an assertion without a type", f"no check of ours has its field {more[0]!r}")
         return
     for key in sorted(_BESIDE & set(assertion)):
         if key != "metric" and assertion[key] not in (None, 1):
             change(f"{key} of an assertion: every check has to hold, as it is")
     yield from _check(kind, assertion.get("value"), leave_out, change)
+
+
+def asserted(said: object, leave_out: Leave) -> list[Any]:
+    """The assertions that stand in `assert`."""
+    items = as_list(said)
+    if items is None and said:
+        leave_out("assert", f"reads {said}; write out what it says" if isinstance(said, str) else "is not a list")
+    return items or []
 
 
 def _check(kind: str, value: object, leave_out: Leave, change: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -58,6 +69,8 @@ def _check(kind: str, value: object, leave_out: Leave, change: Callable[[str], N
         change(f"{kind}: a judge finds whether the answer agrees with it (--judge-model)")
         yield {"judge": agrees(text_of(value))}
     elif why is None and (check := _search(name, value, denied=denied) or _form(name, value, denied=denied)):
+        if "json_schema" in check:
+            change(f"{kind}: JSON in the one fenced block of an answer will do, too")
         yield check
     else:
         leave_out(kind or "an assertion without a type", why or "no check of ours says the same")
@@ -101,10 +114,10 @@ def _form(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
             return {"starts_with": {"text": text, "exact": True}}
         case "is-json" | "contains-json" if not denied:
             return {"json_schema": {"schema": _schema(value)}}
-        case "min-length" if isinstance(value, int) and not denied:
-            return {"min_length": value}
-        case "max-length" if isinstance(value, int) and not denied:
-            return {"max_length": {"characters": value, "brief": True}}
+        case "min-length" if text.isdecimal() and not denied:
+            return {"min_length": int(text)}
+        case "max-length" if text.isdecimal() and not denied:
+            return {"max_length": {"characters": int(text), "brief": True}}
         case "trajectory:tool-used":
             fields = as_mapping(value) or {}
             tools = texts_of(fields.get("name") or fields.get("pattern") or value)
@@ -122,12 +135,18 @@ def _schema(value: object) -> dict[str, Any]:
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
 
 
+# The beginning of a named group or a reference to one; what is escaped or in a class before it is passed over.
+_GROUP = re.compile(r"\\k<(\w+)>|\\.|\[(?:\\.|[^\]\\])*\]|\(\?<(?![=!])", re.DOTALL)
+
+
 def _as_python(pattern: str) -> str:
     """A pattern of JavaScript: `(?<name>` and `/…/i` are written differently in Python."""
     flags = ""
     if whole := re.fullmatch(r"/(.+)/([gimsuy]*)", pattern, re.DOTALL):
         pattern, flags = whole[1], "".join(flag for flag in "ims" if flag in whole[2])
-    pattern = re.sub(r"\(\?<(?![=!])", "(?P<", pattern)
+    pattern = _GROUP.sub(
+        lambda found: "(?P<" if found[0] == "(?<" else f"(?P={found[1]})" if found[1] else found[0], pattern
+    )
     return f"(?{flags}){pattern}" if flags else pattern
 
 
@@ -137,9 +156,9 @@ def read_expected(said: str) -> dict[str, Any]:
     if found := re.match(r"(?i)(grade|fn|eval|file)://?|(grade|fn|eval):", said):
         kind = "llm-rubric" if found[0].lower().startswith("grade") else "javascript"
         return {"type": kind, "value": said[found.end() :].strip()}
-    if found := re.match(r"(not-)?([a-z][a-z-]*)(?:\(([\d.]+)\))?(?::\s*|$)", said):
+    if found := re.match(r"(not-)?((?:trajectory:)?[a-z][a-z0-9-]*)(?:\(([\d.]+)\))?(?::\s*|$)", said):
         kind = f"{found[1] or ''}{found[2]}"
-        if found[2] in _KNOWN:
+        if found[2] in _KNOWN or found[2].startswith(_LIKE_A_NAME):
             value: Any = said[found.end() :].strip()
             return {"type": kind, "value": value or None} | ({"threshold": float(found[3])} if found[3] else {})
     return {"type": "equals", "value": said}
@@ -150,5 +169,8 @@ _KNOWN = {
     *(_PROGRAMS | _MEASURED),
     *_GRADED,
     *("factuality", "equals", "starts-with", "regex", "is-json", "contains-json", "is-sql", "is-xml", "is-html"),
-    *("similar", "levenshtein", "rouge-n", "bleu", "answer-relevance", "moderation"),
+    *("similar", "levenshtein", "rouge-n", "bleu", "gleu", "meteor", "answer-relevance", "conversation-relevance"),
+    *("moderation", "guardrails", "classifier", "pi", "select-best", "max-score", "finish-reason", "perplexity-score"),
+    *("tool-call-f1", "skill-used", "word-count", "human", "min-length", "max-length"),
 }
+_LIKE_A_NAME = ("is-", "contains-", "icontains-", "context-", "trace-", "trajectory:", "model-graded-")

@@ -12,8 +12,8 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, dict_or_empty, short
 from upskill.suites.files import Rows, decode
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.formats.assertions import checks_of, read_expected
-from upskill.suites.formats.templates import combinations, fill
+from upskill.suites.formats.assertions import asserted, checks_of, read_expected
+from upskill.suites.formats.templates import MOST_COMBINATIONS, combinations, count, fill
 from upskill.suites.words import PROMPT_FIELDS, messages_text, text_of
 
 _PROGRAMS = (".js", ".cjs", ".mjs", ".ts", ".py", ".rb", ".sh", ".exe", ".go")
@@ -159,9 +159,13 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
         yield Draft(place_of(number, test), problem=error)
         return
     sets = list(combinations(variables)) or [{}]
-    for count, values in enumerate(sets, start=1):
-        name = place_of(number, test)
-        draft = Draft(name if len(sets) == 1 else f"{name}, combination {count}")
+    name = place_of(number, test)
+    if (all_sets := count(variables)) > MOST_COMBINATIONS:
+        config.source.notes.leave_out(
+            "vars", f"only {MOST_COMBINATIONS:,} of {all_sets:,} combinations are taken", name
+        )
+    for turn, values in enumerate(sets, start=1):
+        draft = Draft(name if len(sets) == 1 else f"{name}, combination {turn}")
         try:
             _fill_in(draft, test, values, config)
         except UsageError as error:
@@ -172,12 +176,13 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a CSV file as a test."""
     expected = [value for name, value in row.items() if name.startswith("__expected") and text_of(value).strip()]
-    test: dict[str, Any] = {
+    used = ("__expected", "__description", "__prefix", "__suffix")
+    return {
         "vars": {name: value for name, value in row.items() if not name.startswith("__")},
         "assert": [read_expected(text_of(value)) for value in expected],
         "description": text_of(row.get("__description")),
-    }
-    return test
+        "options": {name: row[f"__{name}"] for name in ("prefix", "suffix") if row.get(f"__{name}")},
+    } | {name: value for name, value in row.items() if name.startswith("__") and not name.startswith(used)}
 
 
 def _variables(said: object, source: Source) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
     draft.prompt = fill(config.prompts[0], values) if config.prompts else _only_text(values)
     notes = config.source.notes
     options = (as_mapping(config.default.get("options")) or {}) | (as_mapping(test.get("options")) or {})
-    prefix, suffix = text_of(options.get("prefix")), text_of(options.get("suffix"))
+    prefix, suffix = (fill(text_of(options.get(name)), values) for name in ("prefix", "suffix"))
     draft.prompt = f"{prefix}{draft.prompt}{suffix}"
     if "transform" in options:
         notes.change("transform: checks look at the answer as it is", draft.place)
@@ -211,7 +216,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
         refused.append(f"{what} {why}")
         notes.leave_out(what, why, draft.place)
 
-    for item in [*(as_list(test.get("assert")) or []), *(as_list(config.default.get("assert")) or [])]:
+    for item in [*asserted(test.get("assert"), leave_out), *asserted(config.default.get("assert"), leave_out)]:
         said = _with_values(_resolved(item, config.templates), values)
         draft.checks += checks_of(said, leave_out, lambda what: notes.change(what, draft.place))
     draft.nothing = f"no assertion of it can be carried over: {refused[0]}" if refused else "asserts nothing"

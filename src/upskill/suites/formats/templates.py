@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
+from math import prod
 from typing import Any
 
 from upskill.errors import UsageError
@@ -46,7 +47,15 @@ def _is_index(name: str, items: list[Any]) -> bool:
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A list of values stands for as many cases: every combination of them."""
-    lists = [items if (items := as_list(value)) else [value] for value in values.values()]
-    for chosen in islice(product(*lists), MOST_COMBINATIONS):
+    """A list of values stands for as many cases: every combination of them, up to the limit."""
+    for chosen in islice(product(*_lists(values)), MOST_COMBINATIONS):
         yield dict(zip(values, chosen, strict=True))
+
+
+def count(values: Mapping[str, Any]) -> int:
+    """How many combinations there are, beyond the limit too."""
+    return prod(map(len, _lists(values)))
+
+
+def _lists(values: Mapping[str, Any]) -> list[list[Any]]:
+    return [items if (items := as_list(value)) else [value] for value in values.values()]
