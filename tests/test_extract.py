@@ -280,8 +280,8 @@ async def test_rules_of_the_first_message_are_kept_and_its_task_is_none() -> Non
         "Always run marlin push with two shops": [],
         "Find out why marlin push never ends. Run marlin check before the release. Do not push yet.": [],
     }
+    steps = (ran("marlin check --shop north"), ran("marlin push --shop north"), ran("marlin tag --name may"))
     for text, expected in told.items():
-        steps = (ran("marlin check --shop north"), ran("marlin push --shop north"), ran("marlin tag --name may"))
         body = (await extract(Trace((Step("user", text), *steps)))).skill.body
         assert body.partition("## Rules\n")[2].split("\n\n")[0].splitlines() == expected, text
     taken_back = (Step("user", "Deploy with marlin. Never push on Friday."), *steps)

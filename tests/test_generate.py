@@ -887,6 +887,29 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
     assert (nothing.code, "compiles traces, and none was given" in nothing.err) == (2, True)
 
 
+def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: Upskill, house: Path) -> None:
+    call = ("generate", "--from", TRACES / "claude_code" / "tarn.jsonl", "-m", "extract")
+    first = upskill(*call, "--eval-model", "scripted:student.json", "--json")
+    folder = house / first.json["saved_to"]
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert Provenance.of(Skill.load(folder)).metadata["test_pass_rate"] is not None
+    again = upskill(*call, "--no-eval")
+    assert again.code == 0, again.err
+    assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == files
+    place = folder.relative_to(house)
+    assert f"{place} holds the same skill with its results, and is left as it is." in again.err
+    assert f"The draft in {place}-2 is removed: the skill is in {place}." in again.err
+    assert "unproven: nothing was run" not in again.out
+    suite = json.loads((folder / "evals" / "evals.json").read_text())
+    (house / "fewer.json").write_text(json.dumps(suite | {"evals": suite["evals"][:9]}))
+    other = upskill(*call, "--no-eval", "--tests", "fewer.json", "--json").json
+    assert other["saved_to"] == str(place)
+    (kept,) = (folder.parent / ".previous" / folder.name).iterdir()
+    assert {kept / path.relative_to(folder): data for path, data in files.items()} == {
+        path: path.read_bytes() for path in kept.rglob("*") if path.is_file()
+    }
+
+
 def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace, a scripted teacher, the embedded student: of three edits only the one that helps is kept."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))

@@ -23,7 +23,7 @@ from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
 from upskill.authoring.material import Material, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.output import Destination, named_after, remove_draft
+from upskill.authoring.output import Destination, named_after
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
 from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
 from upskill.authoring.refiners import REFINERS, Refiner, RefinerFactory
@@ -141,7 +141,7 @@ class Generation:
         # Cases for a change that was not made would only fail.
         skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
         skill, previous = self.destination.save(skill, folder)
-        remove_draft(self.draft, folder)
+        self.destination.remove_draft(self.draft, folder)
         if self.requested and not is_improved:
             self.events.message("The change that was asked for was not made; the skill is as it was.")
         if previous:

@@ -93,6 +93,9 @@ class Destination:
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
         """See `save_version`. What a model has written is not lost where it cannot be saved."""
+        if (proven := versions.already_proven(skill, folder)) is not None:
+            self.events.message(f"{folder} holds the same skill with its results, and is left as it is.")
+            return proven, None
         try:
             return versions.save_version(skill, folder)
         except UsageError as error:
@@ -101,6 +104,12 @@ class Destination:
                 "Make room, or choose another --output: what the models answered is stored, and the same command goes"
                 " on from there.",
             ) from error
+
+    def remove_draft(self, draft: Path | None, finished: Path) -> None:
+        """Remove the draft of a skill that is finished and lies elsewhere."""
+        if draft is not None and draft.resolve() != finished.resolve() and is_draft(draft):
+            shutil.rmtree(draft, ignore_errors=True)
+            self.events.message(f"The draft in {draft} is removed: the skill is in {finished}.")
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
@@ -123,12 +132,6 @@ def is_draft(folder: Path) -> bool:
         return versions.is_draft(Skill.load(folder))
     except UpskillError:
         return False
-
-
-def remove_draft(draft: Path | None, finished: Path) -> None:
-    """Remove the draft of a skill that is finished and lies elsewhere."""
-    if draft is not None and draft.resolve() != finished.resolve() and is_draft(draft):
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def named_after(folder: Path, skill: Skill) -> Skill:

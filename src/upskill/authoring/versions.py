@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from upskill.authoring.provenance import DRAFT, Provenance
+from upskill.authoring.provenance import DRAFT, FILE, Provenance
 from upskill.errors import UpskillError, UsageError
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
 from upskill.skills.files import PREVIOUS
@@ -67,13 +67,32 @@ def choose_folder(
 def save_version(skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
     """Save a skill, with a record of it; returns it and where the version is kept that it replaced, if it did."""
     before, previous = _load(folder), None
-    if before is not None and before.visible_hash != skill.visible_hash and not is_draft(before):
+    is_new = before is None or before.visible_hash != skill.visible_hash
+    if before is not None and not is_draft(before) and (is_new or (is_proven(before) and not is_proven(skill))):
         place = folder.parent / PREVIOUS / folder.name / f"{_version_of(before)}-{before.visible_hash[:8]}"
         previous = before.save(place, overwrite=True)
-    if before is None or before.visible_hash != skill.visible_hash or not edited_by_hand(before):
+    if before is None or is_new or not edited_by_hand(before):
         skill = record_version(skill)
     skill.save(folder, overwrite=True)
     return skill, previous
+
+
+def already_proven(skill: Skill, folder: Path) -> Skill | None:
+    """The version in this folder if it was evaluated, and this one is the same without a result."""
+    before = _load(folder)
+    if before is None or not is_proven(before) or edited_by_hand(before) or is_proven(skill):
+        return None
+    files, kept = ({file.path: file.data for file in one.files if file.path != FILE} for one in (skill, before))
+    return before if files == kept else None
+
+
+def is_proven(skill: Skill) -> bool:
+    """Whether it is recorded how it did in an evaluation."""
+    try:
+        metadata = Provenance.of(skill).metadata
+    except UsageError:
+        return False
+    return metadata.get("test_pass_rate") is not None and not metadata.get("state")
 
 
 def is_draft(skill: Skill) -> bool:

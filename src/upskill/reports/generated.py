@@ -16,6 +16,7 @@ from upskill.authoring.lesson import Recording
 from upskill.authoring.provenance import own_lines
 from upskill.authoring.refine import Attempt, Refinement
 from upskill.authoring.trace_commands import error_line, shell_command, step_failed
+from upskill.authoring.versions import is_proven
 from upskill.plain import counted
 from upskill.reports import json as json_report
 from upskill.reports.numbers import dollars, percent, points
@@ -51,6 +52,8 @@ def render(generated: Generated) -> list[RenderableType]:
     if spent := _spent(generated):
         shown.append(Text(f"  Spent: {spent}"))
     state = "" if evaluation else " (unproven: nothing was run)"
+    if not evaluation and is_proven(skill):
+        state = " (as it was: nothing was run)"
     return [*shown, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
 
 

@@ -18,7 +18,8 @@ from upskill.traces.values import exit_status
 
 FILE = ".aider.chat.history.md"
 _BEGAN = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)[ \t]*$", re.M)
-_USER, _PROGRAM = "#### ", "> "  # how their lines begin
+_USER: str = "#### "  # how their lines begin
+_PROGRAM: str = "> "
 _MODEL_SAYS: str = "model"
 _TYPED = re.compile(r"(?:/(?:run|test|git)\s+|!\s*)(\S.*)", re.S)  # commands of the person
 _MODEL = re.compile(r"(?:Main model|Models?): (\S+) with ")
