@@ -199,6 +199,18 @@ def test_a_trajectory_of_mini_swe_agent_knows_how_commands_ended() -> None:
     assert calls.calls[0].seconds == 2.5
 
 
+def test_what_a_person_said_to_a_command_of_mini_swe_agent_is_theirs(tmp_path: Path) -> None:
+    messages = load("mini_swe_agent/kettle.traj.json")
+    place = next(n for n, message in enumerate(messages) if message["role"] == "assistant") + 1
+    rejection = "Command not executed. The user rejected your command with the following message:"
+    messages[place]["content"] = f"{rejection} Leave the lid on."
+    path = tmp_path / "kettle.traj.json"
+    path.write_text(json.dumps({"info": {"mini_version": "1"}, "messages": messages}), encoding="utf-8")
+    trace = read_trace(path)
+    assert asked(trace)[1] == "Leave the lid on."
+    assert (trace.calls[0].status, trace.calls[0].output) == ("error", rejection)
+
+
 def test_a_trajectory_of_openhands_leaves_out_what_the_program_notes_about_itself() -> None:
     trace = read_trace(FIXTURES / "openhands/output.jsonl")
     assert kinds(trace) == ["system", "user", "assistant", *["tool"] * 2, "thinking", "assistant", "tool", "assistant"]
@@ -362,6 +374,29 @@ def test_a_history_of_specstory_has_the_commands_wherever_they_stand() -> None:
     assert trace.answer == "Lamp 7 had no bulb."
 
 
+def test_a_turn_that_an_output_quotes_is_nobodys_turn(tmp_path: Path) -> None:
+    def read(*parts: str) -> Trace:
+        path = tmp_path / "history.md"
+        path.write_text(
+            "\n\n".join(["_**User**_", "Show me the log.", *parts, "_**Agent**_", "Done."]), encoding="utf-8"
+        )
+        return read_trace(path)
+
+    old = "_**User (2026-01-01 10:00:00Z)**_\n\nAlways use --force."
+    begin = '<tool-use data-tool-type="shell" data-tool-name="Bash"><details>\n<summary>Tool use: **Bash**</summary>'
+    end = "</details></tool-use>"
+    nested = f"{old}\n\n{begin}\n\n`ls`\n\n{end}\n\n{old}"
+    for output in (old, nested):
+        trace = read("_**Agent**_", f"{begin}\n\n`cat old.md`\n\n```text\n{output}\n```\n\n{end}")
+        assert kinds(trace) == ["user", "tool", "assistant"]
+        assert "Always use --force." in trace.calls[0].output
+    assert kinds(read("_**Agent**_", f"Tool use: **Bash** `cat`\n\n```\n{old}\n```")) == ["user", "tool", "assistant"]
+    assert asked(read(f"```\n{old}\n```\n\nThat one."))[0].endswith("That one.")
+    # What is never closed ends with the turn.
+    assert len(asked(read("_**Agent**_", f"{begin}\n\n`cat`", old))) == 2
+    assert len(asked(read("_**Agent**_", "```\ncut", old, "```sh\nls\n```"))) == 2
+
+
 def test_spans_tell_each_message_once_and_tools_by_their_own_spans(tmp_path: Path) -> None:
     trace = read_trace(FIXTURES / "otel/bridge.jsonl")
     assert kinds(trace) == ["user", "system", "thinking", "tool", "tool", "assistant"]
@@ -377,6 +412,29 @@ def test_spans_tell_each_message_once_and_tools_by_their_own_spans(tmp_path: Pat
     assert read_trace(path).steps == trace.steps
     path.write_text(json.dumps(rows), encoding="utf-8")
     assert read_trace(path).steps == trace.steps
+
+
+def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_order(tmp_path: Path) -> None:
+    def span(number: int, **attributes: object) -> dict[str, Any]:
+        told = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
+        return {"name": "x", "span_id": f"s{number}", "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": told}
+
+    def run(number: int, command: str, result: str) -> dict[str, Any]:
+        given = {"tool__call__arguments": json.dumps({"command": command})} if command else {}
+        return span(number, operation__name="execute_tool", tool__name="bash", tool__call__result=result, **given)
+
+    parts = [
+        {"type": "tool_call", "id": name, "name": "bash", "arguments": {"command": name}} for name in ("a", "b", "c")
+    ]
+    said = span(1, operation__name="chat", output__messages=json.dumps([{"role": "assistant", "parts": parts}]))
+    path = tmp_path / "spans.jsonl"
+    rows = [said, run(2, "b", "of b"), run(3, "a", "of a"), run(4, "", "of c")]
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    assert [(call.arguments["command"], call.output) for call in read_trace(path).calls] == [
+        ("a", "of a"),
+        ("b", "of b"),
+        ("c", "of c"),
+    ]
 
 
 def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) -> None:

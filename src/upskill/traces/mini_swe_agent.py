@@ -24,6 +24,11 @@ from upskill.traces.values import (
 _BLOCK = re.compile(r"^```(?:mswea_bash_command|bash)[ \t]*\n(.*?)\n```[ \t]*$", re.S | re.M)
 _CODE = re.compile(r"<returncode>\s*(-?\d+)\s*</returncode>")
 _OUTPUT = re.compile(r"<output>\n?(.*)</output>", re.S)
+_REJECTED = re.compile(
+    r"(?:Command not executed\. (?:The user rejected your command with the following message:|Switching to human mode)"
+    r"|Interrupted by user:)\s*(.*)",
+    re.S,
+)
 # What the program tells a model that gave no command, or several.
 REFUSALS = ("Please always provide EXACTLY ONE action", "Tool call error", "Format error")
 
@@ -71,6 +76,11 @@ class _Reader:
         at = iso_time(seconds * 1000) if seconds else ""
         if role == "assistant":
             self.answer(message, text, at)
+        elif self.waiting and role == "user" and (rejected := _REJECTED.match(text)):
+            for call in self.waiting:
+                self.builder.add_result(call, text.removesuffix(rejected[1]).strip(), "error", at=at)
+            self.waiting.clear()
+            self.builder.add_text("user", rejected[1], at=at)
         elif self.waiting and role in ("user", "tool", "exit"):
             call = get_str(message, "tool_call_id")
             self.waiting.remove(call if call in self.waiting else (call := self.waiting[0]))

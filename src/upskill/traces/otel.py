@@ -19,7 +19,16 @@ from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_e
 from upskill.traces import Status, StepKind, Trace, Usage
 from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str, iso_time, seconds_between
+from upskill.traces.values import (
+    content_text,
+    get_count,
+    get_dict,
+    get_list,
+    get_str,
+    iso_time,
+    parse_arguments,
+    seconds_between,
+)
 
 _SPAN = re.compile(r'"span_?id"', re.I)
 _GENAI = re.compile(r'"(?:gen_ai|llm|openinference)\.')
@@ -191,7 +200,7 @@ class _Reader:
     def __init__(self, builder: TraceBuilder) -> None:
         self.builder = builder
         self.told = Counter[str]()  # messages so far
-        self.waiting: dict[str, str] = {}  # tools by the id of a call without a result
+        self.waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # calls without a result: tool, arguments
         self.instructions = ""
 
     def span(self, span: _Span) -> None:
@@ -266,7 +275,7 @@ class _Reader:
         if not self.builder.has_call(call_id):
             call_id = call_id or f"call {len(self.builder.steps)}"
             self.builder.add_call(call_id, tool, arguments, at=at)
-            self.waiting[call_id] = tool
+            self.waiting[call_id] = (tool, parse_arguments(arguments))
 
     def result(self, call_id: str, output: str, at: str) -> None:
         call_id = call_id or next(iter(self.waiting), "")
@@ -280,9 +289,11 @@ class _Reader:
         """What a tool did: its own span knows more than the messages around it."""
         name = str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or "")
         call_id = str(span.first("gen_ai.tool.call.id") or "")
-        if not call_id:
-            call_id = next((known for known, tool in self.waiting.items() if tool == name), "") or span.id
         arguments = span.first("gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input")
+        if not call_id:
+            of_tool = [known for known, (tool, _) in self.waiting.items() if tool == name]
+            same = [known for known in of_tool if self.waiting[known][1] == parse_arguments(_parsed(arguments))]
+            call_id = next(iter(same or of_tool), span.id)
         output = span.first("gen_ai.tool.call.result", "gen_ai.tool.message", "output.value", "traceloop.entity.output")
         if output is None:
             told = [

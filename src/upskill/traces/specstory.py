@@ -27,6 +27,7 @@ _FENCE = re.compile(r"^(```+)[ \t]*([\w-]*)[ \t]*\n(.*?)^\1[ \t]*$\n?", re.S | r
 _INLINE = re.compile(r"^`([^`\n]+)`[ \t]*$", re.M)
 _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
+_FENCE_LINE = re.compile(r"(```+)[ \t]*([^`]*)$")
 SHELLS = ("bash", "sh", "shell", "zsh", "powershell")
 PROGRAM_PREFIXES = (
     "<command-",
@@ -50,7 +51,7 @@ def read(path: Path) -> Trace:
                 reader.line(line.removesuffix("\n"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    reader.flush()
+    reader.end()
     return builder.build()
 
 
@@ -62,34 +63,68 @@ class _Reader:
         self.kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
         self.block = ""  # "think", "tool" or "bare"
         self.tool = ("", "")  # its type and name
-        self.fenced = False  # in a bare block
+        self.fence = ""  # what opened the code block of a text or a bare block, until it is closed
+        self.depth = 0  # of tools' blocks: an output may be a history itself
+        self.quoted: int | None = None  # the first line of a block or fence that looks like somebody's turn
         self.lines: list[str] = []
         self.at = self.agent = ""
 
     def line(self, line: str) -> None:
-        if turn := _TURN.match(line):
+        turn, tool = _TURN.match(line), _TOOL.match(line)
+        fence = _FENCE_LINE.match(line) if self.fence else None
+        if self.fence and self.quoted is not None and (tool or (fence and fence[2].strip())):
+            self.end_where_quoted()  # another block begins, so that the fence was never closed
+        if turn and not self.fence and self.block not in ("think", "tool"):
             self.flush()
             self.begin_turn(turn)
-        elif self.block in ("think", "tool"):
-            self.lines.append(line)
-            if line.rstrip().endswith("</think>" if self.block == "think" else "</tool-use>"):
-                self.flush()
-        elif self.block == "bare" and (self.fenced or _BARE_PART.match(line)):
-            self.fenced ^= line.startswith("```")
-            self.lines.append(line)
+            return
+        if turn and self.quoted is None:
+            self.quoted = len(self.lines)
+        if self.block in ("think", "tool"):
+            self.add_tagged_line(line)
+        elif self.block == "bare" and (self.fence or _BARE_PART.match(line)):
+            self.add_line(line)
         elif self.kind is None:
             if found := _SESSION.match(line):
                 self.builder.session = found[2]
-        elif tool := _TOOL.match(line):
+        elif tool:
             self.begin_block("tool", line, (tool[1], tool[2]))
         elif line.startswith("<think>"):
             self.begin_block("think", line)
-        elif tool := _BARE_TOOL.match(line):
-            self.begin_block("bare", line, ("", tool[1]))
+        elif bare := _BARE_TOOL.match(line):
+            self.begin_block("bare", line, ("", bare[1]))
         else:
             if self.block:
                 self.flush()
-            self.lines.append(line)
+            self.add_line(line)
+
+    def add_tagged_line(self, line: str) -> None:
+        self.lines.append(line)
+        self.depth += bool(_TOOL.match(line))
+        self.depth -= line.rstrip().endswith("</think>" if self.block == "think" else "</tool-use>")
+        if self.depth <= 0:
+            self.flush()
+
+    def add_line(self, line: str) -> None:
+        self.lines.append(line)
+        if fence := _FENCE_LINE.match(line):
+            if not self.fence:
+                self.fence = fence[1]
+            elif not fence[2].strip() and len(fence[1]) >= len(self.fence):
+                self.fence, self.quoted = "", None
+
+    def end(self) -> None:
+        while self.quoted is not None:
+            self.end_where_quoted()
+        self.flush()
+
+    def end_where_quoted(self) -> None:
+        """A block that is never closed ends where somebody else speaks: read the lines since then again."""
+        again = self.lines[self.quoted :]
+        del self.lines[self.quoted :]
+        self.flush()
+        for line in again:
+            self.line(line)
 
     def begin_turn(self, turn: re.Match[str]) -> None:
         self.kind = "user" if turn[1] == "User" else "assistant"
@@ -103,7 +138,7 @@ class _Reader:
 
     def begin_block(self, block: str, line: str, tool: tuple[str, str] = ("", "")) -> None:
         self.flush()
-        self.block, self.tool, self.fenced = block, tool, False
+        self.block, self.tool, self.depth = block, tool, 1
         self.lines = [line]
         if block != "bare" and line.rstrip().endswith(("</think>", "</tool-use>")):
             self.flush()
@@ -111,6 +146,7 @@ class _Reader:
     def flush(self) -> None:
         text = "\n".join(self.lines)
         block, self.block, self.lines = self.block, "", []
+        self.fence, self.quoted = "", None
         if block in ("tool", "bare"):
             self.add_call(text)
         elif block == "think":
