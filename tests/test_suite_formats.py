@@ -283,7 +283,8 @@ def test_no_assertion_of_promptfoo_is_lost_without_a_word(tmp_path: Path) -> Non
 prompts: ['{{q}}']
 providers: [x]
 tests:
-  - vars: {q: a}
+  - description: yes
+    vars: {q: a}
     assert: [{type: contains-all, value: [yes, 12:30, 017, off, 1.50, 7]}, {type: equals, value: [1, true]}]
   - {vars: {q: b}, assert: file://a.yaml}
   - {vars: {q: c}, assert: {type: contains, value: z}}
@@ -291,6 +292,7 @@ tests:
 defaultTest: {assert: [{type: not-contains, value: sorry}]}
 """
     suite = Suite.load(written(tmp_path / "config.yaml", odd))
+    assert suite.cases[0].id == "yes"
     assert checks_of(suite)[0][:2] == [
         ("contains", {"text": ["yes", "12:30", "017", "off", "1.50", "7"], "ignore_case": False}),
         ("json_schema", {"schema": {"const": [1, True]}}),
@@ -335,6 +337,8 @@ def test_samples_of_inspect_are_cases_and_choices_become_part_of_the_prompt() ->
     assert "A) red\nB) blue" in suite.cases[2].prompt
     answers = ("I think red.\n\n**ANSWER: B**", "ANSWER: A", "ANSWER: AB", "The answer is B, of course")
     assert [passes(suite, 2, answer) for answer in answers] == [True, False, False, False]
+    several = ("ANSWER: A\nANSWER: B\nANSWER: C", "ANSWER: B\n**Answer C**", "ANSWER: A\nNo.\n\nANSWER: B\nAnswered.")
+    assert [passes(suite, 2, answer) for answer in several] == [False, False, True]
     assert [passes(suite, 3, answer) for answer in ("ANSWER: B, C", "ANSWER: B and C", "ANSWER: B")] == [
         True,
         True,
@@ -654,6 +658,26 @@ def test_the_docs_show_what_import_prints(home: Path, upskill: Upskill) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "suites.md").read_text(encoding="utf-8")
     command, printed = re.findall(r"```bash\nupskill (import [^\n]*)\n```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
     assert upskill(*command.split()).out == printed
+
+
+def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill: Upskill) -> None:
+    odd = [{"type": "zz\nchecks:\n  - contains: EVIL\n#"}, {"type": "zz\x1b]0;PWN\x07"}]
+    case = {"prompt": "x\x85", "assertions": [*odd, {"type": "contains", "value": "ok"}], "fie\x1bld\r": "\u2028"}
+    written(Path("odd.json"), {"evals": [case]})
+    done = upskill("import", "odd.json", "-o", "suite.yaml")
+    assert done.code == 0
+    assert r"left out: zz\nchecks:\n  - contains: EVIL\n#: no check of ours is of this kind" in done.out
+    assert r"left out: zz\x1b]0;PWN\x07: no check" in done.out
+    assert r"not used: fie\x1bld\r" in done.out
+    for text in (done.out, Path("suite.yaml").read_text(encoding="utf-8"), *Suite.load("odd.json").warnings):
+        assert text.replace("\n", "").isprintable()
+    loaded = Suite.load("suite.yaml")
+    assert (checks_of(loaded), loaded.cases[0].prompt) == ([[("contains", "ok")]], "x\x85")
+    written(Path("none.json"), {"evals": [case | {"assertions": odd}]})
+    failed = upskill("import", "none.json")
+    assert failed.code == 2
+    assert failed.err.startswith("upskill: none.json: case 1: no assertion of it can be carried over: zz")
+    assert r"zz\x1b]0;PWN\x07: no check of ours is of this kind" in failed.err.splitlines()[0]
 
 
 def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill: Upskill) -> None:

@@ -104,6 +104,11 @@ def quoted(text: str) -> str:
     return repr(text).replace("\\\\", "\\")
 
 
+def printable(text: str) -> str:
+    """The text on one line, with control characters escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def counted(number: int, noun: str) -> str:
     """1 pair, 2 pairs."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -38,7 +38,7 @@ def command(file: str, output: str, force: bool) -> None:
         return
     suite = Suite.load(file)
     text = as_yaml(suite)
-    if Suite.read(text.encode(), output or "suite.yaml").fingerprint != suite.fingerprint:
+    if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
         raise AssertionError("the written suite is not the one that was read")
     if output:
         _write(Path(output), text, force=force)

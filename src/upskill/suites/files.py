@@ -23,7 +23,9 @@ from upskill.traces.inspect_logs import ARCHIVE, unpack_log
 MOST_FILES = 1_000  # that a folder beside a suite is searched for
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
-TEXT_CHECKS = frozenset(["equals", "contains", "contains_any", "not_contains", "starts_with", "vars.*", "value?"])
+TEXT_CHECKS = frozenset(
+    ["equals", "contains", "contains_any", "not_contains", "starts_with", "vars.*", "value?", "description?"]
+)
 
 
 def decode(data: bytes, where: str) -> object:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
 
+from upskill.plain import printable
 from upskill.suites.suite import Suite
+
+_UNSEEN = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")  # what YAML takes for text or a line break; escaped in quotes
 
 
 class _Dumper(yaml.SafeDumper):
@@ -22,7 +26,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     block = "\n" in text and all(line == line.rstrip() for line in text.splitlines())
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if block else None)
+    style = '"' if _UNSEEN.search(text) else "|" if block else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)
@@ -37,10 +42,10 @@ def as_yaml(suite: Suite) -> str:
 def _remarks(suite: Suite) -> list[str]:
     notes = suite.notes
     if notes is None:
-        return [f"From {suite.source}."]
+        return [printable(f"From {suite.source}.")]
     lines = [f"From {suite.source} ({notes.title}): {notes.summary}."]
     for title, told in (("Changed", notes.changed()), ("Left out", notes.left_out())):
         found = list(told)
         lines += [f"{title}:", *(f"  {line}" for line in found)] if found else []
     lines += [f"Fields {notes.metadata}."] if notes.metadata else []
-    return [" ".join(line.splitlines()) if line.strip() else "" for line in lines]
+    return [printable(line) for line in lines]

@@ -20,7 +20,7 @@ from typing import Any
 
 from upskill.checks import read_check
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, digest
+from upskill.plain import as_list, as_mapping, digest, printable
 from upskill.registry import Registry
 from upskill.suites.files import Beside
 from upskill.suites.formats.notes import Notes
@@ -167,7 +167,9 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
         if check not in checks:
             checks.append(check)
     if not checks:
-        raise UsageError(f"{place}: {draft.nothing}", "Say what a right answer has, for example `contains: text`.")
+        raise UsageError(
+            f"{place}: {printable(draft.nothing)}", "Say what a right answer has, for example `contains: text`."
+        )
     case: dict[str, Any] = {} if draft.id is None else {"id": draft.id}
     case |= {"prompt": draft.prompt, "checks": checks} | {
         key: value for key, value in draft.more.items() if value not in (None, "", [], {})

@@ -80,7 +80,10 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
     one = "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
     draft.prompt = f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {one}."
     if right:
-        draft.checks = [{"regex": r"(?im)^[\s*_`]*ANSWER[\s*_`:]*" + r"[\s,and*_`]*".join(right) + r"[\s.)*_`]*$"}]
+        begun, ended = r"^[\s*_`]*ANSWER", r"[\s.)*_`]*$"
+        later = rf"(?![\s\S]*{begun}[\s*_`]*(?::|[A-Z]{ended}))"  # only the last line that answers counts
+        wanted = r"[\s,and*_`]*".join(right)
+        draft.checks = [{"regex": rf"(?im){begun}[\s*_`:]*{wanted}{ended}{later}"}]
 
 
 def _texts(said: object, draft: Draft, source: Source) -> dict[str, str]:

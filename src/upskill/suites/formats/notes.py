@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from upskill.plain import counted
+from upskill.plain import counted, printable
 
 MOST_LINES = 8  # of warnings about one file
 MOST_NAMES = 3  # that are listed before an ellipsis
@@ -49,14 +49,14 @@ class Notes:
 
     def changed(self) -> Iterator[str]:
         for what, cases in self.changes.items():
-            yield what + _in(cases)
+            yield printable(what + _in(cases))
 
     def left_out(self) -> Iterator[str]:
         for what, cases in self.omissions.items():
-            yield what + _in(cases)
+            yield printable(what + _in(cases))
         for why, cases in self.cases_left_out.items():
             names = ", ".join(cases[:MOST_NAMES]) + (", …" if len(cases) > MOST_NAMES else "")
-            yield f"{names}: {why}" if len(cases) == 1 else f"{len(cases)} cases ({names}): {why}"
+            yield printable(f"{names}: {why}" if len(cases) == 1 else f"{len(cases)} cases ({names}): {why}")
 
     @property
     def metadata(self) -> str:
@@ -64,7 +64,7 @@ class Notes:
         if not self.fields:
             return ""
         names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in self.fields.most_common())
-        return f"kept as metadata, and not used: {names}"
+        return printable(f"kept as metadata, and not used: {names}")
 
     def warnings(self, where: str) -> Iterator[str]:
         """What somebody who only reads the file has to know."""
