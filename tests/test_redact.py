@@ -179,6 +179,7 @@ def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -
         "token_" * 20_000,
         "password is " + "." * 50_000,
         '"a" ' * 20_000,
+        '["[",' * 20_000,
         "key." * 20_000 + "token",
         "<password " + "a " * 40_000,
     ],

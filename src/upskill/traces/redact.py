@@ -20,7 +20,7 @@ from upskill.plain import as_list, as_mapping, counted
 from upskill.traces import Step, Trace
 from upskill.traces.secret_arguments import flag_spans, names_of_fields
 from upskill.traces.secret_contexts import CONTEXTS, EVERYDAY, SECRET_NAME, is_secret_field, kind_of_name
-from upskill.traces.secret_forms import encoded_spans, split_literals
+from upskill.traces.secret_forms import encoded_spans, literal_lists, split_literals
 from upskill.traces.secret_rules import (
     EMAIL,
     HOME_FOLDER,
@@ -106,7 +106,7 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
-        return self._shorten_home_paths(self._apply_rules(self._join_literals(text)))
+        return self._shorten_home_paths(self._redact_lists(self._apply_rules(self._join_literals(text))))
 
     def _apply_rules(self, text: str) -> str:
         lowered, has_long_word = text.lower(), bool(LONG_WORD.search(text))
@@ -154,18 +154,20 @@ class Redactor:
     def _redact_flags(self, items: list[Any]) -> list[Any]:
         """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
         spans: dict[int, list[tuple[tuple[int, int], str]]] = {}
-        for number, span, kind in flag_spans(items):
-            spans.setdefault(number, []).append((span, kind))
-        clean = list(items)
-        for number, found in spans.items():
-            pieces: list[str] = []
-            last = 0
-            for (start, end), kind in sorted(found, key=lambda one: (one[0][0], -one[0][1])):
-                if start >= last:
-                    pieces += [items[number][last:start], self._mark(kind, items[number][start:end])]
-                    last = end
-            clean[number] = "".join([*pieces, items[number][last:]])
-        return clean
+        for number, (start, end), kind in flag_spans(items):
+            self._mark(kind, items[number][start:end])
+            spans.setdefault(number, []).append(((start, end), kind))
+        return [_replace_spans(item, spans[number]) if number in spans else item for number, item in enumerate(items)]
+
+    def _redact_lists(self, text: str) -> str:
+        """The same for lists that are written out in a text, as in `CMD ["tool", "--password", "…"]`."""
+        spans: list[tuple[tuple[int, int], str]] = []
+        for pieces in literal_lists(text):
+            for number, (start, end), kind in flag_spans([text[slice(*piece)] for piece in pieces]):
+                begin = pieces[number][0]
+                self._mark(kind, text[begin + start : begin + end])
+                spans.append(((begin + start, begin + end), kind))
+        return _replace_spans(text, spans)
 
     def step(self, step: Step) -> Step:
         texts = {name: self.text(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}

@@ -39,6 +39,14 @@ def names_of_fields(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def flag_spans(items: Sequence[Any]) -> Iterator[tuple[int, tuple[int, int], str]]:
     """Where a list holds secrets when it is read as a command line: which item, where in it, and the kind."""
+    number, done = -1, 0
+    for (item, start), end, kind in sorted(_found(items), key=lambda one: (one[0], -one[1])):
+        if item != number or start >= done:  # of those that overlap, the longest
+            yield item, (start, end), kind
+            number, done = item, end
+
+
+def _found(items: Sequence[Any]) -> Iterator[tuple[tuple[int, int], int, str]]:
     for quote in ("", '"'):
         line, origin = _command_line(items, quote)
         lowered = line.lower()
@@ -51,7 +59,7 @@ def flag_spans(items: Sequence[Any]) -> Iterator[tuple[int, tuple[int, int], str
                     value = line[start:end]
                     if first[0] != last[0] or MARK.rstrip() in value or (rule.is_secret and not rule.is_secret(value)):
                         continue
-                    yield first[0], (first[1], last[1] + 1), rule.kind
+                    yield first, last[1] + 1, rule.kind
 
 
 def _command_line(items: Sequence[Any], quote: str) -> tuple[str, list[tuple[int, int]]]:

@@ -21,6 +21,7 @@ _CHAINS = (
     re.compile(rf"(?i:join|concat)\s*\(\s*[\[(]?\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+"),
     re.compile(rf"[\[(]\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+\s*[\])]\s*\.join\("),
 )
+_LIST = re.compile(rf"\[\s*{_LITERAL}(?:\s*,\s*{_LITERAL}){{1,200}}\s*,?\s*\]")
 _PIECE = re.compile(rf"\"({_TEXT})\"|'({_TEXT})'")
 Span = tuple[int, int]
 
@@ -63,3 +64,11 @@ def split_literals(text: str) -> Iterator[tuple[list[Span], str, str]]:
                 )
             line = text[max(0, found.start() - 80) : found.start()].rpartition("\n")[2]
             yield spans, line, "".join(text[start:end] for start, end in spans)
+
+
+def literal_lists(text: str) -> Iterator[list[Span]]:
+    """Every list of literals, by where they are."""
+    for found in _LIST.finditer(text) if "[" in text else ():
+        yield [
+            piece.span(1) if piece[1] is not None else piece.span(2) for piece in _PIECE.finditer(text, *found.span())
+        ]
