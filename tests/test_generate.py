@@ -885,6 +885,17 @@ def test_extract_compiles_a_trace_without_a_model(upskill: Upskill, house: Path)
     assert (done.json["suite"]["cases"] > 30, done.json["suite"]["held_out"]) == (True, 0)
     nothing = generate(upskill, teacher="extract")
     assert (nothing.code, "compiles traces, and none was given" in nothing.err) == (2, True)
+    ran = "\n\n".join(f"$ heron {verb} --region eu-north\nexit code: 0" for verb in ("login", "plan", "deploy"))
+    (house / "plain.txt").write_text(f"{ran}\n")
+    plain = generate(upskill, "--from", "plain.txt", "--no-eval", "--json", teacher="extract")
+    assert plain.code == 0, plain.err
+    assert "`heron deploy --region eu-north`" in Skill.load(house / plain.json["saved_to"]).body
+    (house / "guide.txt").write_text("Herons are deployed on Mondays.\n")
+    for given in ("doc:plain.txt", "guide.txt"):
+        done = generate(upskill, "--from", given, "--no-eval", teacher="extract")
+        name = given.removeprefix("doc:")
+        assert (done.code, f"{name} was read as a document" in done.err) == (2, True)
+        assert f"--from trace:{name}" in done.err
 
 
 def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: Upskill, house: Path) -> None:

@@ -21,7 +21,7 @@ from upskill.authoring.failures import stored_failures
 from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
 from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
-from upskill.authoring.material import Material, ToolSchema, gather, no_task
+from upskill.authoring.material import Material, ToolSchema, gather, no_task, no_trace
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import Destination, named_after
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
@@ -101,7 +101,7 @@ class Generation:
         self.teacher = self._choose_teacher()
         self.material = self.gather()
         if self.extracts and not self.material.traces:
-            raise UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
+            raise no_trace(self.material)
         older = self.material.skill
         self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
         self.requested = bool(older and options.task.strip() and not self.extracts)
@@ -171,18 +171,18 @@ class Generation:
     def _opened(self, store: Store | None) -> Generator[tuple[Store, Models]]:
         options = self.options
         with nullcontext(store) if store else options.open_store() as kept:
-            yield (
-                kept,
-                self.models
-                or Models(options.model_context(self.events), replies=kept, ledger=Ledger(options.ceilings)),
-            )
+            ledger = Ledger(options.ceilings)
+            yield kept, self.models or Models(options.model_context(self.events), replies=kept, ledger=ledger)
 
     # What is given.
 
     def gather(self, *more: Trace) -> Material:
         """All that the skill is made from, with its secrets redacted."""
         options, tell = self.options, self.events.message
-        material = gather(options.task, examples=options.examples, tools=self.tools, sources=[*options.sources, *more])
+        sources = [*options.sources, *more]
+        material = gather(
+            options.task, examples=options.examples, tools=self.tools, sources=sources, prefer_traces=self.extracts
+        )
         if not material.task:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
             goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")

@@ -120,6 +120,7 @@ def gather(
     examples: Sequence[str] = (),
     tools: Sequence[ToolSchema] = (),
     sources: Sequence[str | Path | Skill | Trace] = (),
+    prefer_traces: bool = False,
 ) -> Material:
     """Read everything that a person gave; UsageError for what cannot be used, before anything is paid for."""
     redactor = Redactor(Counter[str]())
@@ -135,7 +136,7 @@ def gather(
         pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
     parts = 0
     for source in sources:
-        read = source if isinstance(source, (Skill, Trace)) else read_source(source)
+        read = source if isinstance(source, (Skill, Trace)) else read_source(source, prefer_traces=prefer_traces)
         if isinstance(read, Skill):
             if skill is not None:
                 raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
@@ -168,11 +169,11 @@ def gather(
 # Reading.
 
 
-def read_source(name: str | Path) -> Skill | Trace | str:
+def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Trace | str:
     """A skill, an agent's trace, or the text of a document.
 
     `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where a file could be mistaken; `claude-code:last` is the
-    latest session of an agent on this machine.
+    latest session of an agent on this machine. Text with commands in it is a document, unless traces are preferred.
     """
     kind, _, rest = str(name).partition(":")
     if kind in SESSION_AGENTS and rest:
@@ -194,12 +195,12 @@ def read_source(name: str | Path) -> Skill | Trace | str:
         return Skill.load(path)
     if kind == "trace":
         return read_trace(path)
-    if kind != "doc" and path.suffix.lower() not in KINDS and (trace := _as_trace(path)) is not None:
+    if kind != "doc" and path.suffix.lower() not in KINDS and (trace := _as_trace(path, prefer_traces)) is not None:
         return trace
     return _as_document(path)
 
 
-def _as_trace(path: Path) -> Trace | None:
+def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
     try:
         text = detect_format(path) in TEXT_FORMATS
     except UsageError:
@@ -212,7 +213,20 @@ def _as_trace(path: Path) -> Trace | None:
         raise UsageError(error.message, f"If it is a document, write --from doc:{path}.") from error
     # Documentation has commands in it too; a conversation has messages.
     spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
-    return trace if spoken or trace.agent not in ("", "markdown") else None
+    if spoken or trace.agent not in ("", "markdown") or (prefer_traces and trace.calls):
+        return trace
+    return None
+
+
+def no_trace(material: Material) -> UsageError:
+    """What is wrong where only traces are of use, and none was given, or none was recognised."""
+    documents = [file.path for file in material.files if file.kind == "doc"]
+    if not documents:
+        return UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
+    return UsageError(
+        f"-m extract compiles traces, and {documents[0]} was read as a document",
+        f"If it is a trace, say so: --from trace:{documents[0]}. Else name a teacher that reads documents with -m.",
+    )
 
 
 def no_task(material: Material, sources: Sequence[str]) -> UsageError:
