@@ -554,6 +554,28 @@ def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_th
 # All of them.
 
 
+def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
+    test = {"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "y"}], "options": {"rubricPrompt": "z"}}
+    config = {"prompts": ["{{q}}"], "tests": [test], "defaultTest": {"threshold": 0.5}, "derivedMetrics": [1]}
+    smoke = [{"input": "x", "expected": "y"}]
+    scenario = {"id": "a", "tests": smoke, "agents": ["b"], "judge": {"criteria": ["c"], "threshold": 0.9}}
+    words = {"prompt": "x", "assertions": [{"type": "script"}], "expected_output": "A greeting.", "checks": "no list"}
+    for said, told in (
+        (config, ["not used: derivedMetrics, defaultTest.threshold, options.rubricPrompt"]),
+        ({"scenarios": [scenario]}, ["not used: scenarios.agents, judge.threshold"]),
+        ([sample(level=3)], ["not used: level"]),
+        (
+            {"evals": [words]},
+            [
+                "left out: checks: is not a list",
+                "changed: expected_output: a judge looks for it in place of assertions that are left out",
+            ],
+        ),
+    ):
+        warnings = "\n".join(Suite.parse(said).warnings)
+        assert [line for line in told if line not in warnings] == []
+
+
 def test_reading_a_file_directly_tells_what_was_changed_too() -> None:
     both = [{"type": "icontains", "value": "blue"}, {"type": "icontains", "value": "azure"}]
     asserted = [{"type": "assert-set", "threshold": 0.5, "assert": both}, {"type": "javascript", "value": "x"}]

@@ -95,7 +95,10 @@ def _read(item: object, number: int, source: Source) -> Draft:
 
 def _check(case: dict[str, Any], draft: Draft, source: Source) -> set[str]:
     """Fill in the checks; the names of the fields that were used for them."""
-    draft.checks += as_list(case.get("checks")) or []
+    checks = as_list(case.get("checks"))
+    draft.checks += checks or []
+    if checks is None and case.get("checks"):
+        source.notes.leave_out("checks", "is not a list", draft.place)
     output = next((key for key in OUTPUT if statement_of(case.get(key))), "")
     if output == "expected_output":
         draft.more["expected_output"] = text_of(case[output])
@@ -113,6 +116,9 @@ def _check(case: dict[str, Any], draft: Draft, source: Source) -> set[str]:
         said = text_of(expected) if texts is None else "The answer has: " + "; ".join(map(text_of, texts))
         draft.checks.append({"judge": said})
         used.add(output)
+    if draft.checks and any(case.get(key) for key in ASSERTED):
+        instead = behaviour if behaviour in used else output
+        source.notes.change(f"{instead}: a judge looks for it in place of assertions that are left out", draft.place)
     return used
 
 

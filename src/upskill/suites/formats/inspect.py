@@ -17,6 +17,8 @@ from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.words import expect, messages_text, text_of, texts_of
 from upskill.traces.inspect_logs import samples_of
 
+_USED = {"id", "input", "target", "choices", "files", "metadata", "sandbox", "setup", "epoch", "output", "scores"}
+
 
 def recognises(said: object) -> bool:
     return bool(samples_of(said)) or any(_is_sample(item) for item in as_list(said) or [said])
@@ -63,7 +65,8 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
         if draft.checks and "judge" in draft.checks[0]:
             source.notes.change("target of more than a few words: a judge compares (--judge-model)", draft.place)
     draft.more["files"] = _texts(sample.get("files"), draft, source)
-    draft.metadata = dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
+    others = {} if logged else {key: value for key, value in sample.items() if key not in _USED and value}
+    draft.metadata = others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
     if sample.get("sandbox") or sample.get("setup"):
         source.notes.leave_out("sandbox", "its image and setup script are not run", draft.place)
     return draft

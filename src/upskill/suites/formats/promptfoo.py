@@ -18,6 +18,10 @@ from upskill.suites.words import PROMPT_FIELDS, messages_text, text_of
 
 _PROGRAMS = (".js", ".cjs", ".mjs", ".ts", ".py", ".rb", ".sh", ".exe", ".go")
 _TEST_FIELDS = {"vars", "assert"}
+_KNOWN = {
+    *("prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "assertionTemplates"),
+    *("description", "$schema", "outputPath", "sharing", "tags"),
+}
 
 
 def recognises(said: object) -> bool:
@@ -55,9 +59,12 @@ def cases(source: Source) -> Iterator[Draft]:
         source.notes.leave_out("prompts", f"only the first of {len(prompts)} is taken; each makes a suite of its own")
     if {"providers", "targets"} & set(mapping):
         source.notes.leave_out("providers", "students are named with -m")
+    if not bare:
+        source.notes.keep(key for key in mapping if key not in _KNOWN)
     lost = bool(mapping.get("prompts")) and not prompts
     default = as_mapping(_loaded(mapping.get("defaultTest"), source)) or {}
     config = _Config(source, prompts, default, as_mapping(mapping.get("assertionTemplates")) or {}, lost)
+    source.notes.keep(f"defaultTest.{key}" for key in default if key not in _TEST_FIELDS | {"options", "description"})
     found = [*_tests(source.said if bare else mapping.get("tests"), source), *_scenarios(mapping, source)]
     if not found and default.get("assert"):
         found: list[dict[str, Any]] = [{}]
@@ -210,6 +217,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
     draft.prompt = f"{prefix}{draft.prompt}{suffix}"
     if "transform" in options:
         notes.change("transform: checks look at the answer as it is", draft.place)
+    notes.keep(f"options.{name}" for name in options if name not in ("prefix", "suffix", "transform"))
     refused: list[str] = []
 
     def leave_out(what: str, why: str) -> None:

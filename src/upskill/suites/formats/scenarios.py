@@ -46,6 +46,9 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
     judge = as_mapping(scenario.get("judge")) or {}
     criteria = texts_of(judge.get("criteria") or []) if judge.get("enabled", True) else []
     tags = [name, *(PurePosixPath(skill).name for skill in texts_of(scenario.get("skills")))]
+    known = ("id", "name", "description", "skills", "tests", "judge")
+    source.notes.keep(f"scenarios.{key}" for key in scenario if key not in known)
+    source.notes.keep(f"judge.{key}" for key in judge if key not in ("enabled", "criteria"))
     for number, item in enumerate(items, start=1):
         case = as_mapping(item) or {}
         draft = Draft(f"{name}, {place_of(number, case)}")
