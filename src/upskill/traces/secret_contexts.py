@@ -230,7 +230,13 @@ FLAGS = (
     rule("password", "chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})", _is_password),
     rule("password", "securestring", rf"\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}", _is_password, re.I),
     rule("password", "pass pwd token secret", rf"\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}", _is_password, re.I),
-    rule("password", "kinit passwd su", rf"\b(?:kinit|passwd|su)\b[^\n|;]{{0,200}}<<<\s*{_VALUE}", _is_password),
+    rule(
+        "password",
+        "<<<",
+        r"\b(?:kinit|\w*passwd|su|cryptsetup|secret-tool|pass\s+insert|secrets?\s+put|env\s+add)\b"
+        rf"[^\n|;]{{0,200}}<<<\s*{_VALUE}",
+        _is_password,
+    ),
     rule(
         "password",
         "sudo -stdin",
@@ -274,6 +280,8 @@ FLAGS = (
         _is_password,
     ),
     _flag("ssh-keygen", "ssh-keygen", r"-[NP]\s+"),
+    _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
+    rule("password", "http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
     _flag("twine", r"twine\s+upload", r"-p\s*"),
     _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
     rule("secret", "--secret", rf"(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed, re.M),
@@ -418,6 +426,13 @@ PROSE = (
     rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password, re.I),
     rule("password", "pass", rf"\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed, re.I),
     rule("password", "pass", rf"\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password, re.I),
+    rule(
+        "password",
+        "passe contra senha пароль 密码 密碼 パスワード",
+        rf"(?:mot\s+de\s+passe|contraseña|senha|пароль|密[码碼]|パスワード)\s*[:：]\s*{_WORD}",
+        _is_mixed,
+        re.I,
+    ),
     rule("password", _HINTS, rf"{_USE}{_QUOTED}{_AS}", _is_password, re.I),
     rule("password", _HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed, re.I),
     rule("password", "credential", rf"\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed, re.I),
