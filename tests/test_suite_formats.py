@@ -543,10 +543,13 @@ def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_th
         ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: the column 'contains' is there twice"),
         ("\nid,Prompt,prompt \na,b,c\n", "line 2: the column 'prompt' is there twice"),
         ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: has 3 cells, and the header 2"),
+        ('prompt,expected\nSay,x\n"Say b,y\nSay c,z\n', "line 3: not valid CSV: unexpected end of data"),
         ("prompt,expected,\nSay,x,y\n", "line 2: 'y' is in a column without a name"),
     ):
         with pytest.raises(UsageError, match=words):
             Suite.load(written(tmp_path / "bad.csv", text))
+    numbered = Suite.load(written(tmp_path / "numbered.csv", ",prompt,expected\n0,Say,x\n"))
+    assert (numbered.cases[0].prompt, numbered.cases[0].metadata) == ("Say", {})
     spared = Suite.load(written(tmp_path / "good.csv", "prompt,expected,,\nSay,x,,\nSay b\nSay c,z,,,,\n"))
     assert [case.prompt for case in spared.cases] == ["Say", "Say c"]
 

@@ -155,8 +155,9 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
     plain = len(names) > 1 and all(re.fullmatch(r"[\w .:/-]{1,60}", name.strip()) for name in names)
     if not named and not (known and plain):
         return None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     rows = Rows()
+    before = 0  # lines of the rows that are read
     try:
         columns = [_column(name) for cells in islice(reader, 1) for name in cells]
         if twice := next((name for name in columns if name and columns.count(name) > 1), ""):
@@ -169,7 +170,8 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
                     f"line {line}: has {len(cells)} cells, and the header {len(columns)}: put quotes around a text with"
                     f" {mark!r} in it"
                 )
-            if nameless := next((cell for name, cell in zip(columns, cells, strict=False) if not name and cell), ""):
+            unnamed = [cell for name, cell in zip(columns, cells, strict=False) if not name and cell.strip()]
+            if nameless := next((cell for cell in unnamed if not cell.isdecimal()), ""):  # numbers of rows say nothing
                 raise ValueError(f"line {line}: {short(nameless)} is in a column without a name")
             row = dict.fromkeys(filter(None, columns), "") | {
                 name: cell for name, cell in zip(columns, cells, strict=False) if name
@@ -177,7 +179,7 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
             if any(cell.strip() for cell in cells):
                 rows.append(row)
     except csv.Error as error:
-        raise ValueError(f"line {above + reader.line_num}: not valid CSV: {error}") from error
+        raise ValueError(f"line {above + before + 1}: not valid CSV: {error}") from error
     return rows
 
 
