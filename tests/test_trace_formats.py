@@ -336,6 +336,27 @@ def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path
     assert kinds(read_trace(path)) == ["system", "user", "assistant", "tool"]
 
 
+def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(tmp_path: Path) -> None:
+    typed = {
+        "heron deploy --region eu-north \\\n>   --strategy rolling \\\n> --wait\nFAILED: no lock is held": "error",
+        "heron push --all \\\n  --force\npushing\nERROR no remote": "error",
+        "heron pull\nerror: no remote": "error",
+        "heron list\nERRORS 0\nFAILED: 0\nerror: none\nno ERROR": "unknown",
+        "cat heron.log\nERROR no remote": "unknown",
+        "dir C:\\src\\\nlamp.txt": "unknown",
+    }
+    commands = ["heron deploy --region eu-north --strategy rolling --wait", "heron push --all --force", "heron pull"]
+    commands += ["heron list", "cat heron.log", "dir C:\\src\\"]
+    path = tmp_path / "window.txt"
+    for prompt, reader in (("ada@host:~/src$ ", "terminal"), ("$ ", "markdown")):
+        path.write_text("\n".join(prompt + text for text in typed), encoding="utf-8")
+        trace = read_trace(path)
+        assert trace.agent == reader
+        assert [call.arguments["command"] for call in trace.calls] == commands
+        assert [call.status for call in trace.calls] == list(typed.values())
+        assert trace.calls[0].output == "FAILED: no lock is held"
+
+
 def test_an_empty_line_ends_what_the_person_typed_into_aider(tmp_path: Path) -> None:
     path = tmp_path / ".aider.chat.history.md"
     said = ["/run quill publish --dry-run", "no, always pass --site docs\n\nto quill publish", "/run quill list", "ok"]

@@ -11,7 +11,7 @@ from upskill.errors import UsageError
 from upskill.traces import StepKind, Trace
 from upskill.traces.formats import Format, Sample, open_trace
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import exit_status
+from upskill.traces.values import continue_command, typed_status
 
 SPEAKERS: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human", "me", "you", "person", "prompt", "question", "task"), "user"),
@@ -82,6 +82,8 @@ class _Reader:
         inside = bool(self.fence)
         if (not inside or self.block == "console") and (found := _COMMAND.match(line)):
             self._begin_command(found[1])
+        elif not self.lines and (longer := continue_command(self.command, line)):
+            self.command = longer
         elif inside:
             self.lines.append(line)
         elif speaker := _speaker(line):
@@ -140,7 +142,7 @@ class _Reader:
         if self.command:
             number = str(len(self.builder.steps))
             self.builder.add_call(number, self.tool, {"command": self.command})
-            self.builder.add_result(number, text, exit_status(text))
+            self.builder.add_result(number, text, typed_status(self.command, text))
         elif self.kind is not None:
             self.builder.add_text(self.kind, text)
         self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 from upskill.errors import UsageError
-from upskill.traces import Status, Trace
+from upskill.traces import Trace
 from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
 from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.values import continue_command, typed_status
 
 _HEADER = re.compile(r"Script started on (.*)")
 _FOOTER = re.compile(r"\s*Script done on ")
@@ -70,6 +71,8 @@ def read(path: Path) -> Trace:
         if found:
             _add(builder, command, output)
             command = (found[1] or "").strip()
+        elif not output and (longer := continue_command(command, line)):
+            command = longer
         else:
             output.append(line)
     _add(builder, command, output)
@@ -80,10 +83,11 @@ def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "
     """Add a command with what it printed, which is cleared."""
     if command:
         code = _CODE.search(footer)
-        status: Status = "unknown" if code is None else "ok" if code[1] == "0" else "error"
+        text = "\n".join(output).strip("\n")
+        status = typed_status(command, text) if code is None else "ok" if code[1] == "0" else "error"
         number = str(len(builder.steps))
         builder.add_call(number, "shell", {"command": command})
-        builder.add_result(number, "\n".join(output).strip("\n"), status)
+        builder.add_result(number, text, status)
     output.clear()
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import Status
 
+_FAILED = re.compile(r"^(?:FAILED|ERROR|[Ee]rror:)(?!\w|\W*(?:0|none)\b)", re.M)
+_SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journalctl)\b")
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$", re.M | re.I)
 
 
@@ -134,6 +136,18 @@ def iso_time(milliseconds: object) -> str:
         return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def continue_command(command: str, line: str) -> str:
+    """A command that ends in a backslash, with the line that continues it; empty for every other command."""
+    begun = command.rstrip()
+    return f"{begun[:-1].rstrip()} {line.removeprefix('>').strip()}" if begun.endswith((" \\", "\t\\")) else ""
+
+
+def typed_status(command: str, output: str) -> Status:
+    """How a command ended that somebody typed, by what it printed; one that shows a file says nothing about itself."""
+    status = exit_status(output)
+    return "error" if status == "unknown" and not _SHOWS.match(command) and _FAILED.search(output) else status
 
 
 def exit_status(text: str) -> Status:
