@@ -24,7 +24,7 @@ from upskill.runs.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
-from upskill.runs.options import AgentOptions, CacheOptions, CommonOptions, choose_students
+from upskill.runs.options import AgentOptions, CacheOptions, CommonOptions, SamplingOptions, choose_students
 from upskill.runs.plan import Plan, PlanOptions, Trial
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, load_skills
@@ -35,7 +35,7 @@ from upskill.verdicts.requirements import Requirement, Ruling, check_number, par
 
 
 @dataclass(kw_only=True)
-class TriggerOptions(AgentOptions, CacheOptions, CommonOptions):
+class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions):
     """Which skill is put to which students, on which queries, and how its description is improved."""
 
     default_bounds: ClassVar[Bounds] = Bounds(MAX_TURNS)
@@ -89,17 +89,6 @@ class TriggerOptions(AgentOptions, CacheOptions, CommonOptions):
     )
     max_turns: int | None = option(
         "--max-turns", default=MAX_TURNS, help="Most turns of one run.", metavar="N", minimum=1, show_default=True
-    )
-    seed: int = option(
-        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
-    )
-    temperature: float | None = option(
-        "--temperature",
-        default=None,
-        help="Default: 0 for one run, 0.7 for several.",
-        metavar="T",
-        minimum=0,
-        maximum=2,
     )
     max_output_tokens: int | None = option(
         "--max-output-tokens", default=None, help="How long one turn may be.", metavar="N", minimum=1

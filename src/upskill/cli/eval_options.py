@@ -19,7 +19,7 @@ from upskill.reports import REPORTS
 from upskill.runs.evaluate import RunOptions
 from upskill.runs.executors import Executor
 from upskill.runs.failing import failing_cases
-from upskill.runs.options import AgentOptions, CacheOptions, choose_students
+from upskill.runs.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
@@ -33,7 +33,7 @@ MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 
 
 @dataclass(kw_only=True)
-class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
+class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     """The options of eval and benchmark."""
 
     skill: str
@@ -167,17 +167,6 @@ class EvalOptions(AgentOptions, CacheOptions, CommandOptions):
     )
     strict_suite: bool = option(
         "--strict-suite", default=False, help="Refuse a suite with a case that a know-nothing answer passes."
-    )
-    seed: int = option(
-        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
-    )
-    temperature: float | None = option(
-        "--temperature",
-        default=None,
-        help="Default: 0 for one run, 0.7 for several.",
-        metavar="T",
-        minimum=0,
-        maximum=2,
     )
     max_output_tokens: int | None = option(
         "--max-output-tokens",

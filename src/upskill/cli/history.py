@@ -31,7 +31,7 @@ DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of candida
 @runs_dir_option
 @json_option
 def command(skill: str | None, runs_dir: str | None, as_json: bool) -> None:
-    """List every candidate that was tried for SKILL (a folder or a name): its parent, its fit, and if it was kept.
+    """List every candidate that was tried for SKILL (a folder or a name): its parent, its score, if it was kept.
 
     Without SKILL it lists the skills that there are candidates for.
     """

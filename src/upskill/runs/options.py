@@ -105,6 +105,23 @@ class CacheOptions:
 
 
 @dataclass(kw_only=True)
+class SamplingOptions:
+    """How answers are drawn."""
+
+    seed: int = option(
+        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
+    )
+    temperature: float | None = option(
+        "--temperature",
+        default=None,
+        help="Default: 0 for one run, 0.7 for several.",
+        metavar="T",
+        minimum=0,
+        maximum=2,
+    )
+
+
+@dataclass(kw_only=True)
 class AgentOptions:
     """Where an agent acts, and how far it may go."""
 

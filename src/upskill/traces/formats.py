@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from io import BufferedReader, RawIOBase
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -129,6 +129,16 @@ def open_trace(path: Path, most: int = MAX_TRACE_BYTES) -> BinaryIO:
     packed = stream.read(len(ZSTD)) == ZSTD
     stream.seek(0)
     return cast("BinaryIO", BufferedReader(_Unpacked(file, stream, most), 100_000)) if packed else stream
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a trace that is written for people."""
+    try:
+        with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
+            for line in stream:
+                yield line.removesuffix("\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 class _Unpacked(RawIOBase):

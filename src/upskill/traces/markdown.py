@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal
 
-from upskill.errors import UsageError
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample, open_trace
+from upskill.traces.formats import Format, Sample, text_lines
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import continue_command, typed_status
 
@@ -55,12 +53,8 @@ def _speaker(line: str) -> tuple[str, str] | None:
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "markdown")
     reader = _Reader(builder)
-    try:
-        with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
-            for line in stream:
-                reader.line(line.removesuffix("\n"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    for line in text_lines(path):
+        reader.line(line)
     reader.flush()
     return builder.build()
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample, open_trace
+from upskill.traces.formats import Format, Sample, text_lines
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import exit_status
 
@@ -45,12 +43,8 @@ def detects(sample: Sample) -> bool:
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "specstory")
     reader = _Reader(builder)
-    try:
-        with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
-            for line in stream:
-                reader.line(line.removesuffix("\n"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    for line in text_lines(path):
+        reader.line(line)
     reader.end()
     return builder.build()
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
 
-NO_FORECAST = "It does not forecast the lift of a larger model: measure the one that you will use, with -m."
+NO_FORECAST = "It does not forecast the lift of a larger model: measure the one that you will use."
 
 
 @dataclass(frozen=True, slots=True)
