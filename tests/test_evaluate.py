@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import BODY, HELPFUL, greetings, write_script, write_skill
+from conftest import BODY, HELPFUL, Upskill, greetings, write_script, write_skill
 from upskill import (
     Address,
     Check,
@@ -39,12 +39,14 @@ from upskill.errors import ModelError, StoreError
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.reports.json import plain
 from upskill.runs.evaluate import RunOptions, get_failure_descriptions
 from upskill.runs.evaluation import stopping_point_of
 from upskill.runs.events import Events
 from upskill.runs.executors import EXECUTORS, Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.plan import PlanOptions
+from upskill.runs.stored import evaluation_of
 from upskill.runs.stores import Run
 from upskill.runs.stores.sqlite import SqliteStore
 from upskill.suites import Case
@@ -753,3 +755,15 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
 
 def _friend(*_: object) -> str:
     return "hello, friend"
+
+
+def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Upskill, home: Path) -> None:
+    write_script(home / "model.yaml")
+    skill = write_skill(home / "greeter")
+    given = ("--runs", "2", "--controls", "--making-cost", "0.5", "--target", "0.9", "--require", "point:lift>=0.1")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json")
+    with open_store("runs") as store:
+        again = plain(evaluation_of(store, store.run("last")))
+    assert again == done.json
+    assert (again["making"]["cost_usd"], again["requirements"][0]["held"]) == (0.5, True)
+    assert again["preregistered"]["file"] == "plan.json"

@@ -21,15 +21,15 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 
 def plain(evaluation: Evaluation) -> dict[str, Any]:
-    plan = evaluation.plan
+    plan, stored = evaluation.plan, evaluation.run.plan
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
         "run": evaluation.run.id,
-        "skill": {"name": plan.skill.name, "fingerprint": plan.skill.fingerprint, "tokens": plan.skill.tokens},
+        "skill": {key: stored["skill"][key] for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
             "held_out": len(plan.suite.held_out),
-            "fingerprint": plan.suite.fingerprint,
+            "fingerprint": stored["suite"]["fingerprint"],
             "part": asdict(plan.suite.part) if plan.suite.part else None,
         },
         "models": [

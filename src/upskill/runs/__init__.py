@@ -8,6 +8,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `trial`: `run_trial` runs one trial; `run_job` runs many in another process
 - `grading`: the checks of a trial, and who is to blame when one breaks
 - `evaluation`: Evaluation, a run with everything that can be computed from its stored results
+- `stored`: the Evaluation of a stored run
 - `snapshots`: what to warn of where a provider changed its model within a run
 - `looks`: Looks, how often a skill has been looked at on these cases
 - `preregistration`: Registration, a plan that was written down before anything was run

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
@@ -21,8 +21,8 @@ from upskill.runs.executors import Executor, Job
 from upskill.runs.executors.local import Local
 from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.preregistration import read_registration, register
-from upskill.runs.snapshots import mixed_snapshots
+from upskill.runs.preregistration import Registration, read_registration, register
+from upskill.runs.stored import evaluation_of, look_at
 from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.settings import Settings
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from upskill.sandboxes import SandboxChoice
 
 logger = logging.getLogger(__name__)
-MOST_BUGS = 1000  # that are kept with their tracebacks
 MOST_NOTICED = 20  # warnings of traces that are shown
 MOST_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
 MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
@@ -118,6 +117,7 @@ class _Run:
                     margin=options.margin,
                     registered=registration.registered if registration else None,
                     sandbox=sandbox.record() if sandbox else None,
+                    analysis=self._analysis(warnings, registration),
                 )
                 if reused:
                     store.copy_results(run, reused)
@@ -139,36 +139,35 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
-        snapshots, outcomes = store.snapshots(run), list(store.outcomes(run))
-        looks = {model: self._look(run, model, outcomes) for model in self.plan.addresses}
-        evaluation = Evaluation(
-            self.plan,
-            store.run(run.id),
-            outcomes,
-            store.errors(run),
-            store.spent(run),
-            stopped=self.stopped,
-            margin=options.margin,
-            making_cost=options.making_cost,
-            making_source=options.making_source,
-            target=options.target,
-            requirements=options.requirements,
-            scope=options.until_decided,
-            halted=self.halted,
-            looks={model: self._looks_before(run, look) for model, look in looks.items()},
-            registration=None if self.halted else registration,
-            snapshots=snapshots,
-            warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *warnings, *islice(self.noticed, MOST_NOTICED)])),
-            invalid=store.leaks(run),
-            bugs=list(islice(store.bugs(run), MOST_BUGS)),
-        )
+                run = store.annotate(run, analysis=self._analysis(warnings, registration))
+        evaluation = evaluation_of(store, run, self.plan)
+        evaluation.requirements = options.requirements
         if options.keep_look and "baseline" in self.plan.arms:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
-                    look = looks[verdict.model]
+                    look = look_at(store, evaluation, verdict.model)
                     said = verdict_to_json(verdict)
                     store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
         return evaluation
+
+    def _analysis(self, warnings: list[str], registration: Registration | None) -> dict[str, Any]:
+        """What reports of the run show besides its results, as plain data."""
+        options = self.options
+        return {
+            "making_cost": options.making_cost,
+            "making_source": options.making_source,
+            "target": options.target,
+            "requirements": [requirement.text for requirement in options.requirements],
+            "halted": self.halted,
+            "stopped": self.stopped,
+            "warnings": [*warnings, *islice(self.noticed, MOST_NOTICED)],
+            "registration": registration
+            and {
+                "path": registration.path,
+                "registered": registration.registered,
+                "results_before": registration.results_before,
+            },
+        }
 
     def _look(self, run: Run, model: str, outcomes: list[Outcome]) -> Look:
         rows = (outcome for outcome in outcomes if outcome.model == model)
