@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, replace
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -31,10 +33,11 @@ from upskill import (
     open_store,
 )
 from upskill.errors import StoreError
-from upskill.runs.plan import Judgement
-from upskill.runs.stores import STORES, Run, find_store
+from upskill.runs.plan import Arm, Judgement
+from upskill.runs.stores import STORES, Review, Run, find_store
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
+from upskill.verdicts.outcome import Outcome
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 SAILOR = Skill.new("sailor", "Sails.", "Hoist the main sail.")
@@ -313,6 +316,136 @@ async def test_results_can_be_written_and_read_while_others_are_iterated(store: 
     assert list(runs) == []
 
 
+# Progress.
+
+
+def counts(store: Store, run: Run) -> tuple[int, int, int]:
+    """What is counted as the trials are added, held against what is there."""
+    outcomes = [row.passed for row in store.outcomes(run)]
+    found = store.run(run.id)
+    progress = store.progress(run)
+    assert (found.passed, found.failed, found.errored) == tuple(map(outcomes.count, (True, False, None)))
+    assert sum(row.passed for row in progress) == found.passed
+    assert [(row.model, row.arm, row.passed, row.failed, row.errored) for row in progress] == [
+        (row.model, row.arm, row.passed, row.failed, row.errored) for row in store.tally(run)
+    ]
+    spent = store.spent(run).values()
+    assert sum(row.tokens for row in progress) == sum(tokens for tokens, _ in spent)
+    return found.passed, found.failed, found.errored
+
+
+async def test_progress_is_counted_as_results_come_change_are_copied_and_go(store: Store) -> None:
+    run = begin(store)
+    assert counts(store, run) == (0, 0, 0)
+    await add_all(store, run, [result_of(TRIALS[0]), result_of(TRIALS[1], False), result_of(TRIALS[2], None)])
+    assert counts(store, run) == (1, 1, 1)
+    await store.add_result(run, result_of(TRIALS[2], True))  # the errored one is replaced
+    await store.add_result(run, result_of(TRIALS[0], False))  # a scored one is not
+    assert counts(store, run) == (2, 1, 0)
+    assert sum(row.cost_usd or 0 for row in store.progress(run)) == pytest.approx(3 * 0.75)
+    await store.add_result(run, replace(result_of(TRIALS[3]), usage=Usage(1, 1, cost_usd=None)))
+    assert {row.arm: row.cost_usd is None for row in store.progress(run)}[TRIALS[3].arm]
+    other = begin(store, fresh=True)
+    keys = {result.key: run.number for result in store.results(run)}
+    store.copy_results(other, keys)
+    store.copy_results(other, keys)
+    assert counts(store, other) == counts(store, run) == (3, 1, 0)
+    store.delete_run(run)
+    assert counts(store, other) == (3, 1, 0)
+    assert store.progress(run) == []
+
+
+async def test_a_revision_tells_what_has_changed_since(store: Store) -> None:
+    one, two = begin(store), begin(store, replace(PLAN, seed=7))
+
+    def changed(since: int) -> tuple[int, list[str]]:
+        return store.revision(), store.changed_runs(since)
+
+    seen, both = changed(0)
+    assert both == [one.id, two.id]
+    assert changed(seen) == (seen, [])
+    await store.add_result(one, result_of(TRIALS[0], None))
+    seen, found = changed(seen)
+    assert found == [one.id]
+    for change in (
+        lambda: store.annotate(one, margin=0.1),
+        lambda: store.copy_results(one, {}),
+        lambda: store.add_review(one, Review(TRIALS[0], "odd")),
+        lambda: store.add_review(one, Review(TRIALS[0], "wrong", "no greeting")),
+        lambda: store.remove_review(one, TRIALS[0]),
+    ):
+        before = store.revision(one)
+        change()
+        assert (store.revision(one) > before) is (store.changed_runs(seen) == [one.id]) or before == store.revision(one)
+    seen = store.revision()
+    await store.add_result(one, result_of(TRIALS[0]))
+    assert store.changed_runs(seen) == [one.id]
+    assert store.revision(one) == store.revision() > seen
+    last = store.revision()
+    store.delete_run(one)
+    assert store.revision() > last
+    assert store.changed_runs(0) == [two.id]
+    await store.add_result(two, result_of(TRIALS[0]))
+    assert store.changed_runs(last) == [two.id]
+
+
+async def test_a_page_of_outcomes_begins_after_any_trial(store: Store) -> None:
+    run = await fill(store, 200)
+    whole = list(store.outcomes(run))
+    places = [(row.case, row.model, row.seed, row.arm) for row in whole]
+    assert places == sorted(places)
+    found: list[Outcome] = []
+    while page := list(store.outcomes(run, after=_trial(found[-1]) if found else None, limit=64)):
+        assert len(page) <= 64
+        found += page
+    assert found == whole
+    of_case = [row for row in whole if row.case == "greet-2"]
+    assert list(store.outcomes(run, "greet-2", after=_trial(of_case[2]), limit=5)) == of_case[3:8]
+    result = store.result(run, _trial(whole[10]))
+    assert result is not None
+    assert result.trial == _trial(whole[10])
+    assert result.trace is not None
+    assert store.result(run, replace(result.trial, seed=10**6)) is None
+
+
+def _trial(row: Outcome) -> Trial:
+    return Trial(row.model, row.case, cast("Arm", row.arm), row.seed)
+
+
+def test_the_latest_runs_are_read_a_page_at_a_time(store: Store) -> None:
+    runs = [begin(store, fresh=True) for _ in range(5)]
+    page = store.latest_runs(2)
+    assert [run.id for run in page] == [run.id for run in runs[:-3:-1]]
+    assert [run.id for run in store.latest_runs(9, page[-1].number)] == [run.id for run in runs[2::-1]]
+
+
+def test_a_summary_is_kept_with_the_revision_that_it_is_of(store: Store) -> None:
+    run = begin(store)
+    assert store.summary(run) is None
+    store.keep_summary(run, 3, '{"half a pair": "\\ud800"}')
+    store.keep_summary(run, 4, '{"half a pair": "\ud800"}')
+    revision, document = store.summary(run) or (0, "")
+    assert revision == 4
+    assert json.loads(document) == {"half a pair": "\ud800"}
+
+
+async def test_what_a_person_says_of_an_answer_is_kept_and_can_be_changed(place: str) -> None:
+    with open_store(place) as store:
+        run, other = begin(store), begin(store, fresh=True)
+        store.add_review(run, Review(TRIALS[1], "wrong", "no \ud800 greeting", "2026-01-01T00:00:00+00:00"))
+        store.add_review(run, Review(TRIALS[0], "odd"))
+        store.add_review(run, Review(TRIALS[0], "right", "on second thoughts"))
+        store.add_review(other, Review(TRIALS[0], "wrong"))
+        store.remove_review(other, TRIALS[0])
+    with open_store(place) as store:
+        found = {review.trial: review for review in store.reviews(run)}
+        assert found[TRIALS[0]].verdict == "right"
+        assert found[TRIALS[0]].note == "on second thoughts"
+        assert found[TRIALS[0]].created
+        assert found[TRIALS[1]] == Review(TRIALS[1], "wrong", "no \\ud800 greeting", "2026-01-01T00:00:00+00:00")
+        assert store.reviews(other) == []
+
+
 # Runs.
 
 
@@ -426,6 +559,16 @@ def _claim_elsewhere(place: str) -> str:
     """
     argv = [sys.executable, "-c", textwrap.dedent(program), place]
     return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+
+
+def test_others_see_who_is_being_worked_on(place: str) -> None:
+    with open_store(place) as store, open_store(place) as other:
+        run = begin(store)
+        assert not other.is_claimed(run)
+        with store.claim(run):
+            assert other.is_claimed(run)
+            assert "already working on" in _claim_elsewhere(place)
+        assert not other.is_claimed(run)
 
 
 def test_a_claim_ends_with_an_error_too(store: Store) -> None:

@@ -1,15 +1,16 @@
-"""A Store keeps runs with their results and looks, replies of models, batches, and candidates for better skills.
+"""A Store keeps runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
 
 Kinds: `sqlite` (a file in a folder, or memory). `open_store` picks one by the place it is given: a folder, a URL whose
 scheme is the name of a kind, or None for memory.
 
-A kind implements `Store`, which is five smaller protocols; code that needs one of them asks for no more than that.
+A kind implements `Store`, which is seven smaller protocols; code that needs one of them asks for no more than that.
 What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
 writing while iterating is fine, and memory does not grow with the run.
 
-- `rows`: Run, Tally, Page, Look, Batch, Candidate, ResultRow: what a store hands out and how a result is written
-- `sqlite`: the kind; `sqlite_file`: its file; `sqlite_searches`: its smaller tables; `sqlite_writer`: group commit;
-  `tables`: its migrations; `file_lock`: one process to a run
+- `rows`: Run, Tally, Progress, Page, Look, Review, Batch, Candidate, ResultRow: what a store hands out
+  and how a result is written
+- `sqlite`: the kind; `sqlite_file`: its file; `sqlite_progress`, `sqlite_searches`: its smaller tables;
+  `sqlite_writer`: group commit; `tables`: its migrations; `file_lock`: one process to a run
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from upskill.errors import UsageError
 from upskill.models import ReplyStore
 from upskill.registry import Registry
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Run, Tally
+from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Progress, Review, Run, Tally
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
@@ -35,10 +36,14 @@ __all__ = [
     "BatchStore",
     "Candidate",
     "CandidateStore",
+    "FeedbackStore",
     "Look",
     "LookStore",
     "Page",
+    "Progress",
+    "ProgressStore",
     "ReplyStore",
+    "Review",
     "Run",
     "RunStore",
     "Store",
@@ -67,8 +72,48 @@ class LookStore(Protocol):
         ...
 
 
-class RunStore(LookStore, Protocol):
-    """Runs and the results of their trials, and who looked at them."""
+class ProgressStore(Protocol):
+    """How far runs have come. Nothing here takes longer for a larger run, so that it can be asked all the time."""
+
+    def tally(self, run: Run) -> list[Tally]:
+        """How the trials ended, by model and arm."""
+        ...
+
+    def progress(self, run: Run) -> list[Progress]:
+        """The same, with what was spent."""
+        ...
+
+    def revision(self, run: Run | None = None) -> int:
+        """A number that grows when anything of this run changes, or of any run."""
+        ...
+
+    def changed_runs(self, revision: int) -> list[str]:
+        """The ids of the runs that have changed after this revision of the store, the latest last."""
+        ...
+
+    def summary(self, run: Run) -> tuple[int, str] | None:
+        """What this version of upskill kept as the summary of a run, and the revision that the run had then."""
+        ...
+
+    def keep_summary(self, run: Run, revision: int, document: str) -> None: ...
+
+
+class FeedbackStore(Protocol):
+    """What people say of answers."""
+
+    def add_review(self, run: Run, review: Review) -> None:
+        """Store a review; it replaces an earlier one of the same trial."""
+        ...
+
+    def remove_review(self, run: Run, trial: Trial) -> None: ...
+
+    def reviews(self, run: Run) -> list[Review]:
+        """The reviews of a run, in the order of `results`."""
+        ...
+
+
+class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
+    """Runs and the results of their trials, how far they have come, who looked at them, and what people say."""
 
     def check_damage(self) -> None:
         """StoreError when what is stored is damaged; asked before anything is paid for."""
@@ -94,6 +139,10 @@ class RunStore(LookStore, Protocol):
         """Every run, or those of the skill with this name, with their counts."""
         ...
 
+    def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
+        """The latest runs, newest first: of all, or of those before the one with this number."""
+        ...
+
     def count_runs(self) -> int: ...
 
     def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
@@ -116,6 +165,10 @@ class RunStore(LookStore, Protocol):
         """Have a run to ourselves: UsageError where another process has it. A process that dies gives it up."""
         ...
 
+    def is_claimed(self, run: Run) -> bool:
+        """Whether some process has the run to itself, and so is working on it."""
+        ...
+
     async def add_result(self, run: Run, result: Result) -> None:
         """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
         ...
@@ -133,16 +186,21 @@ class RunStore(LookStore, Protocol):
         """Whole results, ordered by case, model, seed and arm; `failed`: only those that failed or errored."""
         ...
 
-    def tally(self, run: Run) -> list[Tally]:
-        """How the trials ended, by model and arm."""
+    def result(self, run: Run, trial: Trial) -> Result | None:
+        """The whole result of one trial."""
         ...
 
     def errored(self, run: Run) -> Iterator[Result]:
         """The whole results of the trials that are errored."""
         ...
 
-    def outcomes(self, run: Run) -> Iterator[Outcome]:
-        """The numbers of every result, without its trace; far faster than `results`."""
+    def outcomes(
+        self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
+    ) -> Iterator[Outcome]:
+        """The numbers of every result, without its trace, in the order of `results`; far faster than that.
+
+        Of one case; those that come after a trial; so many at most: a page of them costs the same wherever it begins.
+        """
         ...
 
     def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:

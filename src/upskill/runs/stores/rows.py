@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from upskill.plain import compact
 from upskill.runs.plan import Arm, Judgement, Result, Trial
@@ -52,6 +52,27 @@ class Tally:
     passed: int
     failed: int
     errored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Tally):
+    """The same, with what has been spent on it: errored tries and the judge included."""
+
+    tokens: int
+    cost_usd: float | None  # None: some price is not known
+
+
+FeedbackVerdict = Literal["right", "wrong", "odd"]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a person says of the answer of one trial."""
+
+    trial: Trial
+    verdict: FeedbackVerdict
+    note: str = ""
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ import json
 import sqlite3
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores import Page, Run, Store, Tally
-from upskill.runs.stores.file_lock import file_lock
+from upskill.runs.stores import Page, Run, Store
+from upskill.runs.stores.file_lock import file_lock, is_locked
 from upskill.runs.stores.rows import (
     RESULT_COLUMNS,
     ResultRow,
@@ -28,9 +28,11 @@ from upskill.runs.stores.rows import (
     to_json,
 )
 from upskill.runs.stores.sqlite_file import FILE, ROWS_AT_ONCE
+from upskill.runs.stores.sqlite_progress import SqliteProgress
 from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates, SqliteLooks
 from upskill.verdicts.outcome import Outcome
 
+_LARGEST = 2**63 - 1  # whole number of SQLite
 _KEYS_IN_MEMORY = 200_000  # of replies
 KEYS_AT_ONCE = 500
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
@@ -39,6 +41,10 @@ _SPENDERS = (
     ("judge", "judge_tokens", "judge_cost_usd"),
 )
 
+_OUTCOME = (
+    "model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds, checks_passed,"
+    " checks, activated, turns, calls, tool_errors, leak <> '', bug, cause, snapshot"
+)
 _BOOLEANS = (4, 12, 16, 17)  # of the columns that an Outcome is read from
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
@@ -67,7 +73,7 @@ def open_sqlite(place: str | None, *, create: bool) -> Store | None:
     return SqliteStore(folder, may_be_read_only=not create)
 
 
-class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
+class SqliteStore(SqliteLooks, SqliteProgress, SqliteBatches, SqliteCandidates):
     def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
         super().__init__(folder, may_be_read_only=may_be_read_only)
         # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
@@ -123,6 +129,10 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         query = _runs_query("? IS NULL OR skill = ?", "DESC" if newest_first else "ASC")
         return map(_run, self._stream(query, skill, skill))
 
+    def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
+        where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
+        return list(map(_run, self._rows(_runs_query(where, "DESC"), before or _LARGEST, count)))
+
     def count_runs(self) -> int:
         return self._rows("SELECT COUNT(*) FROM runs")[0][0]
 
@@ -142,6 +152,9 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
                     "Wait for it and run the same command again, or start another run with --fresh.",
                 )
             yield
+
+    def is_claimed(self, run: Run) -> bool:
+        return self.path is not None and is_locked(self.path.with_name(f".{run.number}.lock"))
 
     # Results.
 
@@ -196,27 +209,29 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
         rows = self._stream(query, run.number)
         return (ResultRow(*row).to_result() for row in rows)
 
-    def outcomes(self, run: Run) -> Iterator[Outcome]:
+    def result(self, run: Run, trial: Trial) -> Result | None:
+        query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"  # noqa: S608
+        rows = self._rows(query, run.number, trial.case, trial.model, trial.seed, trial.arm)
+        return ResultRow(*rows[0]).to_result() if rows else None
+
+    def outcomes(
+        self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
+    ) -> Iterator[Outcome]:
         # All columns are in the index `results_for_reports`, so that no trace is read.
-        rows = self._stream(
-            "SELECT model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds,"
-            " checks_passed, checks, activated, turns, calls, tool_errors, leak <> '', bug, cause, snapshot"
-            " FROM results WHERE run = ?",
-            run.number,
-        )
+        given: dict[str, tuple[Any, ...]] = {"run = ?": (run.number,)}
+        if case is not None:
+            given["case_id = ?"] = (case,)
+        if after and case is not None:
+            given["(model, seed, arm) > (?, ?, ?)"] = (after.model, after.seed, after.arm)
+        elif after:
+            given["(case_id, model, seed, arm) > (?, ?, ?, ?)"] = (after.case, after.model, after.seed, after.arm)
+        query = f"SELECT {_OUTCOME} FROM results WHERE {' AND '.join(given)} ORDER BY case_id, model, seed, arm LIMIT ?"  # noqa: S608
+        rows = self._stream(query, *chain(*given.values()), limit)
         for row in rows:
             values = list(row)
             for place in _BOOLEANS:  # which SQLite has not
                 values[place] = None if values[place] is None else values[place] == 1
             yield Outcome(*values)
-
-    def tally(self, run: Run) -> list[Tally]:
-        rows = self._rows(
-            "SELECT model, arm, SUM(passed IS 1), SUM(passed IS 0), SUM(passed IS NULL) FROM results WHERE run = ?"
-            " GROUP BY model, arm",
-            run.number,
-        )
-        return [Tally(*row) for row in rows]
 
     def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
         query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
@@ -310,12 +325,11 @@ class SqliteStore(SqliteLooks, SqliteBatches, SqliteCandidates):
 
 
 def _runs_query(where: str, order: str = "ASC") -> str:
-    # Grouping by the primary key lets SQLite count run by run, as the rows are asked for.
+    # Grouping by the primary key lets SQLite add up run by run, as the rows are asked for.
     return f"""
         SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
-               COALESCE(SUM(results.passed = 1), 0), COALESCE(SUM(results.passed = 0), 0),
-               COALESCE(SUM(results.key IS NOT NULL AND results.passed IS NULL), 0)
-        FROM runs LEFT JOIN results ON results.run = runs.number WHERE {where}
+               COALESCE(SUM(passed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(errored), 0)
+        FROM runs LEFT JOIN progress ON progress.run = runs.number WHERE {where}
         GROUP BY runs.number ORDER BY runs.number {order}
     """  # noqa: S608 - only fixed words
 

@@ -241,6 +241,116 @@ def _pages(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX looks_by_run ON looks (run)")
 
 
+def _progress(db: sqlite3.Connection) -> None:
+    # How far each run has come, kept up to date by triggers: counting the results of a large run takes a second.
+    db.execute(
+        """
+        CREATE TABLE progress (
+            run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+            model TEXT NOT NULL,
+            arm TEXT NOT NULL,
+            passed INTEGER NOT NULL DEFAULT 0,
+            failed INTEGER NOT NULL DEFAULT 0,
+            errored INTEGER NOT NULL DEFAULT 0,
+            tokens INTEGER NOT NULL DEFAULT 0,
+            cost_usd REAL NOT NULL DEFAULT 0,
+            unpriced INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (run, model, arm)
+        ) WITHOUT ROWID
+        """
+    )
+    # The number of the latest change, of each run and (run 0) of all: whoever has seen that number has seen everything.
+    db.execute("CREATE TABLE revisions (run INTEGER PRIMARY KEY, revision INTEGER NOT NULL)")
+    db.execute("INSERT INTO revisions SELECT 0, COUNT(*) FROM runs UNION ALL SELECT number, number FROM runs")
+    _keep_count(db)
+    totals = ", ".join(f"SUM({_counted('results', column)})" for column in _COUNTED)
+    db.execute(f"INSERT INTO progress SELECT run, model, arm, {totals} FROM results GROUP BY run, model, arm")  # noqa: S608
+    # What people say of answers.
+    db.execute(
+        """
+        CREATE TABLE feedback (
+            run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+            case_id TEXT NOT NULL,
+            model TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            arm TEXT NOT NULL,
+            verdict TEXT NOT NULL,
+            note TEXT NOT NULL,
+            created TEXT NOT NULL,
+            PRIMARY KEY (run, case_id, model, seed, arm)
+        ) WITHOUT ROWID
+        """
+    )
+    # What was computed from all results of a run when it was at this revision.
+    db.execute(
+        """
+        CREATE TABLE summaries (
+            run INTEGER PRIMARY KEY REFERENCES runs (number) ON DELETE CASCADE,
+            revision INTEGER NOT NULL,
+            version TEXT NOT NULL,
+            document TEXT NOT NULL
+        )
+        """
+    )
+    for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
+        _note_change(db, "feedback", event, f"{row}.run")
+
+
+# By column of the table `progress`: what a row of `results` adds to it.
+_COUNTED = {
+    "passed": "{row}.passed IS 1",
+    "failed": "{row}.passed IS 0",
+    "errored": "{row}.passed IS NULL",
+    "tokens": "{row}.input_tokens + {row}.output_tokens + {row}.earlier_tokens + {row}.judge_tokens",
+    "cost_usd": "COALESCE({row}.cost_usd, 0) + COALESCE({row}.earlier_cost_usd, 0) + COALESCE({row}.judge_cost_usd, 0)",
+    "unpriced": "{row}.cost_usd + {row}.earlier_cost_usd + {row}.judge_cost_usd IS NULL",
+}
+
+
+def _counted(row: str, column: str) -> str:
+    return f"({_COUNTED[column].format(row=row)})"
+
+
+def _keep_count(db: sqlite3.Connection) -> None:
+    """Triggers that count results, and note which run has changed."""
+
+    def change(row: str, sign: str) -> str:
+        sums = ", ".join(f"{column} = {column} {sign} {_counted(row, column)}" for column in _COUNTED)
+        return f"UPDATE progress SET {sums} WHERE run = {row}.run AND model = {row}.model AND arm = {row}.arm;"  # noqa: S608
+
+    # Not `OR IGNORE`: within a trigger, the statement that set it off decides what a conflict means.
+    new = """
+        INSERT INTO progress (run, model, arm) SELECT NEW.run, NEW.model, NEW.arm
+        WHERE NOT EXISTS (SELECT 1 FROM progress WHERE run = NEW.run AND model = NEW.model AND arm = NEW.arm);
+    """
+    for event, row, condition, counting in (
+        ("INSERT", "NEW", "", f"{new} {change('NEW', '+')}"),
+        ("UPDATE", "NEW", "", f"{change('OLD', '-')} {change('NEW', '+')}"),
+        # With its run, all that was counted goes too.
+        ("DELETE", "OLD", "WHEN EXISTS (SELECT 1 FROM runs WHERE number = OLD.run)", change("OLD", "-")),
+    ):
+        db.execute(
+            f"CREATE TRIGGER count_{event.lower()} AFTER {event} ON results {condition}"
+            f" BEGIN {counting} {_next_revision(f'{row}.run')} END"
+        )
+    _note_change(db, "runs", "INSERT", "NEW.number", "INSERT INTO revisions VALUES (NEW.number, 0);")
+    _note_change(db, "runs", "UPDATE", "NEW.number")
+    _note_change(db, "runs", "DELETE", "OLD.number", "DELETE FROM revisions WHERE run = OLD.number;")
+    _note_change(db, "looks", "INSERT", "(SELECT number FROM runs WHERE id = NEW.run)")
+
+
+def _note_change(db: sqlite3.Connection, table: str, event: str, run: str, first: str = "") -> None:
+    name = f"note_{table}_{event.lower()}"
+    db.execute(f"CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN {first} {_next_revision(run)} END")
+
+
+def _next_revision(run: str) -> str:
+    return f"""
+        UPDATE revisions SET revision = revision + 1 WHERE run = 0;
+        UPDATE revisions SET revision = (SELECT revision FROM revisions WHERE run = 0) WHERE run = {run};
+    """  # noqa: S608 - only fixed words
+
+
 # Each runs inside a transaction, so it executes one statement at a time: `executescript` would commit half of it.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _first_tables,
@@ -255,6 +365,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _causes,
     _earlier_tries,
     _pages,
+    _progress,
 )
 
 
