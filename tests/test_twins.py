@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from itertools import combinations
 from typing import Any
 
-from upskill.suites import Case, Suite
+import pytest
+
+from upskill.suites import Case, Suite, twins
 from upskill.suites.twins import describe_twins, find_twins, near_duplicates
 
 
@@ -131,3 +135,39 @@ def test_every_pair_that_shares_enough_words_is_found() -> None:
     assert expected
     assert all(twins[one] == twins[two] for one, two in expected)
     assert all(any(case in pair for pair in expected) for case in twins)
+
+
+def test_the_search_finds_what_comparing_every_pair_finds():
+    draw = random.Random(7)
+    vocabulary = [f"w{number}" for number in range(40)]
+    template = vocabulary[:25]
+    for _ in range(60):
+        prompts: list[str] = []
+        for _ in range(30):
+            words = draw.sample(vocabulary, draw.randint(2, 30)) if draw.random() < 0.3 else list(template)
+            for _ in range(draw.randint(0, 4)):
+                words[draw.randrange(len(words))] = draw.choice(vocabulary)
+            prompts.append(" ".join(dict.fromkeys(words[: draw.randint(20, 30)])))
+        asked = cases(*dict.fromkeys(prompts))
+        sets = [frozenset(case.prompt.split()) for case in asked]
+        expected = [
+            (one.id, two.id)
+            for (one, its), (two, other) in combinations(zip(asked, sets, strict=True), 2)
+            if twins.alike(its, other)
+        ]
+        assert near_duplicates(asked) == expected
+
+
+def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch):
+    compared = 0
+    compare = twins.alike
+
+    def counted(one: frozenset[str], two: frozenset[str]) -> bool:
+        nonlocal compared
+        compared += 1
+        return compare(one, two)
+
+    monkeypatch.setattr(twins, "alike", counted)
+    asked = cases(*(f"Which command of the tool kiln makes a release of team {n} for x{n % 50}?" for n in range(2000)))
+    assert near_duplicates(asked) == []
+    assert compared < 20_000  # of two million

@@ -103,19 +103,42 @@ def _asked(case: Case) -> str:
     return digest([dict(case.files), checks, case.reference])
 
 
-def _similar(group: list[int], words: list[frozenset[str]]) -> Iterator[tuple[int, int]]:
-    """Pairs that share nearly all words, or of which one only adds a few. Each is looked up by its rarest words: two
-    that are alike must have one of those in common, so not every pair has to be compared."""
+def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, int]]:
+    """Pairs that share nearly all words, or of which one only adds a few."""
     counts = Counter(word for index in group for word in words[index])
-    by_word: dict[str, list[int]] = defaultdict(list)
-    for index in sorted(group):
-        mine = words[index]
-        several = max(MOST_ADDED, len(mine) - math.ceil(SHARE * len(mine)))
-        rarest = sorted(mine, key=lambda word: (counts[word], word))[: several + 1]
-        for other in sorted({other for word in rarest for other in by_word[word]}):
-            both, either = len(mine & words[other]), len(mine | words[other])
-            only_added = both == min(len(mine), len(words[other])) and either - both <= MOST_ADDED <= both
-            if only_added or both >= SHARE * either:
-                yield other, index
-        for word in rarest:
-            by_word[word].append(index)
+    rarest_first = {index: sorted(words[index], key=lambda word: (counts[word], word)) for index in group}
+    candidates = [*_sharing(rarest_first), *_containing(rarest_first)]
+    return {(min(pair), max(pair)) for pair in candidates if alike(words[pair[0]], words[pair[1]])}
+
+
+def alike(one: frozenset[str], two: frozenset[str]) -> bool:
+    both, either = len(one & two), len(one | two)
+    only_added = both == min(len(one), len(two)) and either - both <= MOST_ADDED <= both
+    return only_added or both >= SHARE * either
+
+
+def _sharing(rarest_first: Mapping[int, list[str]]) -> Iterator[tuple[int, int]]:
+    """Every pair that may share nearly all words. Such two have one of their rarest words in common, and where the
+    first of those stands tells how many more there can be; a word that every case of a template has finds nobody."""
+    found: dict[str, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for index, mine in rarest_first.items():
+        rarest = list(enumerate(mine[: len(mine) - math.ceil(SHARE * len(mine)) + 1]))
+        for place, word in rarest:
+            for (size, their_place), others in found[word].items():
+                most = min(len(mine) - place, size - their_place)
+                if most >= SHARE * (len(mine) + size - most):
+                    yield from ((other, index) for other in others)
+        for place, word in rarest:
+            found[word][len(mine), place].append(index)
+
+
+def _containing(rarest_first: Mapping[int, list[str]]) -> Iterator[tuple[int, int]]:
+    """Every pair of which one may be the other and a few words more: the rarest word of the smaller is among the
+    first of the larger."""
+    by_rarest: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for index, mine in rarest_first.items():
+        by_rarest[mine[0], len(mine)].append(index)
+    for index, mine in rarest_first.items():
+        for added in range(MOST_ADDED + 1):
+            for word in mine[: added + 1]:
+                yield from ((other, index) for other in by_rarest[word, len(mine) - added] if other != index)
