@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upskill.verdicts.missing import MAX_ERROR_RATE
-from upskill.verdicts.sequential import BETS, Sequential
+from upskill.verdicts.sequential import Sequential, bets
 from upskill.verdicts.statistics import Floats, lift_excludes, paired_lift, studentised_bounds
 from upskill.verdicts.verdict import EARLY_ALPHA_SHARE, level_of_look
 
@@ -371,7 +371,7 @@ LIMIT = math.log(2 / 0.05)  # of the wealth of either side at a level of 0.95
 
 def wealth(values: Floats) -> Floats:
     """Log-wealth of every bet against no lift, betting up: shape of `values` less its last axis, then one per bet."""
-    return np.stack([np.log1p(bet * values).sum(axis=-1) for bet in BETS], axis=-1)
+    return np.stack([np.log1p(bet * values).sum(axis=-1) for bet in bets()], axis=-1)
 
 
 def mixed(parts: Floats) -> Floats:
@@ -384,8 +384,8 @@ def streams(differences: Floats) -> tuple[Floats, Floats]:
     up, down = np.empty(differences.shape), np.empty(differences.shape)
     for start in range(0, len(differences), 100):
         part = differences[start : start + 100, :, np.newaxis]
-        up[start : start + 100] = mixed(np.log1p(BETS * part).cumsum(axis=1))
-        down[start : start + 100] = mixed(np.log1p(-BETS * part).cumsum(axis=1))
+        up[start : start + 100] = mixed(np.log1p(bets() * part).cumsum(axis=1))
+        down[start : start + 100] = mixed(np.log1p(-bets() * part).cumsum(axis=1))
     return up, down
 
 

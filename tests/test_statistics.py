@@ -13,7 +13,7 @@ from scipy import stats as scipy_stats
 
 from upskill.verdicts import planning, statistics
 from upskill.verdicts.planning import EvidenceNeeded, VarianceComponents
-from upskill.verdicts.sequential import BETS, Scope, Sequential
+from upskill.verdicts.sequential import Scope, Sequential, bets
 from upskill.verdicts.unseen import unseen_bound
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
@@ -387,9 +387,9 @@ def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
     running = Sequential("suite")
     running.update({"a": 1, "b": 0, "c": -1})
     running.update({"a": [1], "b": [1], "c": [0]})
-    bets = BETS
-    up = np.mean((1 + bets) ** 3 * (1 - bets))
-    down = np.mean((1 - bets) ** 3 * (1 + bets))
+    fractions = bets()
+    up = np.mean((1 + fractions) ** 3 * (1 - fractions))
+    down = np.mean((1 - fractions) ** 3 * (1 + fractions))
     assert running.e_value == pytest.approx((up + down) / 2)
 
 
@@ -397,8 +397,8 @@ def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
     running = Sequential("cases")
     running.update({"a": 1, "b": 0})
     running.update({"a": 0, "b": 1})
-    up = np.mean((1 + 0.5 * BETS) ** 2)
-    down = np.mean((1 - 0.5 * BETS) ** 2)
+    up = np.mean((1 + 0.5 * bets()) ** 2)
+    down = np.mean((1 - 0.5 * bets()) ** 2)
     assert running.e_value == pytest.approx((up + down) / 2)
 
 

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from upskill.verdicts import statistics
+from upskill.verdicts.lazy_numpy import np
 from upskill.verdicts.outcome import Cause, Outcome
 
 Interval = tuple[float, float]

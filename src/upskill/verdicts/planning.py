@@ -7,12 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import ArrayLike
-
+from upskill.verdicts.lazy_numpy import ArrayLike, Floats, np
 from upskill.verdicts.sequential import Scope
 from upskill.verdicts.statistics import NORMAL, CaseGroups, longest_run, t_quantile
-from upskill.verdicts.unseen import Floats, chance_of_less, unseen_weight
+from upskill.verdicts.unseen import chance_of_less, unseen_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, l
     return NORMAL.cdf((abs(lift) - needed) / error)
 
 
-_TYPICAL = np.array([NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)])  # nine cases that stand for all, by their spread
+_TYPICAL = [NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)]  # nine cases that stand for all, by their spread
 
 
 @lru_cache(maxsize=256)
@@ -91,7 +89,7 @@ def _clear_of_the_unseen(cases: int, spread: float, weight: float, tail: float) 
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = 0.5 * (low + high)
-        values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
+        values = np.clip(middle + spread * np.array(_TYPICAL), -1.0, 1.0)
         low, high = (low, middle) if chance_of_less(values, counts, weight, 0.0)[0] < tail else (middle, high)
     return high
 

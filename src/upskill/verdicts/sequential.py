@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal
 
-import numpy as np
-
+from upskill.verdicts.lazy_numpy import Floats, np
 from upskill.verdicts.statistics import check_level
-from upskill.verdicts.unseen import Floats
 
 Scope = Literal["cases", "suite"]
 
@@ -100,15 +99,17 @@ class Sequential:
         return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
 
 
-# Bets as fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large.
-BETS = np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
+@cache
+def bets() -> Floats:
+    """As fractions of what may be risked, dense at both ends: small ones for small lifts, bold ones for large."""
+    return np.sin((np.arange(32) + 0.5) * math.pi / 64) ** 2
 
 
 def _wealth(values: Floats, counts: Floats, mean: float) -> float:
     """The logarithm of the wealth of betting that the true mean is above this one."""
     share = (1.0 + values) / (1.0 + mean) if mean > -1.0 else np.where(values > -1.0, np.inf, 1.0)
     with np.errstate(divide="ignore"):
-        grown = np.log((1.0 - BETS)[:, np.newaxis] + BETS[:, np.newaxis] * share) @ counts
+        grown = np.log((1.0 - bets())[:, np.newaxis] + bets()[:, np.newaxis] * share) @ counts
     top = float(grown.max())
     return top if math.isinf(top) else top + math.log(float(np.exp(grown - top).mean()))
 

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from upskill.verdicts.unseen import Floats, chance_of_less, unseen_bound, unseen_weight
+from upskill.verdicts.lazy_numpy import ArrayLike, Floats, NDArray, np
+from upskill.verdicts.unseen import chance_of_less, unseen_bound, unseen_weight
 
 NORMAL = NormalDist()
 SEED = 20_261_115  # of every resampling: the same rows always give the same interval

@@ -9,16 +9,19 @@ mean. With one whole case more this is Gaffke's bound, which for yes-or-no data 
 from __future__ import annotations
 
 import math
+from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
+from upskill.verdicts.lazy_numpy import Floats, np
 
 _STEP = 0.1
-_GRID = np.exp(np.arange(-26.0, 12.0, _STEP))  # of the integral, in standard deviations, evenly spaced as logarithms
 _MOST_VALUES = 200  # different ones that are told apart
 _FAR = 12.0  # standard deviations from the mean: further out, a chance is taken to be 0 or 1
+
+
+@cache
+def _grid() -> Floats:
+    """Of the integral, in standard deviations, evenly spaced as logarithms."""
+    return np.exp(np.arange(-26.0, 12.0, _STEP))
 
 
 def unseen_weight(runs: float) -> float:
@@ -44,7 +47,7 @@ def chance_of_less(support: Floats, counts: Floats, weight: float, mean: float) 
     scale = float(np.median(spreads))
     if scale == 0.0:
         return np.ones(len(counts))
-    angles = np.outer(distances, _GRID / scale)
+    angles = np.outer(distances, _grid() / scale)
     size = np.exp(amounts @ (-0.5 * np.log1p(angles**2)))
     inside = 0.5 - _STEP / math.pi * (size * np.sin(amounts @ np.arctan(angles))).sum(axis=1)
     far = np.abs(centres) > _FAR * spreads

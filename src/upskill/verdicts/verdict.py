@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import numpy as np
-
 from upskill.verdicts import arms, statistics
 from upskill.verdicts.advice import failing_tags, with_advice
 from upskill.verdicts.arms import (
@@ -25,6 +23,7 @@ from upskill.verdicts.arms import (
     share_interval,
     summarise_arm,
 )
+from upskill.verdicts.lazy_numpy import np
 from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, count_unpaired, error_p_value, fill_in
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import EvidenceNeeded, evidence_needed
