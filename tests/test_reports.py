@@ -47,6 +47,7 @@ def starts(kind: str) -> str:
         "csv": "run,created,skill,model,",
         "junit": '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="upskill greeter">',
         "markdown": "### upskill: `greeter`\n",
+        "html": '<!doctype html>\n<html lang="en">',
     }[kind]
 
 
@@ -71,7 +72,7 @@ def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -
     ("given", "message", "hint"),
     [
         (("--report", "markdwn"), "no report is called 'markdwn'", "Did you mean 'markdown'?"),
-        (("--report", "html=x.html"), "no report is called 'html'", "terminal"),
+        (("--report", "pdf=x.pdf"), "no report is called 'pdf'", "terminal"),
         (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Name a file"),
         (("--report", "csv=."), ".: cannot be written", "Name a file"),
         (("--report", "csv=-"), "- is not a file", "Standard output"),
@@ -98,7 +99,7 @@ def test_a_report_of_another_package_is_written(skill: Path, tmp_path: Path) -> 
     )
     assert Path("line.txt").read_text() == "greeter undecided 8\n"
     assert (
-        "Known: csv, json, junit, markdown, one-line, terminal." in spawn(*given, "--report", "x", env=environment).err
+        "Known: csv, html, json, junit, markdown, one-line, terminal." in spawn(*given, "--report", "x", env=environment).err
     )
 
 

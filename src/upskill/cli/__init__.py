@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trigger": ("upskill.cli.trigger:command", "Measure whether a skill fires when it should, and only then."),
     "plan": ("upskill.cli.plan:command", "Work out how many cases and runs a lift needs, and the cost."),
     "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
+    "report": ("upskill.cli.report:command", "Write a run as one HTML page that opens anywhere."),
     "compare": ("upskill.cli.compare:command", "Show which cases changed between two runs, with both answers."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
     "plot": ("upskill.cli.runs:command", ""),

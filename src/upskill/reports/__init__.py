@@ -7,6 +7,7 @@ Kinds, which `--report KIND=FILE` writes:
 - `csv`: one row for each model
 - `junit`: requirements and cases as tests, for CI systems
 - `markdown`: a summary for a pull request
+- `html`: one page that opens anywhere, with verdicts, pictures, cases and every answer (`upskill report`)
 
 Parts that several of them share, and what other commands print:
 
@@ -49,6 +50,7 @@ REPORTS = Registry(
         "csv": "upskill.reports.csv:render",
         "junit": "upskill.reports.junit:render",
         "markdown": "upskill.reports.markdown:render",
+        "html": "upskill.reports.html.page:render",
     },
 )
 

@@ -36,7 +36,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             verdict_to_json(verdict)
             | {"looks": _looks(evaluation, verdict.model)}
             | {"diagnosis": _diagnosis(evaluation, verdict.model)}
-            | {"splits": {"fit": _split(fit[verdict.model]), "held_out": _split(held_out[verdict.model])}}
+            | {"splits": {"fit": split_to_json(fit[verdict.model]), "held_out": split_to_json(held_out[verdict.model])}}
             for verdict in evaluation.verdicts
         ],
         "requirements": requirements(evaluation.rulings),
@@ -101,7 +101,8 @@ def bugs(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     }
 
 
-def _split(verdict: Verdict) -> dict[str, Any]:
+def split_to_json(verdict: Verdict) -> dict[str, Any]:
+    """What is told of a verdict over some of the cases."""
     return {
         "pairs": verdict.pairs,
         "baseline": rounded(verdict.baseline.pass_rate),

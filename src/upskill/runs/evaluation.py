@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -99,7 +99,10 @@ class Evaluation:
 
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
         """The verdict of each model over the held-out cases alone, or over the others."""
-        ids = {case.id for case in self.plan.suite.cases if case.held_out is held_out}
+        return self.by_cases({case.id for case in self.plan.suite.cases if case.held_out is held_out})
+
+    def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
+        """The verdict of each model over these cases alone."""
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
             address.name: self._verdict([row for row in rows if row.model == address.name], cases=ids)

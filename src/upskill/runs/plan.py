@@ -32,6 +32,7 @@ LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the sto
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
+LARGEST_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
@@ -216,6 +217,7 @@ class Plan:
                 "visible_hash": self.skill.visible_hash,
                 "tokens": self.skill.tokens,
                 "body": self.skill.body,
+                **_meta(self.skill),
             },
             "suite": {
                 "source": self.suite.source,
@@ -237,6 +239,12 @@ class Plan:
             "bounds": asdict(self.bounds),
             "twins": self.twins,
         }
+
+
+def _meta(skill: Skill) -> dict[str, str]:
+    """Where its lines come from, as its `skill_meta.json` tells; nothing where it has none, or a huge one."""
+    meta = skill.read("skill_meta.json") or b""
+    return {"meta": meta.decode("utf-8", "replace")} if 0 < len(meta) <= LARGEST_META else {}
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:

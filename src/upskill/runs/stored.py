@@ -16,7 +16,7 @@ from upskill.runs.plan import Plan
 from upskill.runs.preregistration import Registration
 from upskill.runs.snapshots import mixed_snapshots
 from upskill.runs.stores import Look, Run, RunStore
-from upskill.skills import Skill
+from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
 from upskill.suites.part import Part
 from upskill.verdicts.requirements import parse_requirement
@@ -73,7 +73,7 @@ def look_at(store: RunStore, evaluation: Evaluation, model: str) -> Look:
 
 
 def plan_of(run: Run) -> Plan:
-    """The plan of a stored run, as far as the store keeps it: of the skill only SKILL.md, of an older one nothing."""
+    """The plan of a run as far as it is stored: of the skill its text and provenance, of an older one nothing."""
     said = run.plan
     suite, bounds = said["suite"], said.get("bounds")
     known = {key: suite[key] for key in ("cases", "max_output_tokens") if key in suite}
@@ -83,7 +83,7 @@ def plan_of(run: Run) -> Plan:
         read = Suite(tuple(map(_case_without_checks, suite["cases"])), suite.get("source", ""))
     part = suite.get("part")
     plan = Plan(
-        Skill(said["skill"]["name"], said["skill"].get("description", ""), said["skill"].get("body", ""), {}, ()),
+        _skill_of(said["skill"]),
         replace(read, part=Part(**part) if part else None),
         tuple(Address(**model) for model in said["models"]),
         arms=tuple(said["arms"]),
@@ -99,6 +99,11 @@ def plan_of(run: Run) -> Plan:
     )
     vars(plan)["twins"] = dict(said.get("twins", {}))  # as they were found then
     return plan
+
+
+def _skill_of(said: Mapping[str, Any]) -> Skill:
+    files = (SkillFile("skill_meta.json", said["meta"].encode("utf-8")),) if said.get("meta") else ()
+    return Skill(said["name"], said.get("description", ""), said.get("body", ""), {}, files)
 
 
 def _case_without_checks(said: Mapping[str, Any]) -> Case:

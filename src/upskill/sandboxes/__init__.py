@@ -381,9 +381,13 @@ def check_variable_name(name: str) -> None:
         raise SandboxError(f"{name!r} is not the name of an environment variable")
 
 
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+# First and last of the characters that are shown as escapes, in a terminal and on a page: they move the cursor, turn
+# the direction of what follows, or cannot be seen.
+CONTROL_RANGES = (
+    *((0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200E, 0x200F), (0x2028, 0x202E)),
+    *((0x2066, 0x2069), (0xD800, 0xDFFF), (0xE0000, 0xE007F)),
 )
+_CONTROLS = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in CONTROL_RANGES)}]")
 
 
 def printable(text: str) -> str:

@@ -1,0 +1,99 @@
+/* The matrix of cases, models and arms: how often each passed, and a way into every case. */
+
+const CASES = 40; // rows that are shown at a time
+const CHANGES = { better: "▲", worse: "▼", same: "·" };
+
+function share([passed, failed]) {
+  return passed + failed ? passed / (passed + failed) : null;
+}
+
+/* Whether a case passes more or less often with the skill, over all models. */
+function changeOf(report, row) {
+  const arms = Object.keys(report.arms);
+  const [before, after] = [arms.indexOf("baseline"), arms.indexOf("skill")];
+  let change = 0;
+  for (const cells of row) {
+    const [one, two] = [before < 0 ? null : share(cells[before]), share(cells[after])];
+    if (one !== null && two !== null) change += two - one;
+  }
+  return change;
+}
+
+function cases(report) {
+  const models = report.document.models.map((verdict) => verdict.model);
+  const arms = Object.entries(report.arms);
+  const rows = report.cases.map((one, place) => ({ one, cells: report.matrix[place], change: changeOf(report, report.matrix[place]) }));
+  const box = h("div", {});
+  const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["held", "held out"]].map(([value, name]) => h("option", { value }, name)));
+  const order = h("select", { id: "cases-order" }, [["suite", "as in the suite"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
+  let start = 0;
+
+  function chosen() {
+    const tests = {
+      all: () => true,
+      better: (row) => row.change > 0,
+      worse: (row) => row.change < 0,
+      same: (row) => row.change === 0,
+      errored: (row) => row.cells.some((cells) => cells.some((cell) => cell[2])),
+      held: (row) => row.one.held_out,
+    };
+    const found = rows.filter(tests[shown.value]);
+    if (order.value === "change") found.sort((one, two) => Math.abs(two.change) - Math.abs(one.change));
+    if (order.value === "id") found.sort((one, two) => (one.one.id < two.one.id ? -1 : 1));
+    return found;
+  }
+
+  function draw() {
+    const found = chosen();
+    const heads = [
+      h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, model)), h("th", { scope: "col", rowspan: "2" }, "Change")),
+      h("tr", {}, models.map(() => arms.map(([, name]) => h("th", { scope: "col", class: "arm" }, name)))),
+    ];
+    const body = found.slice(start, start + CASES).map((row) => {
+      const kind = row.change > 0 ? "better" : row.change < 0 ? "worse" : "same";
+      const cells = row.cells.map((of, model) => of.map((cell, arm) => h("td", { class: "heat" }, heat(row.one.id, models[model], arms[arm], cell))));
+      const tags = [...(row.one.held_out ? ["held out"] : []), ...row.one.tags];
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, h("a", { href: linkTo("case", row.one.id) }, row.one.id), tags.length ? h("span", { class: "tags" }, tags.join(", ")) : null),
+        cells,
+        h("td", { class: `change ${kind}` }, h("span", { "aria-hidden": "true" }, CHANGES[kind]), h("span", { class: "hidden" }, kind)),
+      );
+    });
+    const caption = `Passed trials by case, model and arm: ${found.length ? `${start + 1} to ${Math.min(start + CASES, found.length)} of ${counted(found.length, "case")}` : "no case"}`;
+    fill(
+      box,
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Passed trials by case, model and arm" }, h("table", { class: "matrix" }, h("caption", {}, caption), h("thead", {}, heads), h("tbody", {}, body))),
+      pager(start > 0, start + CASES < found.length, (forward) => {
+        start += forward ? CASES : -CASES;
+        draw();
+      }, "cases"),
+    );
+  }
+
+  for (const control of [shown, order]) {
+    control.addEventListener("change", () => {
+      start = 0;
+      draw();
+    });
+  }
+  draw();
+  return section("cases", "Cases", h("div", { class: "filters" }, h("label", {}, "Show ", shown), h("label", {}, "Order ", order)), box);
+}
+
+function heat(id, model, [arm, name], [passed, failed, errored]) {
+  const all = passed + failed;
+  const level = all ? Math.round((4 * passed) / all) : "none";
+  const said = all ? (all === 1 ? (passed ? "✓" : "✗") : `${passed}/${all}`) : errored ? "!" : UNKNOWN;
+  const errors = errored ? `, ${errored} errored` : "";
+  const label = `${id}, ${model}, ${name}: ${all ? `${passed} of ${all} passed` : "not scored"}${errors}`;
+  return h("a", { href: linkTo("trial", id, model, arm), class: `cell rate-${level}${errored ? " errored" : ""}`, "aria-label": label, title: label }, errored && all ? `${said}!` : said);
+}
+
+/* Buttons to the page before and the one after; nothing where there is only one. */
+function pager(before, after, turn, what) {
+  if (!before && !after) return null;
+  const button = (name, enabled, forward) => h("button", { type: "button", disabled: !enabled, on: { click: () => turn(forward) } }, name);
+  return h("nav", { class: "pager", "aria-label": `Pages of ${what}` }, button("← Previous", before, false), button("Next →", after, true));
+}

@@ -1,0 +1,170 @@
+/* What else the numbers tell: groups of cases, what went wrong in each arm, what agents did, controls, notes, looks. */
+
+const CAUSES = {
+  length: "cut off at the limit",
+  repetition: "cut off: repeated itself",
+  context: "too long for the model",
+  refusal: "refused",
+  empty: "empty",
+  unreadable: "unreadable",
+  verbose: "right but verbose",
+};
+
+function lifts(part) {
+  if (!part || part.lift === null) return UNKNOWN;
+  return `${points(part.lift)} (${interval(part.interval)}, ${counted(part.pairs, "pair")})`;
+}
+
+function groups(report) {
+  const models = report.document.models;
+  const heads = (title) => [title, "Cases", ...models.map((verdict) => verdict.model)];
+  const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => lifts(verdict.splits[key]))];
+  const { cases, held_out } = report.document.suite;
+  const tables = [];
+  if (held_out && held_out < cases) {
+    tables.push(table("Held-out cases and the others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
+  }
+  for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
+    const rows = report.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => lifts(group.models[verdict.model]))]);
+    if (rows.length) tables.push(table(`Lift by ${kind === "tag" ? "tag" : "author"} of the cases`, heads(title), rows));
+  }
+  return tables.length ? section("groups", "Where it helps", tables) : null;
+}
+
+function failures(report) {
+  const rows = [];
+  for (const [place, verdict] of report.document.models.entries()) {
+    for (const arm of ["baseline", "skill"]) {
+      const found = verdict[arm];
+      if (!scored(found) && !found.errored) continue;
+      const path = (...rest) => ["models", place, arm, ...rest];
+      const causes = Object.keys(CAUSES).filter((cause) => found.causes[cause]);
+      rows.push([
+        verdict.model,
+        report.arms[arm] ?? arm,
+        number(report, path("passed"), grouped),
+        number(report, path("failed"), grouped),
+        number(report, path("errored"), grouped),
+        causes.length ? causes.map((cause, order) => [order ? ", " : "", number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`]) : UNKNOWN,
+      ]);
+    }
+  }
+  const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
+  return section(
+    "failures",
+    "Errors, refusals and cut answers",
+    table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why there was no answer that could pass"], rows),
+    errors.length ? h("ul", {}, errors) : null,
+    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill. No number is valid.`) : null,
+  );
+}
+
+function activity(report) {
+  const models = report.document.models;
+  const acted = models.some((verdict) => verdict.activation || verdict.tool_calls.skill || verdict.tool_calls.baseline);
+  if (!acted) return null;
+  const both = (name, format) => (verdict) => beforeAfter(format(verdict[name].baseline), format(verdict[name].skill));
+  const rows = models.map((verdict) => [verdict.model, both("turns", decimal)(verdict), both("tool_calls", decimal)(verdict), both("tool_errors", percent)(verdict)]);
+  const offered = models.filter((verdict) => verdict.activation);
+  const parts = offered.map((verdict) => {
+    const place = models.indexOf(verdict);
+    const path = (...rest) => ["models", place, "activation", ...rest];
+    const found = report.activity[verdict.model];
+    const { lift } = verdict.activation;
+    return [
+      h("h3", {}, verdict.model),
+      h(
+        "ol",
+        { class: "funnel" },
+        funnelStep("offered", found.offered, found.offered, number(report, path("trials"), grouped)),
+        funnelStep("opened", found.opened, found.offered, [number(report, path("activated"), grouped), " (", number(report, path("rate"), percent), ")"]),
+        funnelStep("opened and passed", found.opened_passed, found.offered, grouped(found.opened_passed)),
+      ),
+      h("p", {}, `Lift where it was offered: ${lifts(lift.offered)}; opened: ${lifts(lift.activated)}; not opened: ${lifts(lift.not_activated)}.`),
+    ];
+  });
+  return section(
+    "activity",
+    "What the agents did",
+    parts,
+    parts.length ? h("p", { class: "note" }, report.caveat) : null,
+    table("Turns and tool calls a task, without and with the skill", ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
+  );
+}
+
+function funnelStep(name, count, all, said) {
+  const step = h("li", {}, h("span", { class: "label" }, name), " ", h("b", {}, said), h("i", { "aria-hidden": "true" }));
+  step.lastChild.style.setProperty("width", `${all ? (100 * count) / all : 0}%`);
+  return step;
+}
+
+function controls(report) {
+  const models = report.document.models.filter((verdict) => verdict.controls);
+  if (!models.length) return null;
+  const told = (found) => (found ? `${points(found.value)} (${interval(found.interval)})` : UNKNOWN);
+  const rows = models.map((verdict) => [verdict.model, told(verdict.controls.content), told(verdict.controls.length), told(verdict.controls.noise)]);
+  return section(
+    "controls",
+    "Controls",
+    h("p", {}, "A placebo is as long as the skill and says nothing. The baseline run once more shows what chance alone moves."),
+    table("What the lift is made of", ["Model", "Content (skill − placebo)", "Length (placebo − baseline)", "Noise (baseline again)"], rows),
+  );
+}
+
+function notes(report) {
+  const said = [...report.document.warnings, ...report.diagnosis];
+  const advice = Object.entries(report.findings).flatMap(([model, lines]) => lines.map((line) => (report.document.models.length > 1 ? `${model}: ${line}` : line)));
+  return section(
+    "notes",
+    "Notes on the suite and the verdicts",
+    said.length ? h("ul", {}, said.map((line) => h("li", {}, line))) : h("p", {}, "Nothing about the suite was noted."),
+    advice.length ? h("ul", {}, advice.map((line) => h("li", {}, line))) : null,
+    spending(report),
+  );
+}
+
+function spending(report) {
+  const rows = Object.keys(report.document.spent).map((role) => [role, number(report, ["spent", role, "tokens"], grouped), number(report, ["spent", role, "cost_usd"], dollars)]);
+  return rows.length ? table("What was spent", ["Role", "Tokens", "Cost"], rows) : null;
+}
+
+function looks(report) {
+  const rows = [];
+  for (const [place, verdict] of report.document.models.entries()) {
+    if (!verdict.looks) continue;
+    const path = (...rest) => ["models", place, "looks", ...rest];
+    rows.push([verdict.model, number(report, path("number"), grouped), number(report, path("edited"), grouped), number(report, path("added"), grouped), number(report, path("removed"), grouped), number(report, path("revisions"), grouped)]);
+  }
+  const earlier = Object.entries(report.looks).flatMap(([model, list]) => list.map((look) => [model, look.asked.slice(0, 16).replace("T", " "), look.asked_by, look.decision, look.run]));
+  if (!rows.length) return null;
+  return section(
+    "looks",
+    "Looks taken",
+    h("p", {}, "Whoever looks often finds something in the end, so the interval allows for every look before this one."),
+    table("Looks at this skill on these cases", ["Model", "This is look", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
+    earlier.length ? table("The looks before this one", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
+    report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, line))) : null,
+  );
+}
+
+function skillText(report) {
+  const { lines, evidence, recorded } = report.skill;
+  const cited = (id) => (evidence[id] ? h("a", { href: `#evidence-${id}`, class: "cite" }, id) : h("span", { class: "cite" }, id));
+  const body = lines.map(([text, ids, own]) =>
+    h(
+      "li",
+      { class: own ? "own" : null },
+      h("code", { dir: "auto" }, text || " "),
+      ids.length || own ? h("span", { class: "cites" }, (ids.length ? ids : ["own"]).map((id) => [" ", cited(id)])) : null,
+    ),
+  );
+  const rows = Object.entries(evidence).map(([id, row]) => [h("span", { id: `evidence-${id}` }, id), row.kind ?? "", row.from ?? "", row.text ?? ""]);
+  return section(
+    "skill",
+    "The skill and where its lines come from",
+    report.run.description ? h("p", { dir: "auto" }, report.run.description) : null,
+    recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” is what the teacher knew and nothing that was given says.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
+    h("ol", { class: "skill" }, body),
+    rows.length ? h("details", {}, h("summary", {}, `Evidence (${rows.length})`), table("Evidence", ["Id", "Kind", "From", "Text"], rows)) : null,
+  );
+}

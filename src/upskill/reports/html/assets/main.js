@@ -1,0 +1,85 @@
+/* Puts the page together, follows links to a case or a trial, and measures itself. */
+
+const timings = { measures: [], longest: 0, longTasks: [] };
+window.upskillTimings = timings;
+
+function measure(name, begun) {
+  const took = performance.now() - begun;
+  timings.measures.push([name, took]);
+  timings.longest = Math.max(timings.longest, took);
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+/* Every stretch in which the page could not answer, as the browser itself sees it. */
+function watchTasks() {
+  if (!PerformanceObserver.supportedEntryTypes?.includes("longtask")) return;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) timings.longTasks.push(entry.duration);
+  }).observe({ type: "longtask", buffered: true });
+}
+
+const SECTIONS = [pictures, cases, groups, failures, activity, controls, notes, skillText, looks];
+
+async function startReport(source, before = null) {
+  watchTasks();
+  const page = document.getElementById("page");
+  try {
+    const report = { ...(await source.summary()), source };
+    await readReviews(source);
+    await draw(page, report, source, before);
+    source.watch(async () => {
+      const changed = { ...(await source.summary()), source };
+      for (const make of [header, verdicts]) replaceTop(page, make(changed));
+    });
+  } catch (error) {
+    fill(page, h("p", { class: "warning" }, `This report cannot be shown: ${error.message}. A recent browser opens it.`));
+    throw error;
+  }
+  document.documentElement.dataset.ready = "true";
+}
+
+function replaceTop(page, node) {
+  page.querySelector(node.id ? `#${node.id}` : "header.top").replaceWith(node);
+}
+
+async function draw(page, report, source, before) {
+  const main = h("main", {});
+  const menu = h("nav", { class: "menu", "aria-label": "Parts of the report" });
+  const opened = caseDialog(report, source);
+  fill(page, before, header(report), add(main, verdicts(report)), opened.dialog);
+  page.querySelector("header.top").after(menu);
+  // One part at a time: what was drawn before is seen already.
+  for (const make of [...SECTIONS, (given) => trials(given, source)]) {
+    await pause();
+    const begun = performance.now();
+    const part = make(report);
+    if (!part) continue;
+    add(main, part);
+    add(menu, h("a", { href: `#${part.id}` }, part.querySelector("h2").textContent.split(" and ")[0]));
+    measure(part.id, begun);
+  }
+  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. Everything on this page is in the file; nothing is fetched.`));
+  const follow = () => {
+    const link = readLink(location.hash);
+    if (link) opened.open(link);
+    else opened.close();
+  };
+  window.addEventListener("hashchange", follow);
+  window.addEventListener("popstate", follow);
+  follow();
+}
+
+/* `#case=ID` or `#trial=CASE/MODEL/ARM/SEED`, of which the last ones may be missing. */
+function readLink(hash) {
+  const found = /^#(?:case|trial)=(.+)$/.exec(hash);
+  if (!found) return null;
+  try {
+    const [id, model, arm, seed] = found[1].split("/").map(decodeURIComponent);
+    return { id, model, arm, seed };
+  } catch {
+    return null;
+  }
+}

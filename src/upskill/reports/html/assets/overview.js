@@ -1,0 +1,143 @@
+/* The first screen: does it help, for which model, how sure, at what cost. Then the pictures. */
+
+const MARKS = { helps: "✓", saves: "✓", hurts: "✗", "no effect": "=", undecided: "?" };
+const KINDS = { helps: "good", saves: "good", hurts: "bad", "no effect": "even", undecided: "open" };
+const CARDS = 6; // models that get a card each; more get a line each
+
+function header(report) {
+  const run = report.run;
+  const agent = run.agent === "chat" ? "answers without tools" : `agent ${run.agent}`;
+  const cases = `${counted(report.document.suite.cases, "case")} (${report.document.suite.held_out} held out)`;
+  const state = run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
+  return h(
+    "header",
+    { class: "top" },
+    h("p", { class: "brand" }, h("strong", {}, "upskill"), " report"),
+    h("div", { class: "tools" }, themeButton(), feedbackButton(report)),
+    h("h1", { dir: "auto" }, report.headline),
+    h("p", { class: "facts" }, [run.id, run.created.slice(0, 16).replace("T", " "), cases, run.runs === 1 ? "one run each" : `${run.runs} runs each`, state, agent].map((fact) => h("span", {}, fact))),
+  );
+}
+
+function themeButton() {
+  const button = h("button", { type: "button", class: "quiet" });
+  const dark = () => document.documentElement.dataset.theme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  const name = () => fill(button, dark() ? "Light" : "Dark");
+  const theme = remembered("upskill-theme");
+  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+  button.addEventListener("click", () => {
+    document.documentElement.dataset.theme = dark() ? "light" : "dark";
+    remember("upskill-theme", document.documentElement.dataset.theme);
+    name();
+  });
+  name();
+  return button;
+}
+
+function verdicts(report) {
+  const models = report.document.models;
+  const make = models.length <= CARDS ? card : line;
+  const list = models.map((verdict, place) => make(report, verdict, place));
+  const all = h("ul", { class: models.length <= CARDS ? "cards" : "lines" }, list);
+  return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, all, troubles(report));
+}
+
+function decisionOf(report, verdict) {
+  if (report.run.invalid || verdict.reason === "isolation") return ["✗", "invalid", "bad"];
+  if (verdict.reason === "look-up of its own facts") return ["?", verdict.reason, "open"];
+  const errors = verdict.decision === "undecided" && verdict.reason.includes("error") ? " (errors)" : "";
+  return [MARKS[verdict.decision], verdict.decision + errors, KINDS[verdict.decision]];
+}
+
+function card(report, verdict, place) {
+  const [mark, decision, kind] = decisionOf(report, verdict);
+  const of = (...path) => ["models", place, ...path];
+  const rates = ["baseline", "skill"].filter((arm) => scored(verdict[arm]));
+  return h(
+    "li",
+    { class: `card ${kind}`, title: report.conclusions[place] },
+    h("h2", { class: "model" }, verdict.model),
+    h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
+    h("p", { class: "lift" }, number(report, of("lift"), points)),
+    h(
+      "p",
+      { class: "sure" },
+      verdict.interval ? [`${rounded(100 * verdict.level)}% interval `, number(report, of("interval"), interval)] : "no interval",
+      ` · ${counted(verdict.pairs, "pair")}`,
+    ),
+    intervalBar(verdict),
+    h(
+      "p",
+      { class: "rates" },
+      h("span", { class: "label" }, "passes "),
+      rates.map((arm, order) => [order ? " → " : "", number(report, of(arm, "pass_rate"), percent)]),
+      rates.length ? "" : UNKNOWN,
+    ),
+    h("p", { class: "cost" }, costOf(report, verdict, of)),
+  );
+}
+
+/* What a task takes: dollars for a pass where money is spent, and tokens. */
+function costOf(report, verdict, of) {
+  const tokens = beforeAfter(tokensPerTask(verdict.baseline), tokensPerTask(verdict.skill));
+  const said = [h("span", { class: "label" }, "takes "), `${tokens} tokens a task`];
+  const costs = [verdict.baseline, verdict.skill].filter(scored).map((arm) => arm.cost_usd);
+  if (costs.length && costs.every((cost) => cost === 0)) return [...said, ", free"];
+  if (!costs.length || costs.some((cost) => cost === null)) return [...said, ", price not known"];
+  const paid = ["baseline", "skill"].filter((arm) => verdict.cost_per_pass[arm] !== null);
+  if (!paid.length) return [...said, ", no task passed"];
+  return [...said, ", ", paid.map((arm, order) => [order ? " → " : "", number(report, of("cost_per_pass", arm), dollars)]), " a pass"];
+}
+
+/* Where the interval lies between -100 and +100 points. */
+function intervalBar(verdict) {
+  const bar = h("div", { class: "bar", "aria-hidden": "true" }, h("i", { class: "zero" }));
+  if (!verdict.interval) return bar;
+  const place = (share) => `${50 + 50 * Math.max(-1, Math.min(1, share))}%`;
+  const range = h("i", { class: "range" });
+  const dot = h("i", { class: "dot" });
+  range.style.setProperty("left", place(verdict.interval[0]));
+  range.style.setProperty("right", `calc(100% - ${place(verdict.interval[1])})`);
+  dot.style.setProperty("left", place(verdict.lift));
+  return add(bar, range, dot);
+}
+
+function line(report, verdict, place) {
+  const [mark, decision, kind] = decisionOf(report, verdict);
+  const of = (...path) => ["models", place, ...path];
+  return h(
+    "li",
+    { class: `line ${kind}`, title: report.conclusions[place] },
+    h("span", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
+    h("h2", { class: "model" }, verdict.model),
+    h("span", { class: "lift" }, number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
+    h("span", { class: "cost" }, costOf(report, verdict, of).slice(1)),
+  );
+}
+
+function troubles(report) {
+  const said = [...report.troubles];
+  if (report.document.halted) said.unshift(`Stopped before its end: ${report.document.halted}.`);
+  if (report.document.bugs.trials) said.unshift(`${counted(report.document.bugs.trials, "trial")} hit a bug in upskill, not in your skill or model.`);
+  const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” of ${one.model}, but ${one.reason}.`);
+  const all = [...required, ...said];
+  return all.length ? h("ul", { class: "troubles" }, all.map((line) => h("li", {}, line))) : null;
+}
+
+const PICTURES = [
+  ["forest", "Lift of each model"],
+  ["bars", "Pass rates"],
+  ["pareto", "Cost against pass rate"],
+];
+
+/* Drawn by the same code as `upskill plot`; the server side has written them, with every name in them escaped. */
+function pictures(report) {
+  const figures = PICTURES.filter(([name]) => report.pictures[name]).map(([name, title]) => {
+    const parsed = new DOMParser().parseFromString(report.pictures[name], "image/svg+xml").documentElement;
+    const figure = h("figure", { id: `picture-${name}`, class: "picture scroll", tabindex: "0", role: "group", "aria-label": title });
+    if (parsed.localName === "svg") figure.append(document.importNode(parsed, true));
+    return figure;
+  });
+  const said = report.choices.map((line) => h("p", {}, line));
+  return figures.length || said.length ? section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures), said) : null;
+}

@@ -1,0 +1,146 @@
+/* A source of data is all that the page asks anything of. A report has its data in the file (`embeddedSource`); the
+   live page has a source of its own with the same functions, each of which returns a promise:
+
+   summary()             the run without its trials: what data.summary() of the Python side returns
+   trials(filter, after) a page of the list: {rows, next, total, done}. `filter` has any of case, model, arm, outcome,
+                         tag, text; empty ones do not count. `after` is null, or the `next` of the page before; `next`
+                         is null on the last. `rows` are like data.trial_row(); `total` is how many match as far as is
+                         known, and `done` says whether that is final: where it is not, the list asks again.
+   trial(key)            all that is shown of one trial, like data.trial_to_page(); null where it was not run.
+                         `key` is {case, model, arm, seed}.
+   reviews()             what was marked before: a list like `reviews` of feedback.json
+   review(one)           keeps a review; one without a verdict and a note takes it back. May reject: then it is told.
+   canDownload           true: the page offers the reviews as feedback.json
+   watch(changed)        calls changed() whenever the summary is another; a report never does
+*/
+const PAGE = 50; // trials in one page of the list
+const OPEN_BLOCKS = 12; // that are kept in memory
+
+async function openBlock(name) {
+  const node = document.getElementById(name);
+  const binary = atob(node.textContent);
+  const bytes = new Uint8Array(binary.length);
+  for (let place = 0; place < binary.length; place++) bytes[place] = binary.charCodeAt(place);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+function embeddedSource() {
+  let run = "";
+  let rows = []; // of every trial
+  let cases = new Map();
+  let firsts = []; // by block: the number of its first trial
+  const blocks = new Map(); // those that are open, the one that was used last at the end
+  const places = new Map(); // by key: the number of a trial
+  const loaded = load();
+
+  async function load() {
+    const [summary, index] = await Promise.all([openBlock("summary"), openBlock("index")]);
+    run = summary.run.id;
+    cases = new Map(summary.cases.map((one) => [one.id, one]));
+    const columns = Object.entries(index.columns).map(([name, column]) => [name, column.names, column.values]);
+    const count = index.blocks.reduce((sum, each) => sum + each, 0);
+    rows = Array.from({ length: count }, (_, place) => {
+      const row = {};
+      for (const [name, names, values] of columns) row[name] = names ? names[values[place]] : values[place];
+      return row;
+    });
+    rows.forEach((row, place) => places.set(keyText(row), place));
+    let first = 0;
+    for (const size of index.blocks) {
+      firsts.push(first);
+      first += size;
+    }
+    return { ...summary, limit: index.limit, listed: count };
+  }
+
+  async function block(number) {
+    const name = `trials-${number}`;
+    const found = blocks.get(name) ?? openBlock(name);
+    blocks.delete(name);
+    blocks.set(name, found);
+    if (blocks.size > OPEN_BLOCKS) blocks.delete(blocks.keys().next().value);
+    return found;
+  }
+
+  function fits(row, filter) {
+    for (const name of ["case", "model", "arm", "outcome"]) {
+      if (filter[name] && row[name] !== filter[name]) return false;
+    }
+    return !filter.tag || Boolean(cases.get(row.case)?.tags.includes(filter.tag));
+  }
+
+  function saysIt(trial, row, wanted) {
+    const one = cases.get(row.case);
+    const texts = [row.case, row.model, one?.prompt.text, trial.answer?.text, trial.error];
+    for (const finding of trial.findings) texts.push(finding.check, finding.reason);
+    for (const step of trial.steps ?? []) texts.push(step.text?.text, step.tool, step.arguments?.text, step.output?.text);
+    return texts.some((text) => text && text.toLowerCase().includes(wanted));
+  }
+
+  // What a text was found in so far: going on with the same filter does not start again.
+  let search = { filter: "", matches: [], block: 0 };
+
+  async function matches(filter) {
+    const wanted = (filter.text ?? "").trim().toLowerCase();
+    if (!wanted) {
+      const found = [];
+      rows.forEach((row, place) => fits(row, filter) && found.push(place));
+      return { found, done: true };
+    }
+    const asked = JSON.stringify([filter, wanted]);
+    if (search.filter !== asked) search = { filter: asked, matches: [], block: 0 };
+    const mine = search;
+    const begun = performance.now();
+    // A few milliseconds at a time: the page stays usable while it searches.
+    while (mine.block < firsts.length && performance.now() - begun < 40) {
+      const number = mine.block;
+      const first = firsts[number];
+      const last = firsts[number + 1] ?? rows.length;
+      const some = rows.slice(first, last).some((row) => fits(row, filter));
+      const trials = some ? await block(number) : [];
+      if (mine.block !== number) continue;
+      trials.forEach((trial, place) => {
+        const row = rows[first + place];
+        if (fits(row, filter) && saysIt(trial, row, wanted)) mine.matches.push(first + place);
+      });
+      mine.block++;
+    }
+    return { found: mine.matches, done: mine.block >= firsts.length };
+  }
+
+  const store = `upskill-feedback:`;
+  const kept = () => JSON.parse(remembered(store + run) ?? "[]");
+
+  return {
+    canDownload: true,
+    summary: () => loaded,
+    async trials(filter, after) {
+      await loaded;
+      const { found, done } = await matches(filter);
+      const start = after ?? 0;
+      const next = start + PAGE < found.length ? start + PAGE : null;
+      return { rows: found.slice(start, start + PAGE).map((place) => rows[place]), next, total: found.length, done };
+    },
+    async trial(key) {
+      await loaded;
+      const place = places.get(keyText(key));
+      if (place === undefined) return null;
+      const number = firsts.findLastIndex((first) => first <= place);
+      return { ...rows[place], ...(await block(number))[place - firsts[number]] };
+    },
+    async reviews() {
+      await loaded;
+      return kept();
+    },
+    async review(one) {
+      await loaded;
+      const others = kept().filter((each) => keyText(each) !== keyText(one));
+      const mine = one.verdict || one.feedback ? [one] : [];
+      if (!remember(store + run, JSON.stringify([...others, ...mine]))) {
+        throw new Error("This browser keeps nothing for files: download the feedback before you close the page.");
+      }
+    },
+    watch() {},
+  };
+}

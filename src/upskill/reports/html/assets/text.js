@@ -1,0 +1,139 @@
+/* Building blocks: elements, text that is safe to show, and numbers as the other reports write them. */
+
+const UNKNOWN = "–";
+const CONTROLS = new RegExp(
+  `[${CONTROL_RANGES.map(([first, last]) => `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("")}]`,
+  "gu",
+);
+
+/* What others wrote, without what would turn its direction or hide a part of it: shown as escapes instead. */
+function visible(text) {
+  return String(text)
+    .replaceAll("\r\n", "\n")
+    .replace(CONTROLS, (found) => `\\x${found.codePointAt(0).toString(16).padStart(2, "0")}`);
+}
+
+/* An element. Attributes are set one by one, children are elements or text: nothing is ever read as HTML. */
+function h(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
+    else node.setAttribute(name, value === true ? "" : visible(value));
+  }
+  return add(node, ...children);
+}
+
+function add(node, ...children) {
+  for (const child of children.flat(3)) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : document.createTextNode(visible(child)));
+  }
+  return node;
+}
+
+function fill(node, ...children) {
+  node.replaceChildren();
+  return add(node, ...children);
+}
+
+/* A link to a place on the page, with the names in it escaped. */
+function linkTo(kind, ...names) {
+  return `#${kind}=${names.map((name) => encodeURIComponent(wellFormed(String(name)))).join("/")}`;
+}
+
+/* encodeURIComponent refuses half of a surrogate pair. */
+function wellFormed(text) {
+  return text.replace(/[\ud800-\udfff]/gu, "\ufffd");
+}
+
+function keyText(key) {
+  return JSON.stringify([key.case, key.model, key.arm, String(key.seed)]);
+}
+
+function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+function remember(name, value) {
+  try {
+    localStorage.setItem(name, value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/* Halves go to the even neighbour, as in the other reports. */
+function rounded(number) {
+  const floor = Math.floor(number);
+  const rest = number - floor;
+  if (rest === 0.5) return floor % 2 === 0 ? floor : floor + 1;
+  return Math.round(number);
+}
+
+const grouped = (number) => number.toLocaleString("en-US");
+const signed = (whole) => (whole > 0 ? `+${whole}` : whole < 0 ? `-${-whole}` : "0");
+const inPoints = (share) => signed(rounded(100 * share));
+const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+function percent(share) {
+  return share === null || share === undefined ? UNKNOWN : `${rounded(100 * share)}%`;
+}
+
+function points(lift) {
+  if (lift === null || lift === undefined) return UNKNOWN;
+  return `${inPoints(lift)} point${Math.abs(rounded(100 * lift)) === 1 ? "" : "s"}`;
+}
+
+function interval(bounds) {
+  return bounds ? `${inPoints(bounds[0])} to ${inPoints(bounds[1])}` : UNKNOWN;
+}
+
+function dollars(cost) {
+  if (cost === null || cost === undefined) return UNKNOWN;
+  if (cost === 0) return "free";
+  if (cost < 0.000001) return "<$0.000001";
+  const digits = cost >= 1 ? 2 : cost >= 0.001 ? 4 : 6;
+  return `$${cost.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
+}
+
+const decimal = (number) => (number === null || number === undefined ? UNKNOWN : number.toFixed(1));
+const scored = (arm) => arm.passed + arm.failed;
+const tokensPerTask = (arm) =>
+  scored(arm) ? grouped(rounded((arm.input_tokens + arm.output_tokens) / scored(arm))) : UNKNOWN;
+const beforeAfter = (before, after) => (before === UNKNOWN ? after : `${before} → ${after}`);
+
+/* A number with the place in the JSON document that it comes from. */
+function number(report, path, format) {
+  let value = report.document;
+  for (const name of path) value = value?.[name];
+  const raw = Array.isArray(value) ? JSON.stringify(value) : (value ?? "");
+  return h("data", { value: raw, "data-path": JSON.stringify(path) }, format(value));
+}
+
+/* A text of which only the beginning and the end may be there. */
+function longText(said, className = "text") {
+  const node = h("pre", { class: className, dir: "auto" }, said?.text || "(empty)");
+  if (!said?.length) return node;
+  return h("div", {}, node, h("p", { class: "note" }, `Cut: it has ${counted(said.length, "character")}.`));
+}
+
+/* A table in a box that scrolls sideways where it is too wide. */
+function table(caption, heads, rows) {
+  const head = h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell))));
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)),
+  );
+}
+
+function section(id, title, ...children) {
+  return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), children);
+}

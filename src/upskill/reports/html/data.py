@@ -1,0 +1,269 @@
+"""A run as the plain data that the page is made from.
+
+`summary` is all but the trials: the document of `--json` under `document`, and what only the page needs beside it.
+`trial_row` is one line of the list of trials, `trial_to_page` all that is shown of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from upskill.authoring.provenance import Provenance, own_lines
+from upskill.errors import UsageError
+from upskill.reports import json as json_report
+from upskill.reports import sentences
+from upskill.reports.html.groups import author_of, lifts_by_group
+from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
+from upskill.reports.trials import OUTCOMES
+from upskill.runs.evaluation import Evaluation
+from upskill.runs.plan import Result
+from upskill.traces import Step
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, conclude
+from upskill.verdicts.outcome import Outcome
+from upskill.version import __version__
+
+LONGEST_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
+LONGEST_PROMPT = 20_000
+MOST_FILES = 20  # of a case that are shown
+MOST_SEEDS = 500  # that a case can be opened with
+MOST_STEPS = 400  # of an agent
+_DECISIONS = {
+    "helps": "helps",
+    "saves": "saves with",
+    "hurts": "hurts",
+    "no effect": "has no effect on",
+    "undecided": "is undecided for",
+}
+_DECISIONS_OF_TWO_SKILLS = {
+    "helps": "is better with",
+    "saves": "saves with",
+    "hurts": "is worse with",
+    "no effect": "makes no difference with",
+    "undecided": "is undecided for",
+}
+
+
+def summary(evaluation: Evaluation) -> dict[str, Any]:
+    """A run without its trials. Every number in `document` is the one of `--json`."""
+    run, plan = evaluation.run, evaluation.run.plan
+    older = evaluation.plan.reference_skill is not None
+    return {
+        "format": 1,
+        "upskill": __version__,
+        "document": json_report.plain(evaluation),
+        "run": {
+            "id": run.id,
+            "skill": run.skill,
+            "description": plan["skill"].get("description", ""),
+            "created": run.created,
+            "trials": run.trials,
+            "scored": run.passed + run.failed,
+            "errored": run.errored,
+            "agent": plan.get("agent", "chat"),
+            "runs": plan["runs"],
+            "seeds": [page_seed(plan.get("seed", 0) + number) for number in range(min(plan["runs"], MOST_SEEDS))],
+            "temperature": plan.get("temperature"),
+            "judge": (plan.get("judge") or {}).get("name"),
+            "sandbox": (plan.get("sandbox") or {}).get("version"),
+            "distractors": plan.get("distractors") or [],
+            "margin": evaluation.margin,
+            "older_skill": older,
+            "invalid": evaluation.leaked,
+        },
+        "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan["arms"]},
+        "headline": headline(evaluation),
+        "conclusions": [
+            conclude(verdict, run.skill, verdict.model, baseline_is_skill=older) for verdict in evaluation.verdicts
+        ],
+        "findings": {
+            verdict.model: [
+                *sentences.cost_and_controls(verdict, evaluation),
+                *sentences.causes(verdict, evaluation),
+                *filter(None, [verdict.advice]),
+            ]
+            for verdict in evaluation.verdicts
+        },
+        "troubles": list(sentences.troubles(evaluation)),
+        "choices": list(sentences.choices(evaluation)) if not evaluation.leaked else [],
+        "diagnosis": list(sentences.diagnosis(evaluation)),
+        "looked": list(sentences.looks(evaluation)),
+        "looks": {
+            model: [
+                {"run": look.run, "asked": look.asked, "asked_by": look.asked_by, "decision": look.decision}
+                for look in found.earlier
+            ]
+            for model, found in evaluation.looks.items()
+        },
+        "cases": [_case(case, plan["suite"].get("source", "")) for case in plan["suite"]["cases"]],
+        "matrix": _matrix(evaluation),
+        "groups": lifts_by_group(evaluation),
+        "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
+        "caveat": ACTIVATION_CAVEAT,
+        "skill": _skill(evaluation),
+        "pictures": {},
+    }
+
+
+def headline(evaluation: Evaluation) -> str:
+    """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to."""
+    older = evaluation.plan.reference_skill is not None
+    verdicts, skill = evaluation.verdicts, evaluation.run.skill
+    if len(verdicts) == 1 or evaluation.leaked:
+        return conclude(verdicts[0], skill, verdicts[0].model, baseline_is_skill=older)
+    words = _DECISIONS_OF_TWO_SKILLS if older else _DECISIONS
+    counts = {decision: sum(verdict.decision == decision for verdict in verdicts) for decision in words}
+    parts = [f"{words[decision]} {count}" for decision, count in counts.items() if count]
+    return f"{skill} {', '.join(parts)} of {len(verdicts)} models."
+
+
+def _case(case: Mapping[str, Any], source: str) -> dict[str, Any]:
+    files = list(case.get("files", {}).items())
+    return {
+        "id": case["id"],
+        "prompt": cut(case["prompt"], LONGEST_PROMPT),
+        "held_out": bool(case.get("held_out")),
+        "tags": list(case.get("tags", ())),
+        "author": author_of(case, source),
+        "checks": [_check(check) for check in case.get("checks", ())],
+        "files": [[name, cut(text, LONGEST_PROMPT)] for name, text in files[:MOST_FILES]],
+        "more_files": max(0, len(files) - MOST_FILES),
+        "reference": cut(case.get("reference", ""), LONGEST_PROMPT),
+        "expected": cut(case.get("expected_output", ""), LONGEST_PROMPT),
+    }
+
+
+def _check(check: Mapping[str, Any]) -> list[str]:
+    name, written = next(iter(check.items()))
+    said = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+    return [str(name), cut(said, LONGEST_PROMPT)["text"]]
+
+
+def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
+    """By case, model and arm, in the order of the plan: how many trials passed, failed and errored."""
+    plan = evaluation.run.plan
+    cases = {case["id"]: number for number, case in enumerate(plan["suite"]["cases"])}
+    models = {model: number for number, model in enumerate(evaluation.run.models)}
+    arms = {arm: number for number, arm in enumerate(plan["arms"])}
+    matrix = [[[[0, 0, 0] for _ in arms] for _ in models] for _ in cases]
+    place = {True: 0, False: 1, None: 2}
+    for row in evaluation.outcomes:
+        if row.case in cases and row.model in models and row.arm in arms:
+            matrix[cases[row.case]][models[row.model]][arms[row.arm]][place[row.passed]] += 1
+    return matrix
+
+
+def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
+    """How many trials were offered the skill, opened it, and passed then; None where nothing could be opened."""
+    offered = [row for row in outcomes if row.arm == "skill" and row.activated is not None and row.passed is not None]
+    if not offered:
+        return None
+    opened = [row for row in offered if row.activated]
+    return {
+        "offered": len(offered),
+        "opened": len(opened),
+        "opened_passed": sum(bool(row.passed) for row in opened),
+        "passed": sum(bool(row.passed) for row in offered),
+    }
+
+
+def _skill(evaluation: Evaluation) -> dict[str, Any]:
+    """The skill's text, each line with the evidence behind it; `recorded` says whether that is known at all."""
+    skill = evaluation.plan.skill
+    try:
+        meta = Provenance.of(skill)
+        own, facts = own_lines(skill)
+    except UsageError:  # a broken file is no reason to hide the skill
+        meta, own, facts = Provenance(), [], 0
+    lines = [[line, list(meta.sources.get(line.strip(), ())), line.strip() in own] for line in skill.body.splitlines()]
+    return {
+        "lines": lines,
+        "facts": facts,
+        "recorded": bool(meta.sources),
+        "evidence": {
+            name: {key: cut(text, 2_000)["text"] for key, text in row.items()} for name, row in meta.evidence.items()
+        },
+    }
+
+
+def trial_row(outcome: Outcome) -> dict[str, Any]:
+    """One line of the list of trials."""
+    return {
+        "case": outcome.case,
+        "model": outcome.model,
+        "arm": outcome.arm,
+        "seed": page_seed(outcome.seed),
+        "outcome": OUTCOMES[outcome.passed],
+        "cause": outcome.cause,
+        "input_tokens": outcome.input_tokens,
+        "output_tokens": outcome.output_tokens,
+        "cost_usd": outcome.cost_usd,
+        "seconds": round(outcome.seconds, 3),
+        "activated": outcome.activated,
+        "turns": outcome.turns,
+        "calls": outcome.calls,
+    }
+
+
+def page_seed(seed: int) -> int | str:
+    """A seed as a script can hold it: numbers beyond 53 bits would lose their last digits."""
+    return seed if abs(seed) < 2**53 else str(seed)
+
+
+def trial_to_page(result: Result, most: int = LONGEST_TEXT) -> dict[str, Any]:
+    """All that is shown of one trial. Texts longer than `most` characters are cut, and say how long they were."""
+    trace = result.trace
+    steps = trace.steps if trace else ()
+    acted = bool(trace and trace.calls) or any(step.kind == "thinking" for step in steps)
+    found: dict[str, Any] = {
+        **trial_row(result.outcome),
+        "answer": cut(trace.answer, most) if trace else None,
+        "findings": [
+            {"check": one.check, "passed": one.passed, "reason": cut(one.reason, most)["text"], "decides": one.decides}
+            for one in result.judgements
+        ],
+        "judge_tokens": result.judging.total_tokens,
+        "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
+    }
+    if acted:
+        found["steps"] = [_step(step, most) for step in steps[:MOST_STEPS]]
+        found["more_steps"] = max(0, len(steps) - MOST_STEPS)
+    for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):
+        if text:
+            found[name] = cut(text, most)["text"]
+    return found
+
+
+def _step(step: Step, most: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": step.kind}
+    if step.kind == "tool":
+        found |= {"tool": step.tool, "status": step.status, "arguments": cut(_arguments(step.arguments), most)}
+        found |= {"output": cut(step.output, most)} if step.output else {}
+        found |= {"seconds": step.seconds} if step.seconds is not None else {}
+    else:
+        found["text"] = cut(step.text, most)
+    return found | ({"agent": step.agent} if step.agent else {})
+
+
+def _arguments(arguments: Mapping[str, Any]) -> str:
+    if len(arguments) == 1:
+        only = next(iter(arguments.values()))
+        return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    )
+
+
+def cut(text: str, most: int) -> dict[str, Any]:
+    """A text, or its beginning and its end, and how many characters it has where it was cut."""
+    if len(text) <= most:
+        return {"text": text}
+    return {"text": f"{text[: most * 2 // 3]}\n … \n{text[-(most // 3) :]}", "length": len(text)}
+
+
+def to_json_bytes(value: object) -> bytes:
+    """JSON in UTF-8. What no encoding can hold, such as half of a surrogate pair, stays an escape."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,82 @@
+"""The page as one file: markup, style and script that its own policy allows, and the data as inert blocks."""
+
+from __future__ import annotations
+
+import html
+import json
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from upskill.reports import ReportContext
+from upskill.reports.html.blocks import Blocks, compress
+from upskill.reports.html.data import summary, to_json_bytes
+from upskill.runs.evaluation import Evaluation
+from upskill.sandboxes import CONTROL_RANGES, printable
+
+# In this order: each may use what stands in those before it.
+SCRIPTS = ("text", "source", "diff", "feedback", "overview", "findings", "cases", "trials", "opened", "main")
+
+
+def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
+    """The report of an evaluation: one file, with every trial where the context can read them."""
+    results = context.results if context else None
+    found = summary(evaluation)
+    blocks = Blocks(results or (lambda: ()), len(evaluation.outcomes))
+    return assemble(found, blocks)
+
+
+def assemble(found: dict[str, Any], blocks: Blocks) -> str:
+    """The file with this summary and these trials."""
+    data = [_block("summary", compress(to_json_bytes(found))), _block("index", compress(to_json_bytes(blocks.index)))]
+    data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
+    said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
+    return document(
+        title=f"{found['run']['skill']} · upskill",
+        body=f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>\n{chr(10).join(data)}",
+        start="startReport(embeddedSource());",
+    )
+
+
+def document(title: str, body: str, start: str) -> str:
+    """A page with our style and script, in which nothing else may run and nothing may be fetched."""
+    code = f"{script()}\n{start}\n"
+    policy = (
+        f"default-src 'none'; script-src {digest(code)}; style-src {digest(style())}; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+    filled = {"POLICY": html.escape(policy), "TITLE": _text(title), "STYLE": style(), "BODY": body, "SCRIPT": code}
+    # By hand, from left to right: nothing that was filled in is looked at again.
+    parts = _asset("page.html").split("%%")
+    return "".join(filled[part] if number % 2 else part for number, part in enumerate(parts))
+
+
+@cache
+def style() -> str:
+    return _asset("page.css")
+
+
+@cache
+def script() -> str:
+    """All scripts in one, with the characters that are shown as escapes."""
+    ranges = f"const CONTROL_RANGES = {json.dumps(CONTROL_RANGES)};"
+    return "\n".join(['"use strict";', ranges, *(_asset(f"{name}.js") for name in SCRIPTS)])
+
+
+def digest(text: str) -> str:
+    """What a Content-Security-Policy calls an inline script or style by."""
+    return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _block(name: str, data: str) -> str:
+    return f'<script type="application/octet-stream" id="{name}">{data}</script>'
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text))
+
+
+def _asset(name: str) -> str:
+    return (files("upskill.reports.html") / "assets" / name).read_text(encoding="utf-8")
