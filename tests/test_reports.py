@@ -99,7 +99,8 @@ def test_a_report_of_another_package_is_written(skill: Path, tmp_path: Path) -> 
     )
     assert Path("line.txt").read_text() == "greeter undecided 8\n"
     assert (
-        "Known: csv, html, json, junit, markdown, one-line, terminal." in spawn(*given, "--report", "x", env=environment).err
+        "Known: csv, html, json, junit, markdown, one-line, terminal."
+        in spawn(*given, "--report", "x", env=environment).err
     )
 
 
