@@ -31,6 +31,7 @@ class Option:
     show_default: bool = False
     count: bool = False  # how often the flag is given
     hidden: bool = False  # still taken, but not in the help
+    bare: str = ""  # what the flag means without a value; empty: it needs one
 
 
 def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A002 - click's own word

@@ -15,7 +15,7 @@ from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.trigger_plan import MAX_TURNS, estimate_runs, make_trigger_plan
 from upskill.authoring.trigger_queries import save_queries, write_queries
 from upskill.errors import UsageError
-from upskill.models import Address, Model, Models
+from upskill.models import Address, CacheMode, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
@@ -44,6 +44,7 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"
     )
+    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
     base_url: str = option(
         "--base-url", default="", help="An OpenAI-compatible server; MODEL is its name for the model.", metavar="URL"
     )
@@ -111,6 +112,10 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
         "-o", "--output", default=None, help="Write the skill with a better description here.", metavar="DIR"
     )
     force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
+
+    @property
+    def cache_mode(self) -> CacheMode:
+        return "replay" if self.replay else super().cache_mode
 
 
 @dataclass(frozen=True)

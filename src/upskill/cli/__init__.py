@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
     "report": ("upskill.cli.report:command", "Write a run as one HTML page that opens anywhere."),
     "compare": ("upskill.cli.compare:command", "Show which cases changed between two runs, with both answers."),
+    "export": ("upskill.cli.export:command", "Write a run for other tools, or its replies for other machines."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
     "plot": ("upskill.cli.runs:command", ""),
     "list": ("upskill.cli.list:command", "List the skills in a folder."),

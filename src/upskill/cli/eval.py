@@ -87,7 +87,7 @@ def _evaluate_loaded(
     executor, (skill, plan) = options.open_executor(), loaded
     progress = RunProgress(quiet=options.silent)
     context = options.model_context(Events(message=options.tell, reading=progress.reading))
-    models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger)
+    models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger, cassette=options.cassette)
     if plan is None:
         plan = options.make_plan(*asyncio.run(_write_suite(skill, options.test_writer, models, options)))
     if options.batch:

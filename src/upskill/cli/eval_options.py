@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,7 @@ from upskill.cli.console import check_writable, note
 from upskill.cli.options import CommandOptions
 from upskill.cli.watch import Watched
 from upskill.errors import UsageError
+from upskill.models import CacheMode
 from upskill.models.addresses import resolve
 from upskill.options import MOST_REPEATS, option
 from upskill.reports import REPORTS
@@ -29,6 +32,10 @@ from upskill.suites.part import CaseFilter
 from upskill.verdicts.requirements import Requirement, parse_requirement
 from upskill.verdicts.sequential import Scope
 
+if TYPE_CHECKING:
+    from upskill.models.cassette import Cassette
+
+STORED = "-"  # in place of the file of --replay: what is in the store
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 
 
@@ -182,6 +189,14 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         help="Ask students through their provider's batch API: half the price, an answer within a day. The same "
         "command waits for a batch that was submitted before.",
     )
+    replay: str | None = option(
+        "--replay",
+        default=None,
+        help="Answer from recorded replies only: no key, no call, no cost. They are in the store, or in FILE, which "
+        "`upskill export RUN --replies FILE` wrote; with FILE, what is not given is as it was recorded.",
+        metavar="[FILE]",
+        bare=STORED,
+    )
     resume: bool = option(
         "--resume", default=False, help="Go on with a stored run of this plan, or say that there is none."
     )
@@ -197,6 +212,19 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
 
     def __post_init__(self) -> None:
         self.as_json = self.as_json or "json" in self.reports
+
+    @property
+    def cache_mode(self) -> CacheMode:
+        return "replay" if self.replay else super().cache_mode
+
+    @cached_property
+    def cassette(self) -> Cassette | None:
+        """The file of replies to play."""
+        if self.replay in (None, STORED):
+            return None
+        from upskill.models.cassette import Cassette  # noqa: PLC0415 - only where one is given
+
+        return Cassette(str(self.replay))
 
     @property
     def report_files(self) -> list[tuple[str, str]]:
@@ -273,6 +301,8 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
 
     @property
     def test_writer(self) -> str:
+        if self.cassette:  # whoever wrote the cases is not recorded
+            return ""
         return self.test_gen_model or self.settings.test_gen_model or ""
 
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
@@ -329,25 +359,33 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         )
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
-        return make_plan(
-            skill,
-            suite,
-            choose_students(self.models, self.settings, self.tell),
-            PlanOptions(
-                base_url=self.base_url,
-                runs=self.runs or (MOST_ROUNDS if self.until_decided else 1),
-                seed=self.seed,
-                temperature=self.temperature,
-                max_output_tokens=self.max_output_tokens,
-                baseline=not self.no_baseline,
-                judge=self.judge_model or self.settings.judge_model or "",
-                controls=self.controls,
-                reference_skill=Skill.load(self.against) if self.against else None,
-                agent=self.agent,
-                distractors=load_skills(self.with_skills, beside=skill),
-                bounds=self.bounds,
-                sandbox=self.sandbox,
-            ),
+        cassette = self.cassette
+        runs = self.runs or (MOST_ROUNDS if self.until_decided else cassette.settings.runs if cassette else 1)
+        given = self._plan_options(skill, runs)
+        if cassette is None:
+            return make_plan(skill, suite, choose_students(self.models, self.settings, self.tell), given)
+        from upskill.runs.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
+
+        students = [cassette.address(name) for name in self.models] or cassette.students
+        plan = make_plan(skill, suite, students, as_recorded(given, cassette, suite or Suite.of(skill)))
+        self.tell(f"Playing {cassette.size} from {cassette.path}: no model is asked.")
+        return plan_from(plan, cassette)
+
+    def _plan_options(self, skill: Skill, runs: int) -> PlanOptions:
+        return PlanOptions(
+            base_url=self.base_url,
+            runs=runs,
+            seed=self.seed,
+            temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
+            baseline=not self.no_baseline,
+            judge=self.judge_model or ("" if self.cassette else self.settings.judge_model) or "",
+            controls=self.controls,
+            reference_skill=Skill.load(self.against) if self.against else None,
+            agent=self.agent,
+            distractors=load_skills(self.with_skills, beside=skill),
+            bounds=self.bounds,
+            sandbox=self.sandbox,
         )
 
     def parse_requirements(self) -> tuple[Requirement, ...]:

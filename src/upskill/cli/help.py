@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -75,6 +76,20 @@ class Command(click.Command):
             with formatter.section(title):
                 formatter.write_dl([_row(each, ctx) for each in options])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A flag with a value that may be left out takes what follows it, unless that can only be an argument."""
+        lone = {
+            flag: each.flag_value
+            for each in self.params
+            if isinstance(each, click.Option)
+            for flag in each.opts
+            if not each.is_flag and isinstance(each.flag_value, str)
+        }
+        following = [*args, ""][1:]
+        alone = [arg in lone and _is_skill(after) for arg, after in zip(args, following, strict=True)]
+        given = [f"{arg}={lone[arg]}" if bare else arg for arg, bare in zip(args, alone, strict=True)]
+        return super().parse_args(ctx, given)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -92,6 +107,10 @@ class Group(click.Group):
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         Command.format_help_text(cast("Command", self), ctx, formatter)
+
+
+def _is_skill(text: str) -> bool:
+    return bool(text) and (Path(text).is_dir() or Path(text).name == "SKILL.md")
 
 
 def fitting_hint(hint: str, flags: set[str]) -> str:

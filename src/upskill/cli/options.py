@@ -135,6 +135,7 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
         given |= {"default": default, "type": FiniteRange(**limits, min_open=option.above_minimum)}
     else:
         given |= {"default": default} | ({"type": GivenText()} if default is None else {})
+        given |= {"is_flag": False, "flag_value": option.bare} if option.bare else {}
     return click.option(*option.flags, name, **given)
 
 

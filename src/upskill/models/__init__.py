@@ -12,7 +12,8 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
 - `identity`: what stands behind an address, for the keys of trials and replies
-- `cache`: replies that were paid for once; `ledger`: what was spent, and ceilings; `prices`: what tokens cost
+- `cache`: replies that were paid for once; `cassette`: a file of them that travels
+- `ledger`: what was spent, and ceilings; `prices`: what tokens cost
 - `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
 """
 
@@ -22,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from upskill.errors import ModelError
 from upskill.registry import Registry
@@ -32,6 +33,7 @@ logging.getLogger("upskill").addHandler(logging.NullHandler())  # silent until s
 
 if TYPE_CHECKING:
     from upskill.models.cache import CachedModel
+    from upskill.models.cassette import Cassette
     from upskill.models.ledger import Ledger
     from upskill.settings import Settings
 
@@ -212,6 +214,15 @@ class StudentModel:
         await self.model.close()
 
 
+class Asked(NamedTuple):
+    """What was asked, as hashes: `key` is of the request and of what answers here, `request` of the request alone,
+    which is the same on every machine."""
+
+    key: str
+    request: str
+    role: str = ""  # empty: the student
+
+
 class ReplyStore(Protocol):
     """Stored replies, by the hash of their request. A store of runs is one."""
 
@@ -233,7 +244,7 @@ class Models:
     """The models this process has open: each address is opened once, and all are closed together.
 
     With a reply store, identical requests share a reply; with a ledger, calls are counted by role and end at its
-    ceilings. In `replay` nothing is opened at all.
+    ceilings. In `replay` nothing is opened at all; with a cassette, replies come from there.
     """
 
     def __init__(
@@ -243,11 +254,13 @@ class Models:
         replies: ReplyStore | None = None,
         cache: CacheMode = "use",
         ledger: Ledger | None = None,
+        cassette: Cassette | None = None,
     ) -> None:
         self.context = context or ModelContext.load()
         self.replies = replies if cache != "off" else None
         self.cache: CacheMode = cache
         self.ledger = ledger
+        self.cassette = cassette
         self._open: dict[Address, Model] = {}
         self._locks: dict[Address, asyncio.Lock] = {}
         self._in_role: dict[tuple[Address, str], Model] = {}
@@ -284,8 +297,9 @@ class Models:
             return await opened()
         from upskill.models.cache import CachedModel  # noqa: PLC0415 - leans on this page
 
+        noted = "" if role == "student" else role
         cached = CachedModel(
-            address, opened, self.replies, _mode_of(address, self.cache), "" if role == "student" else role
+            address, opened, self.replies, _mode_of(address, self.cache), noted, cassette=self.cassette
         )
         await cached.open()
         self._cached.append(cached)

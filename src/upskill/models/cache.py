@@ -10,31 +10,35 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upskill.errors import ModelError, UpskillError
-from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
+from upskill.models import Address, Asked, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
 from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
-_TRACKED_KEYS: ContextVar[list[str] | None] = ContextVar("tracked_keys", default=None)
+if TYPE_CHECKING:
+    from upskill.models.cassette import Cassette
+
+_ASKED: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
 
 
 @contextmanager
-def track_keys() -> Generator[list[str]]:
-    """Collects the keys of all requests inside, so that the replies of an errored trial can be forgotten."""
-    keys: list[str] = []
-    before = _TRACKED_KEYS.set(keys)
+def track_asked() -> Generator[list[Asked]]:
+    """Collects the hashes of all requests inside: the replies of an errored trial are forgotten, those of others can
+    be exported."""
+    asked: list[Asked] = []
+    before = _ASKED.set(asked)
     try:
-        yield keys
+        yield asked
     finally:
-        _TRACKED_KEYS.reset(before)
+        _ASKED.reset(before)
 
 
-def _track(key: str) -> None:
-    if (keys := _TRACKED_KEYS.get()) is not None:
-        keys.append(key)
+def _track(asked: Asked) -> None:
+    if (tracked := _ASKED.get()) is not None:
+        tracked.append(asked)
 
 
 _REUSED: ContextVar[list[Usage] | None] = ContextVar("reused", default=None)
@@ -68,8 +72,15 @@ def track_usage() -> Generator[dict[str, tuple[str, Usage]]]:
         _TRACKED_USAGE.reset(before)
 
 
+class NotRecorded(ModelError):
+    """A request has no stored reply, and nobody is to be asked."""
+
+
 class CachedModel:
-    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, and a miss is an error."""
+    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, and a miss is an error.
+
+    With a cassette, replies are looked up there and nowhere else.
+    """
 
     def __init__(
         self,
@@ -78,11 +89,13 @@ class CachedModel:
         replies: ReplyStore,
         mode: CacheMode,
         role: str = "",
+        cassette: Cassette | None = None,
     ) -> None:
         self.address = address
         self.role = role  # with one, requests are stored with their replies
         self.replies = replies
         self.mode = mode
+        self.cassette = cassette
         self.hits = 0
         self._opener = opener
         self._model: Model | None = None
@@ -93,16 +106,16 @@ class CachedModel:
             self._model = await self._opener()
 
     async def reply(self, request: Request) -> Reply:
-        key = request_key(self.address, request, self._identity)
-        _track(key)
-        if self.mode != "refresh" and (text := self.replies.reply(key)) is not None:
+        asked = hash_request(self.address, request, self._identity, self.role)
+        key = asked.key
+        _track(asked)
+        if (reply := self._look_up(asked)) is not None:
             self.hits += 1
-            reply = read_reply(text)
             if not self.role and (reused := _REUSED.get()) is not None:
                 reused.append(reply.usage)
             return self._note_usage(key, reply)
         if self.mode == "replay":
-            raise ModelError(
+            raise NotRecorded(
                 f"{self.address.name}: this request has no stored reply, and --replay asks no model",
                 "Run once without --replay to record it.",
             )
@@ -115,6 +128,12 @@ class CachedModel:
             key, self.address.name, write_reply(reply), self.role, written, wait=bool(self.role)
         )
         return self._note_usage(key, reply)
+
+    def _look_up(self, asked: Asked) -> Reply | None:
+        if self.cassette is not None:
+            return self.cassette.reply(self.address, asked.request)
+        text = None if self.mode == "refresh" else self.replies.reply(asked.key)
+        return None if text is None else read_reply(text)
 
     def _note_usage(self, key: str, reply: Reply) -> Reply:
         if self.role and (usage := _TRACKED_USAGE.get()) is not None:
@@ -135,8 +154,9 @@ class BatchReplies:
         self.errors = errors
 
     async def reply(self, request: Request) -> Reply:
-        key = request_key(self.address, request)
-        _track(key)
+        asked = hash_request(self.address, request)
+        key = asked.key
+        _track(asked)
         if error := self.errors.get(key):
             raise copy(error)  # whoever catches it may change its message
         if (text := self.replies.reply(key)) is None:
@@ -147,11 +167,17 @@ class BatchReplies:
         pass
 
 
-def request_key(address: Address, request: Request, identity: Sequence[object] | None = None) -> str:
-    """A hash of everything that decides an answer; `identity` is what answers, where that is known already."""
+def request_key(address: Address, request: Request) -> str:
+    """A hash of everything that decides an answer."""
+    return hash_request(address, request).key
+
+
+def hash_request(address: Address, request: Request, identity: Sequence[object] | None = None, role: str = "") -> Asked:
+    """The hashes of a request; `identity` is what answers, where that is known already."""
     answers = identity_of(address) if identity is None else identity
     place = [address.provider, address.endpoint, address.base_url, address.model, address.effort, *answers]
-    return digest_text(compact([place, request]))  # fields always come in the same order
+    written = compact(request)  # fields always come in the same order
+    return Asked(digest_text(f"[{compact(place)},{written}]"), digest_text(written), role)
 
 
 def write_request(request: Request) -> str:

@@ -204,6 +204,7 @@ def to_json(result: Result) -> dict[str, Any]:
     fields = asdict(result)
     trial = fields.pop("trial")
     fields.pop("fatal")
+    fields.pop("asked")
     if not result.traceback:
         fields.pop("traceback")
     answer = result.trace.answer if result.trace else None

@@ -19,6 +19,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `events`: what a caller is told while a verb works
 - `options`: options that every verb which calls models shares
 - `batch`: fetches the replies of a plan through a provider's batch API, at half the price
+- `replies`: a file of the replies of a run, for other machines; `replay`: a plan that is played from one
 - `executors`: where trials run
 - `stores`: where runs are kept
 """

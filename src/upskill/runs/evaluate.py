@@ -190,6 +190,7 @@ class _Run:
             *describe_twins(plan.twins),
             *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
             *([sandbox.warning] if sandbox and sandbox.warning else []),
+            *(self.models.cassette.warnings if self.models.cassette else ()),
             *filter(None, not_acting),
         ]
 

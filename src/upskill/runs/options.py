@@ -93,12 +93,9 @@ class CacheOptions:
 
     fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this plan.")
     no_cache: bool = option("--no-cache", default=False, help="Neither use nor store replies.")
-    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
 
     @property
     def cache_mode(self) -> CacheMode:
-        if self.replay:
-            return "replay"
         if self.no_cache:
             return "off"
         return "refresh" if self.fresh else "use"

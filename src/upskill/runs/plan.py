@@ -14,7 +14,7 @@ from typing import Any, Literal
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.isolation import canary_for, plant_canary
 from upskill.errors import UsageError
-from upskill.models import Address
+from upskill.models import Address, Asked
 from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
@@ -67,6 +67,8 @@ class Plan:
     distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
+    replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
+    recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
 
     def skill_of(self, arm: Arm) -> Skill | None:
         """What an arm is shown: the only thing in which two arms differ."""
@@ -158,12 +160,17 @@ class Plan:
         # Of what the trials are made from: their keys may be hundreds of thousands.
         questions = sorted("".join(parts) for parts in self._questions.values())
         part = [self.suite.part] if self.suite.part else []  # what is decided about it is decided otherwise
-        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part])
+        replay = [f"replay {self.replay}"] if self.replay else []  # never taken for a run of the models themselves
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part, *replay])
+
+    def canary(self, trial: Trial) -> str:
+        """The word that is hidden in the skill of a trial."""
+        return canary_for(self.recorded_keys.get(trial) or self.key(trial))
 
     @cached_property
     def canaries(self) -> frozenset[str]:
         """The canaries of all trials with a skill."""
-        return frozenset(canary_for(self.key(trial)) for trial in self.trials() if self.skill_of(trial.arm))
+        return frozenset(self.canary(trial) for trial in self.trials() if self.skill_of(trial.arm))
 
     @cached_property
     def _settings(self) -> str:
@@ -238,6 +245,7 @@ class Plan:
             "distractors": [skill.name for skill in self.distractors],
             "bounds": asdict(self.bounds),
             "twins": self.twins,
+            **({"replay": self.replay} if self.replay else {}),
         }
 
 
@@ -254,7 +262,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
     skill = plan.skill_of(trial.arm)
     if skill is not None and plan.acts:
-        skill = plant_canary(skill, canary_for(plan.key(trial)))
+        skill = plant_canary(skill, plan.canary(trial))
     return Task(
         case.prompt,
         case.files,
@@ -296,6 +304,7 @@ class Result:
     traceback: str = ""  # of a bug in upskill that ended it
     cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
     earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
+    asked: tuple[Asked, ...] = ()  # what the student and the judge were asked, as hashes
 
     @property
     def bug(self) -> bool:
@@ -349,7 +358,7 @@ class PlanOptions:
     max_output_tokens: int | None = None  # goes before the limits that a suite and its cases state
     baseline: bool = True
     agent: str = "chat"
-    judge: str = ""
+    judge: str | Address = ""
     controls: bool = False
     reference_skill: Skill | None = None
     distractors: Sequence[Skill] = ()
@@ -359,7 +368,10 @@ class PlanOptions:
 
 
 def make_plan(
-    skill: Skill, suite: Suite | None = None, models: Iterable[str] = ("local",), options: PlanOptions | None = None
+    skill: Skill,
+    suite: Suite | None = None,
+    models: Iterable[str | Address] = ("local",),
+    options: PlanOptions | None = None,
 ) -> Plan:
     """A plan from what a person says; UsageError for anything that could not be carried out."""
     options = options or PlanOptions()
@@ -371,7 +383,9 @@ def make_plan(
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
             " with --test-gen-model MODEL.",
         )
-    addresses = tuple(dict.fromkeys(resolve(name, options.base_url, keys) for name in models))
+    addresses = tuple(
+        dict.fromkeys(resolve(one, options.base_url, keys) if isinstance(one, str) else one for one in models)
+    )
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
     if not options.baseline and (options.controls or options.reference_skill):
@@ -415,12 +429,17 @@ def make_plan(
         temperature=usual if options.temperature is None else options.temperature,
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
-        judge=resolve(options.judge, keys=keys) if options.judge and judged else None,
+        judge=_judge(options, keys) if judged else None,
         reference_skill=options.reference_skill,
         distractors=tuple(options.distractors),
         bounds=options.bounds,
         sandbox=options.sandbox,
     )
+
+
+def _judge(options: PlanOptions, keys: Mapping[str, str]) -> Address | None:
+    given = options.judge
+    return (resolve(given, keys=keys) if isinstance(given, str) else given) if given else None
 
 
 def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:

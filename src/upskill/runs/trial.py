@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
 from upskill.agents.activation import activated
-from upskill.agents.isolation import Withheld, canary_for, find_leak
+from upskill.agents.isolation import Withheld, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
@@ -25,11 +25,12 @@ from upskill.errors import (
     UsageError,
     wrap_trial_errors,
 )
-from upskill.models import Model, Models, Reply, Request
-from upskill.models.cache import track_keys, track_reused
+from upskill.models import Asked, Model, Models, Reply, Request
+from upskill.models.cache import NotRecorded, track_asked, track_reused
 from upskill.runs.executors import Job
 from upskill.runs.grading import Grading
 from upskill.runs.plan import Judgement, Plan, Result, Trial, task_of
+from upskill.runs.replay import explain_missing
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause
@@ -89,20 +90,22 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_keys() as asked, track_reused() as reused:
+    with track_asked() as asked, track_reused() as reused:
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
             raise
         except TrialError as raised:
             error = raised
+            if isinstance(raised, NotRecorded) and models.cassette:
+                error = ModelError(explain_missing(models.cassette, plan, trial))
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
         if error and not attempt.trace:
-            await models.forget(asked)  # or the next attempt would get the same replies
+            await models.forget(one.key for one in asked)  # or the next attempt would get the same replies
         elif error:
-            await models.forget(attempt.judged_with)  # what the student said stays as it is
+            await models.forget(one.key for one in attempt.judged_with)  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
     judging = judge.usage if judge else NO_USAGE
     earlier = NO_USAGE
@@ -126,7 +129,13 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         error.traceback if error else "",
         attempt.cause if error is None else "",
         earlier,
+        (*(_asked_before(previous) if attempt.regraded else ()), *asked, *attempt.judged_with),
     )
+
+
+def _asked_before(previous: Result | None) -> Iterator[Asked]:
+    """What led to the answer of an earlier try."""
+    return (one for one in (previous.asked if previous else ()) if not one.role)
 
 
 def _usage_of_error(error: TrialError | None) -> Usage:
@@ -146,7 +155,7 @@ class _Progress:
     activated: bool | None = None
     leak: str = ""
     cause: Cause | Literal[""] = ""
-    judged_with: list[str] = field(default_factory=list[str])  # the keys of what the judge was asked
+    judged_with: list[Asked] = field(default_factory=list[Asked])  # what the judge was asked
 
 
 async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
@@ -164,7 +173,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             attempt.regraded = stored is not None
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
-        own = canary_for(plan.key(trial)) if task.skill and agent.needs_sandbox else ""
+        own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""
         with wrap_trial_errors(SandboxError, "looking at what was left behind"):
             if sandbox is not None:
                 await sandbox.kill_processes()
@@ -201,7 +210,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 evidence = await _with_output(evidence, case.output_file)
         untouched = partial(_open_untouched, plan, case, agent, task)
         grading = Grading(case, untouched, attempt.judgements)
-        with track_keys() as attempt.judged_with:
+        with track_asked() as attempt.judged_with:
             await grading.grade(evidence)
     passed = all(result.passed for result in attempt.judgements if result.decides)
     attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""

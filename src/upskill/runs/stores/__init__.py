@@ -149,7 +149,8 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
         """By key: the number of the first run of the skill with this name that has a scored result under it.
 
         The first one: what was drawn again may have been, because somebody did not like it. For the same reason
-        nothing is taken from a run of a part of the suite.
+        nothing is taken from a run of a part of the suite. Nor is it from a run that was played from a file: somebody
+        else says that this is what was answered.
         """
         ...
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, cast
 
+from upskill.models import Asked
 from upskill.plain import compact
 from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
@@ -236,6 +237,7 @@ class ResultRow:
             traceback=detail.get("traceback", ""),
             cause=cast("Cause", self.cause),
             earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
+            asked=tuple(Asked(*hashes) for hashes in detail.get("asked", ())),
         )
 
 
@@ -250,6 +252,8 @@ def _detail(result: Result) -> dict[str, Any]:
             [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.judgements
         ],
     }
+    if result.asked:
+        detail["asked"] = [one if one.role else one[:2] for one in result.asked]
     if result.earlier != NO_USAGE:
         detail["earlier"] = result.earlier
     if result.traceback:

@@ -169,6 +169,7 @@ class SqliteStore(SqliteLooks, SqliteProgress, SqliteBatches, SqliteCandidates):
                 SELECT key, MIN(run) FROM results
                 WHERE run IN (
                     SELECT number FROM runs WHERE skill = ? AND json_extract(plan, '$.suite.part') IS NULL
+                        AND json_extract(plan, '$.replay') IS NULL
                     ORDER BY number DESC LIMIT {RUNS_SEARCHED}
                 )
                     AND key IN ({",".join("?" * len(some))}) AND passed IS NOT NULL AND leak = ''

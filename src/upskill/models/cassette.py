@@ -1,0 +1,284 @@
+"""A cassette: a file of recorded replies, from which a run is played again on any machine.
+
+It is gzipped JSON lines: what was run, then every trial with the hashes of what was asked in it, each followed by the
+replies, then how many there were. Requests are there as hashes only, of the request alone: nothing in them depends on
+where a skill, a script or a model lies. `upskill export --replies` writes one, `eval --replay FILE` reads it.
+
+It comes from somebody else: everything in it is checked, and nothing is kept in memory but what is looked up.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
+
+from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import open_input
+from upskill.models import Address, Reply, Stop, ToolCall
+from upskill.plain import as_list, as_mapping, counted, is_deep
+
+FORMAT, VERSION = "upskill-replies", 1
+MOST_BYTES = 2_000_000_000  # of the file
+MOST_UNPACKED = 4_000_000_000
+LONGEST_LINE = 64_000_000
+_UNUSABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+MOST_NAMED = 5  # cases in one message
+
+_TABLES = """
+CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request));
+CREATE TABLE trials (
+    model INTEGER, case_id TEXT, arm TEXT, seed INTEGER, key TEXT, error TEXT, redacted INTEGER,
+    PRIMARY KEY (case_id, model, arm, seed)
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a cassette knows of one trial."""
+
+    key: str
+    error: str  # why there is no result; empty if it was scored
+    redacted: bool  # secrets were taken out of something that was answered in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the run was made that was recorded. What decides a request has to be the same to find its reply."""
+
+    skill: str
+    visible_hash: str  # of what students see of the skill
+    agent: str
+    arms: tuple[str, ...]
+    runs: int
+    seed: int
+    temperature: float | None
+    max_output_tokens: int
+    limit_is_stated: bool
+    bounds: Mapping[str, Any]  # of an agent that acts
+
+
+class Cassette:
+    """A file of replies, open for looking them up."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._db = sqlite3.connect("", check_same_thread=False)  # a file without a name: gone when it is closed
+        self._db.executescript(_TABLES)
+        self._content = hashlib.sha256()
+        self._ended = False
+        self.trials = self.replies = 0
+        lines = self._lines()
+        try:
+            first = next(lines, None)
+            if first is None or first.get("format") != FORMAT:
+                raise ValueError("its first line does not say so")
+            if first.get("version") != VERSION:
+                raise UsageError(
+                    f"{path}: is version {first.get('version')!r} of the format, and {VERSION} can be read here",
+                    "Update upskill.",
+                )
+            self._read_header(first)
+            for number, line in enumerate(lines, start=2):
+                try:
+                    self._read_line(line)
+                except (*_UNUSABLE, sqlite3.Error) as error:
+                    raise ValueError(f"line {number} cannot be used ({type(error).__name__}: {error})") from error
+        except _UNUSABLE as error:
+            raise self._unreadable(str(error)) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise self._unreadable(f"it is damaged or cut off ({error})") from error
+        if not self._ended:
+            raise self._unreadable("its last line is missing")
+        self.digest = self._content.hexdigest()[:16]
+
+    def _unreadable(self, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path}: is no file of replies that can be read: {why}",
+            "`upskill export RUN --replies FILE` writes one; get it again if it was damaged on its way.",
+        )
+
+    # Reading it.
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        unpacked = 0
+        with open_input(self.path, most=MOST_BYTES) as packed, gzip.GzipFile(fileobj=packed) as stream:
+            while line := _read_line(stream):
+                unpacked += len(line)
+                if len(line) > LONGEST_LINE or unpacked > MOST_UNPACKED:
+                    raise ValueError(f"it unpacks to more than {MOST_UNPACKED // 10**9} GB, or has an endless line")
+                self._content.update(line)
+                found = as_mapping(json.loads(line.decode()))
+                if found is None or is_deep(found):
+                    raise ValueError("a line is not an object")
+                yield found
+
+    def _read_header(self, line: Mapping[str, Any]) -> None:
+        self.addresses = tuple(_address(row) for row in line["models"])
+        judge = line["judge"]
+        self.judge = None if judge is None else self.addresses[_whole(judge)]
+        self.students = self.addresses[: _whole(line["students"])]
+        given = {field.name: line[field.name] for field in fields(Settings)}
+        given["arms"] = tuple(_text(arm) for arm in given["arms"])
+        self.settings = Settings(**given)
+        if not self.students or len({one.name for one in self.addresses}) < len(self.addresses):
+            raise ValueError("its models have no names of their own")
+        for name in ("runs", "seed", "max_output_tokens"):
+            _whole(given[name])
+        if given["temperature"] is not None:
+            _number(given["temperature"])
+        if as_mapping(given["bounds"]) is None:
+            raise ValueError("its bounds are no object")
+        for name in ("skill", "visible_hash", "agent"):
+            _text(given[name])
+
+    def _read_line(self, line: dict[str, Any]) -> None:
+        if self._ended:
+            raise ValueError("something stands behind its end")
+        if trial := as_mapping(line.get("trial")):
+            model, case, arm = self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"])
+            row = (model, case, arm, _whole(trial["seed"]), _text(trial.get("key", "")), _text(trial.get("error", "")))
+            redacted = bool(trial.get("redacted", False))
+            self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?)", (*map(_ascii, row), redacted))
+            self.trials += 1
+        elif reply := as_mapping(line.get("reply")):
+            model, request = self._model(reply["by"]), _text(reply["request"])
+            read_recorded(reply)  # whatever is wrong with it is said now
+            row = (model, _ascii(request), json.dumps(reply))
+            self._db.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", row)
+            self.replies += 1
+        elif end := as_mapping(line.get("end")):
+            self._ended = True
+            for kind, count in (("trials", self.trials), ("replies", self.replies)):
+                if count != end[kind]:
+                    raise ValueError(f"it says that it has {end[kind]} {kind}, and has {count}")
+        else:
+            raise ValueError("it is neither a trial nor a reply")
+
+    def _model(self, value: object) -> int:
+        number = _whole(value)
+        if not 0 <= number < len(self.addresses):
+            raise ValueError(f"there is no model {number}")
+        return number
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._db.execute(query, values).fetchall()
+
+    # Looking things up.
+
+    def address(self, name: str) -> Address:
+        """The model that was recorded under this name."""
+        names = [address.name for address in self.addresses]
+        if name not in names:
+            has = f"It has {', '.join(names)}."
+            near = did_you_mean(name, names) if len(names) > 1 else ""
+            raise UsageError(f"{self.path}: has no replies of {name}", near if near.startswith("Did") else has)
+        return self.addresses[names.index(name)]
+
+    def reply(self, address: Address, request: str) -> Reply | None:
+        """What this model answered to the request with this hash."""
+        model = [one.name for one in self.addresses].index(address.name)
+        rows = self._rows("SELECT reply FROM replies WHERE model = ? AND request = ?", model, request)
+        return read_recorded(json.loads(rows[0][0])) if rows else None
+
+    def trial(self, model: str, case: str, arm: str, seed: int) -> Recorded | None:
+        number = [one.name for one in self.students].index(model)
+        rows = self._rows(
+            "SELECT key, error, redacted FROM trials WHERE case_id = ? AND model = ? AND arm = ? AND seed = ?",
+            *(_ascii(case), number, _ascii(arm), seed),
+        )
+        return Recorded(rows[0][0], json.loads(f'"{rows[0][1]}"'), bool(rows[0][2])) if rows else None
+
+    def seeds(self, case: str, arm: str = "") -> list[int]:
+        """The seeds that a case was run with, in this arm or in any."""
+        query = "SELECT DISTINCT seed FROM trials WHERE case_id = ? AND (? = '' OR arm = ?) ORDER BY seed"
+        return [row[0] for row in self._rows(query, _ascii(case), _ascii(arm), _ascii(arm))]
+
+    @property
+    def cases(self) -> set[str]:
+        return {json.loads(f'"{row[0]}"') for row in self._rows("SELECT DISTINCT case_id FROM trials")}
+
+    @property
+    def size(self) -> str:
+        """How much there is, in words."""
+        replies = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
+        return f"{replies} of {counted(self.trials, 'trial')}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes a run that is played from this cassette another one than the one that was recorded."""
+        query = "SELECT DISTINCT case_id FROM trials WHERE redacted ORDER BY case_id"
+        cases = [json.loads(f'"{row[0]}"') for row in self._rows(query)]
+        if not cases:
+            return []
+        named = ", ".join(cases[:MOST_NAMED]) + (", …" if len(cases) > MOST_NAMED else "")
+        where = f"{counted(len(cases), 'case')} ({named})"
+        return [f"secrets were taken out of recorded answers to {where}: what is graded is not quite what was said"]
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _read_line(stream: BinaryIO | gzip.GzipFile) -> bytes:
+    return stream.readline(LONGEST_LINE + 1)
+
+
+def read_recorded(row: Mapping[str, Any]) -> Reply:
+    """The reply in a line of a cassette; TypeError or ValueError if it is none."""
+    usage = dict(row["usage"])
+    for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
+        if _whole(usage.get(name, 0)) < 0:
+            raise ValueError(f"{name} is below 0")
+    if usage.get("cost_usd") is not None:
+        _number(usage["cost_usd"])
+    if row.get("stop", "end") not in get_args(Stop):
+        raise ValueError(f"{row.get('stop')!r} is no reason to stop")
+    from upskill.models.cache import read_reply  # noqa: PLC0415 - leans on this page
+
+    texts = {name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")}
+    calls = as_list(row.get("calls", []))
+    thinking = as_list(row.get("thinking", []))
+    if calls is None or thinking is None or not all(as_mapping(one) is not None for one in (*calls, *thinking)):
+        raise ValueError("its calls or thoughts are no list of objects")
+    for call in calls:
+        ToolCall(_text(call["id"]), _text(call["name"]), {})
+        if as_mapping(call["arguments"]) is None:
+            raise ValueError("the arguments of a call are no object")
+    plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
+    seconds, attempts = _number(row.get("seconds", 0.0)), _whole(row.get("attempts", 1))
+    return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts}))
+
+
+def _address(row: Mapping[str, Any]) -> Address:
+    return Address(**{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is no text")
+    return value
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
+        raise TypeError(f"{value!r:.60} is no whole number")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise TypeError(f"{value!r:.60} is no number of at least 0")
+    return value
+
+
+def _ascii(value: object) -> object:
+    """Text as the inside of a JSON string: half a surrogate pair has no place in a database."""
+    return json.dumps(value)[1:-1] if isinstance(value, str) else value

@@ -1,0 +1,293 @@
+"""Recorded replies that travel: `upskill export --replies` here, `upskill eval --replay FILE` anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, Upskill, greetings, serving, write_script, write_skill
+from loopback import Call
+
+KEY = "AKIA" + "QX7TR2LMWPZ3VK5N"  # the shape of an access key, and nobody's
+# Starts the command line on a machine where nothing can be reached.
+OFFLINE = """
+import socket
+def refuse(*_, **__):
+    raise OSError("there is no network here")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+from upskill.cli import main
+main()
+"""
+
+
+def elsewhere(folder: Path, *argv: object) -> Done:
+    """The command line on a machine without a key, a store, a home or a network."""
+    folder.mkdir(exist_ok=True)
+    environment = {"HOME": str(folder / "nobody"), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", OFFLINE, *map(str, argv)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def skill(home: Path) -> Path:
+    return write_skill(home / "skills" / "greeting")
+
+
+@pytest.fixture
+def cassette(upskill: Upskill, skill: Path, home: Path) -> Path:
+    """The replies of a run of two rounds."""
+    student = write_script(home / "student.json")
+    assert upskill("eval", skill, "-m", student, "--runs", 2).code == 0
+    assert upskill("export", "last", "--replies", "replies.gz").code == 0
+    return home / "replies.gz"
+
+
+def lines_of(cassette: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(cassette.read_bytes()).splitlines()]
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode() + b"\n"))
+    return path
+
+
+def helpful(call: Call) -> str:
+    return "ahoy, friend" if "ahoy" in call.system else "hello, friend"
+
+
+def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Upskill, home: Path) -> None:
+    suite = greetings(3) | {"checks": [{"contains": "friend"}, {"judge": "it greets the way sailors do"}]}
+    skill = write_skill(home / "skills" / "greeting", suite=suite)
+    with serving(helpful) as server:
+        students = ("-m", "any", "-m", "other", "--base-url", server.url)
+        judged = ("--judge-model", write_script(home / "judge.json", JUDGE))
+        live = upskill("eval", skill, *students, *judged, "--runs", 2, "--seed", 5, "--controls", "--json")
+        assert live.code == 0, live.err
+    assert upskill("export", "last", "--replies", "out/replies.gz").code == 0
+    other = home.parent / "other"
+    shutil.copytree(skill, other / "deep" / "greeting")
+    shutil.move(home / "out" / "replies.gz", other / "tape")
+    played = elsewhere(other, "eval", "deep/greeting", "--replay", "tape", "--json")
+    assert played.code == 0, played.err
+    assert played.json["models"][0]["skill"]["passed"] == 6
+    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+    # One of the two students, and again: the run is stored there by now.
+    for _ in range(2):
+        one = elsewhere(other, "eval", "deep/greeting", "--replay", "tape", "-m", "other", "--json")
+        assert [model["model"] for model in one.json["models"]] == ["other"]
+
+
+JUDGE = [
+    {"match": "ahoy, friend", "answer": '{"evidence": "ahoy", "reason": "it says ahoy", "passed": true}'},
+    {"answer": '{"evidence": "", "reason": "it says hello", "passed": false}'},
+]
+
+
+def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: Upskill, cassette: Path) -> None:
+    before = cassette.read_bytes()
+    cassette.unlink()
+    cassette.symlink_to("precious")
+    Path("precious").write_text("keep me")
+    assert "Wrote 16 replies of 16 trials to replies.gz" in upskill("export", "last", "--replies", "replies.gz").err
+    assert (cassette.read_bytes(), Path("precious").read_text()) == (before, "keep me")
+    text = gzip.decompress(before).decode()
+    assert str(Path.cwd()) not in text
+    assert "Please greet" not in text  # requests are there as hashes only
+    assert not [path.name for path in Path.cwd().iterdir() if path.name.startswith(".replies")]
+
+
+def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
+    upskill: Upskill, skill: Path, cassette: Path
+) -> None:
+    strict = greetings(4) | {"checks": [{"contains": "ahoy"}, {"contains": "my friend"}]}
+    Path("strict.json").write_text(json.dumps(strict))
+    played = upskill("eval", skill, "--replay", cassette, "--tests", "strict.json", "--json")
+    assert played.json["models"][0]["skill"]["passed"] == 0
+    # The student is asked itself where a plan was only played so far.
+    Path("student.json").write_text(json.dumps([{"answer": "ahoy, my friend"}]))
+    live = upskill("eval", skill, "-m", "scripted:student.json", "--runs", 2, "--tests", "strict.json", "--json")
+    assert live.json["models"][0]["skill"]["passed"] == 8
+    assert "was itself played from a file" in upskill("export", played.json["run"], "--replies", "again.gz").err
+    assert upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--runs", 2).code == 0  # from the store
+
+
+def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskill, skill: Path, cassette: Path) -> None:
+    def play(*more: object) -> Done:
+        return upskill("eval", skill, "--replay", cassette, *more)
+
+    def errors(*more: object) -> str:
+        done = play("--json", *more)
+        assert done.code == (0 if "--controls" in more else 3), done.err
+        return " | ".join(error["message"] for error in done.json["errors"])
+
+    assert "no reply for case 'greet-1' with seed 2 (it has seeds 0 to 1)" in errors("--runs", 3)
+    assert "the temperature was 0.7 and is 0.1" in errors("--temperature", 0.1)
+    assert "the output limit was 4096 and is 7" in errors("--max-output-tokens", 7)
+    assert "case 'greet-1' in the arm placebo" in errors("--controls")
+    suite = greetings(5)
+    suite["cases"][1]["prompt"] = "Please greet the second guest."
+    Path("changed.json").write_text(json.dumps(suite))
+    said = errors("--tests", "changed.json")
+    assert "no reply for the case 'greet-5'" in said
+    assert "case 'greet-2', baseline: since" in said
+    assert "the case has changed: its prompt, its files or its output limit" in said
+    assert "greet-3" not in said
+    write_skill(skill, body="# Greeting\n\nSay ahoy, always.\n")
+    said = errors()
+    assert "case 'greet-1', skill: since" in said
+    assert "the skill greeting has changed" in said
+    assert "baseline" not in said
+    Path("other.json").write_text(
+        json.dumps({"cases": [{**suite["cases"][0], "id": "else"}], "checks": [{"contains": "ahoy"}]})
+    )
+    for more, words in (
+        (("--tests", "other.json"), "was recorded with other cases than those of other.json"),
+        (("-m", "scripted:other.json"), "has no replies of scripted:other.json"),
+        (("--judge-model", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
+        (("--batch",), "--batch and --replay contradict each other"),
+    ):
+        done = play(*more)
+        assert (done.code, words in done.err) == (2, True), done.err
+
+
+def test_errors_and_half_a_run_are_recorded_as_they_are(upskill: Upskill, skill: Path, home: Path) -> None:
+    rules = [{"when": "guest 3", "error": "the server is on fire"}, {"answer": "ahoy \ud83d and \x00\x1b[2J"}]
+    student = write_script(home / "student.json", rules)
+    live = upskill("eval", skill, "-m", student, "--json")
+    assert live.code == 3
+    done = upskill("export", "last", "--replies", "replies.gz")
+    assert "is not finished: 0 trials not run, 2 errored" in done.err
+    played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
+    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+    half = upskill("eval", skill, "-m", student, "--seed", 9, "--max-calls", 4)
+    assert "Stopped" in half.err
+    assert upskill("export", "last", "--replies", "half.gz").code == 0
+    assert len([line for line in lines_of(home / "half.gz") if "trial" in line]) == 4
+
+
+def test_secrets_are_taken_out_and_everybody_is_told(upskill: Upskill, skill: Path, home: Path) -> None:
+    answer = f"ahoy; aws_access_key_id = {KEY}"
+    rules = [{"when": "guest 2", "answer": answer}, {"answer": "ahoy"}]
+    student = write_script(home / "student.json", rules)
+    upskill("eval", skill, "-m", student)
+    done = upskill("export", "last", "--replies", "replies.gz")
+    assert "in answers to 1 case (greet-2). What is graded on replay differs" in done.err
+    assert KEY not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
+    played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
+    assert [line for line in played["warnings"] if "secrets were taken out" in line and "greet-2" in line]
+    assert played["models"][0]["skill"]["passed"] == 4
+
+
+def test_replies_that_are_not_stored_are_missed_before_anything_is_written(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    student = write_script(home / "student.json")
+    upskill("eval", skill, "-m", student, "--no-cache")
+    done = upskill("export", "last", "--replies", "replies.gz")
+    assert (done.code, "the replies of 8 trials are not stored" in done.err) == (2, True)
+    upskill("eval", skill, "-m", student, "--fresh")
+    with sqlite3.connect(home / "runs" / "upskill.db") as db:  # a run of an older version
+        db.execute("UPDATE results SET detail = json_remove(detail, '$.asked')")
+    done = upskill("export", "last", "--replies", "replies.gz")
+    assert "`upskill eval … --replay --fresh` records the run again from stored replies" in done.err
+    assert not (home / "replies.gz").exists()
+    upskill("eval", skill, "-m", student, "--replay", "--fresh")
+    assert upskill("export", "last", "--replies", "replies.gz").code == 0
+
+
+def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+    lines, packed = lines_of(cassette), cassette.read_bytes()
+    bad = home / "bad.gz"
+
+    def refused(words: str) -> None:
+        done = upskill("eval", skill, "--replay", bad)
+        assert (done.code, words in done.err) == (2, True), done.err
+        assert "Traceback" not in done.err
+
+    for data, words in (
+        (b"", "its first line"),
+        (b"no gzip at all", "damaged or cut off"),
+        (packed[:-200], "damaged or cut off"),
+        (packed[:300] + b"\x00" + packed[301:], "is no file of replies"),
+        (gzip.compress(b"{}\n"), "its first line"),
+        (gzip.compress(b"\xff\xfe\n"), "is no file of replies"),
+        (gzip.compress(b"[" * 100_000), "is no file of replies"),
+        (gzip.compress(b" " * 70_000_000), "endless line"),
+    ):
+        bad.write_bytes(data)
+        refused(words)
+    bad.unlink()
+    os.mkfifo(bad)
+    refused("is a FIFO")
+    bad.unlink()
+    number = next(number for number, line in enumerate(lines) if "reply" in line)
+    reply: Mapping[str, Any] = lines[number]["reply"]
+    head = lines[0]
+    changes: list[tuple[int, dict[str, Any], str]] = [
+        (0, {**head, "version": 9}, "is version 9 of the format"),
+        (0, {**head, "models": []}, "its models have no names"),
+        (0, {**head, "judge": 7}, "is no file of replies"),
+        (0, {**head, "bounds": 3}, "is no file of replies"),
+        (0, {**head, "temperature": "hot"}, "is no number"),
+        (number, {"reply": {**reply, "text": 5}}, "is no text"),
+        (number, {"reply": {**reply, "by": 9}}, "there is no model 9"),
+        (number, {"reply": {**reply, "usage": {"input_tokens": -1}}}, "below 0"),
+        (number, {"reply": {**reply, "usage": {"cost_usd": float("nan")}}}, "is no number"),
+        (number, {"reply": {**reply, "stop": "never"}}, "no reason to stop"),
+        (number, {"reply": {**reply, "calls": [{"id": 1}]}}, "is no text"),
+        (number, {"reply": {**reply, "seconds": 10**400}}, "is no file of replies"),
+        (number, {"what": 1}, "neither a trial nor a reply"),
+        (1, lines[4], "cannot be used"),
+        (len(lines) - 1, {"end": {"trials": 3, "replies": 16}}, "it says that it has 3 trials, and has 16"),
+    ]
+    for place, change, words in changes:
+        write_lines(bad, [*lines[:place], change, *lines[place + 1 :]])
+        refused(words)
+    write_lines(bad, lines[:-1])
+    refused("its last line is missing")
+    write_lines(bad, [*lines, lines[1]])
+    refused("behind its end")
+
+
+def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(upskill: Upskill, home: Path) -> None:
+    case = {
+        "id": "write",
+        "prompt": "Write the greeting into a file.",
+        "checks": [{"command": "grep -q ahoy hello.txt"}],
+    }
+    suite = {"cases": [case, {**case, "id": "again", "prompt": "Write the greeting into a file, please."}]}
+    skill = write_skill(home / "skills" / "greeting", suite=suite)
+    student = write_script(home / "student.json", ACTS)
+    live = upskill("eval", skill, "-m", student, "--agent", "tools", "--max-turns", 7, "--json")
+    assert live.code == 0, live.err
+    assert live.json["models"][0]["activation"]["trials"] == 2
+    upskill("export", "last", "--replies", "replies.gz")
+    other = home.parent / "other"
+    shutil.copytree(skill, other / "greeting")
+    played = elsewhere(other, "eval", "greeting", "--replay", home / "replies.gz", "--json")
+    assert played.code == 0, played.err
+    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+
+
+ACTS: list[dict[str, Any]] = [
+    {
+        "system": "greeting",
+        "turns": [
+            {"calls": [{"name": "activate_skill", "arguments": {"name": "greeting"}}]},
+            {"calls": [{"name": "bash", "arguments": {"command": "echo ahoy, friend > hello.txt; cat hello.txt"}}]},
+            "It is written.",
+        ],
+    },
+    {"turns": [{"calls": [{"name": "bash", "arguments": {"command": "echo hello > hello.txt"}}]}, "Done."]},
+]
