@@ -17,6 +17,7 @@ Parts that several of them share, and what other commands print:
 - `trials`: every trial of a stored run (`upskill show`)
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
+- `pictures`: lift, pass rates, Pareto front and heat map as SVG
 - `trigger`: how a skill fires, and whether a better description was found
 
 A kind is one file with one function, and one row of `REPORTS`; from another package, an entry point in the group

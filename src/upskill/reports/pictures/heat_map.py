@@ -1,0 +1,229 @@
+"""`heat_map`: every case with every model and arm. Cases that went alike share a row where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+from upskill.plain import counted
+from upskill.reports.pictures.svg import DASHED, Drawing, PictureOptions, element, legend, swatch
+from upskill.reports.pictures.texts import SMALL, clean, text_width
+from upskill.verdicts.arms import by_arm
+from upskill.verdicts.outcome import Outcome
+
+MOST_ROWS = 60  # of a picture; more cases are folded
+MOST_NAMED = 20  # cases of a row that its tooltip names
+CELL, ROW = 38, 19  # px: the narrowest cell, and how high a row is
+ARMS = {"baseline": "base", "baseline_repeat": "again", "placebo": "filler", "skill": "skill"}  # as columns call them
+FOLDED = "A row of several cases has those that went alike, or nearly."
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The trials of one case with one model in one arm."""
+
+    case: str
+    model: str
+    arm: str
+    passed: int
+    failed: int
+    errored: int = 0
+
+
+def cells_of(outcomes: Iterable[Outcome]) -> list[Cell]:
+    """Outcomes counted by case, model and arm; a trial that was tried again counts once."""
+    by_model: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_model.setdefault(outcome.model, []).append(outcome)
+    counts: dict[tuple[str, str, str], list[int]] = {}
+    for model, rows in by_model.items():
+        for arm in by_arm(rows).values():
+            for (case, _), outcome in arm.trials.items():
+                found = counts.setdefault((case, model, arm.name), [0, 0, 0])
+                found[2 if outcome.passed is None else 0 if outcome.passed else 1] += 1
+    return [Cell(*key, *found) for key, found in counts.items()]
+
+
+Counts = tuple[int, int, int]  # passed, failed, errored
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    cases: tuple[str, ...]
+    cells: tuple[Counts, ...]  # one a column
+
+    @property
+    def name(self) -> str:
+        return self.cases[0] if len(self.cases) == 1 else counted(len(self.cases), "case")
+
+
+def heat_map(
+    document: Mapping[str, Any],
+    cells: Iterable[Cell],
+    options: PictureOptions | None = None,
+    *,
+    cases: Sequence[str] = (),
+) -> str:
+    """`cases` are all that there are, in their order; a case without a trial is shown as missing."""
+    options = options or PictureOptions()
+    found = {(cell.case, cell.model, cell.arm): (cell.passed, cell.failed, cell.errored) for cell in cells}
+    ids = list(dict.fromkeys([*cases, *(case for case, _, _ in found)]))
+    models = list(dict.fromkeys([*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in found)]))
+    arms = [arm for arm in ARMS if any(name == arm for _, _, name in found)] or ["baseline", "skill"]
+    drawing = Drawing("heat-map", f"Cases of {document['skill']['name']}", options)
+    drawing.heading(
+        document, f"Share of trials that passed, in %: {counted(len(ids), 'case')}, {counted(len(models), 'model')}"
+    )
+    _Map(drawing, ids, models, arms, found).draw()
+    _legend(drawing, arms)
+    for arm in arms:
+        of_arm = [counts for (_, _, name), counts in found.items() if name == arm]
+        passed, failed, errored = (sum(counts[index] for counts in of_arm) for index in range(3))
+        drawing.words.append(f"{ARMS[arm]}: {passed} of {passed + failed} trials passed, {errored} errored.")
+    return drawing.svg()
+
+
+def _fold(rows: list[_Row], most: int) -> list[_Row]:
+    """At most so many rows: cases that went alike in one, and if that is not enough, cases that went nearly alike."""
+    if len(rows) <= most:
+        return rows
+    alike: dict[tuple[Counts, ...], list[str]] = {}
+    for row in rows:
+        alike.setdefault(row.cells, []).extend(row.cases)
+    folded = [_Row(tuple(ids), cells) for cells, ids in alike.items()]
+    folded.sort(key=lambda row: (_rate(row), len(row.cases)))
+    if len(folded) <= most:
+        return folded
+    ordered = sorted(rows, key=_rate)
+    bounds = [round(index * len(ordered) / most) for index in range(most + 1)]
+    return [_sum(ordered[start:end]) for start, end in pairwise(bounds) if end > start]
+
+
+def _sum(rows: list[_Row]) -> _Row:
+    cells = tuple(
+        (sum(c[0] for c in column), sum(c[1] for c in column), sum(c[2] for c in column))
+        for column in zip(*(row.cells for row in rows), strict=True)
+    )
+    return _Row(tuple(case for row in rows for case in row.cases), cells)
+
+
+def _rate(row: _Row) -> float:
+    passed, scored = sum(c[0] for c in row.cells), sum(c[0] + c[1] for c in row.cells)
+    return passed / scored if scored else -1.0
+
+
+class _Map:
+    """The rows of all models side by side, or, where that is too wide, of some models below those of others."""
+
+    def __init__(
+        self,
+        drawing: Drawing,
+        cases: list[str],
+        models: list[str],
+        arms: list[str],
+        found: Mapping[tuple[str, str, str], Counts],
+    ) -> None:
+        self.drawing, self.cases, self.models, self.arms, self.found = drawing, cases, models, arms, found
+        names = max((text_width(clean(case[:60]), SMALL) for case in cases), default=0)
+        self.left = min(max(names, text_width("2,000 cases", SMALL)) + 14, 0.32 * drawing.width)
+        room = drawing.width - self.left
+        self.in_panel = min(max(1, int(room / (CELL * len(arms)))), max(1, len(models)))
+        widest = max((text_width(clean(model), bold=True) for model in models), default=0) + 12
+        self.span = min(room / self.in_panel, max(widest, 60.0 * len(arms)))  # of one model
+        self.named = widest <= self.span + 0.01
+
+    def draw(self) -> None:
+        panels = [self.models[start : start + self.in_panel] for start in range(0, len(self.models), self.in_panel)]
+        most = max(8, MOST_ROWS // max(1, len(panels)))
+        for panel in panels:
+            columns = [(model, arm) for model in panel for arm in self.arms]
+            cells = self.found
+            rows = [
+                _Row((case,), tuple(cells.get((case, *each), (0, 0, 0)) for each in columns)) for case in self.cases
+            ]
+            self._heads(panel)
+            for row in _fold(rows, most):
+                self._row(row)
+            self.drawing.height += 14
+        if len(self.cases) > most:
+            self.drawing.text(0, self.drawing.height + 4, FOLDED, "muted", size=SMALL, room=self.drawing.width)
+            self.drawing.height += 10
+
+    def _heads(self, panel: list[str]) -> None:
+        """The names of the models above their columns; where they are too long, numbers, and the names above those."""
+        drawing, width = self.drawing, self.span / len(self.arms)
+        if not self.named:
+            for model in panel:
+                drawing.height += 16
+                name = f"{self.models.index(model) + 1} {model}"
+                drawing.text(0, drawing.height, name, size=SMALL, room=drawing.width)
+            drawing.height += 6
+        for index, model in enumerate(panel):
+            x = self.left + index * self.span
+            head = model if self.named else self.models.index(model) + 1
+            drawing.text(x + self.span / 2, drawing.height + 13, head, anchor="middle", bold=True)
+            for place, arm in enumerate(self.arms):
+                middle = x + (place + 0.5) * width
+                drawing.text(middle, drawing.height + 29, ARMS[arm], "muted", size=SMALL, anchor="middle")
+        drawing.height += 36
+
+    def _row(self, row: _Row) -> None:
+        drawing, y, width = self.drawing, self.drawing.height, self.span / len(self.arms)
+        own = Drawing(drawing.kind, drawing.title, drawing.options)
+        if len(row.cases) > 1:
+            own.add("title", "", escape(clean(", ".join(row.cases[:MOST_NAMED]))))
+        own.text(0, y + 13, row.name, size=SMALL, room=self.left - 10)
+        for index, counts in enumerate(row.cells):
+            model, place = divmod(index, len(self.arms))
+            x = self.left + model * self.span + place * width
+            kind, words = _look(counts)
+            dashed = DASHED.get(kind, {})
+            own.add("rect", kind, x=x + 1, y=y + 1, width=width - 2, height=ROW - 2, **dashed)
+            own.text(x + width / 2, y + 13.5, words, "ink" if dashed else "heat-ink", size=SMALL, anchor="middle")
+        content = "".join(own.parts)
+        if drawing.options.links and len(row.cases) == 1:
+            case = quote(row.cases[0].encode("utf-8", "surrogatepass"), safe="")
+            content = element("a", "", content, href=f"#case={case}")
+        drawing.parts.append(element("g", "row", content))
+        drawing.height += ROW
+
+
+def _look(counts: Counts) -> tuple[str, str]:
+    """The class of a cell and what stands in it."""
+    passed, failed, errored = counts
+    scored = passed + failed
+    if not scored:
+        return ("heat-error", "err") if errored else ("heat-none", "–")
+    rate = passed / scored
+    step = 0 if not passed else 4 if not failed else 1 if rate < 0.4 else 2 if rate <= 0.6 else 3
+    # What is neither never nor always is not rounded to it.
+    shown = min(99, max(1, round(100 * rate))) if passed and failed else round(100 * rate)
+    return f"heat-{step}", f"{shown}{'!' if errored else ''}"
+
+
+def _legend(drawing: Drawing, arms: list[str]) -> None:
+    words = {
+        "baseline": f"base: {drawing.options.baseline}",
+        "skill": "skill: with it",
+        "placebo": "filler: a placebo of the skill's length",
+        "baseline_repeat": "again: the baseline repeated",
+    }
+
+    legend(
+        drawing,
+        [
+            ("0: always fails", swatch("heat-0")),
+            ("below 40", swatch("heat-1")),
+            ("40 to 60", swatch("heat-2")),
+            ("above 60", swatch("heat-3")),
+            ("100: always passes", swatch("heat-4")),
+            ("–: not run", swatch("heat-none")),
+            ("err: errored (! some)", swatch("heat-error")),
+        ],
+    )
+    drawing.height += 16
+    drawing.text(0, drawing.height, "; ".join(words[arm] for arm in arms), "muted", size=SMALL, room=drawing.width)

@@ -1,0 +1,250 @@
+"""`pareto`: what a task takes against how often it passes, and the front that nothing beats on both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upskill.reports.numbers import dollars, percent
+from upskill.reports.pictures.scales import Scale
+from upskill.reports.pictures.svg import Drawing, PictureOptions, circle, dot, element, legend
+from upskill.reports.pictures.texts import SMALL, shorten, text_width
+
+NAMED = 6  # models whose points have a name; of more, a number
+MOST_LABELLED = 60
+LABEL = 13.0  # px: how high one is
+DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150, 180, 215, 255, 300)  # px, of a label from its point
+
+_Line = tuple[tuple[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    number: int  # of the model, from 1
+    model: str
+    arm: str
+    price: float  # tokens or dollars of a task
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def overlaps(self, other: _Box) -> bool:
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
+
+def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: str = "") -> str:
+    """`by` is `cost` or `tokens`; where it is left out, cost if every price is known and something was paid."""
+    options = options or PictureOptions()
+    models: list[dict[str, Any]] = document["models"]
+    by = by or ("cost" if _is_priced(models) else "tokens")
+    drawing = Drawing("pareto", f"{by.capitalize()} of a task and pass rate, with and without", options)
+    drawing.title = f"{'Cost' if by == 'cost' else 'Tokens'} and pass rate of {document['skill']['name']}"
+    drawing.heading(document, f"{'Dollars' if by == 'cost' else 'Tokens'} a task against the share that passed")
+    points = list(_points(models, by))
+    if points:
+        _Plot(drawing, points, by).draw()
+    else:
+        drawing.text(0, drawing.height + 14, "No model has a scored trial with a known price.", "muted")
+        drawing.height += 24
+    _table(drawing, models, by)
+    return drawing.svg()
+
+
+def price_of_task(arm: Mapping[str, Any], by: str) -> float | None:
+    """Tokens or dollars of one scored trial; None where there is none, or a price is not known."""
+    scored = arm["passed"] + arm["failed"]
+    total = arm["cost_usd"] if by == "cost" else arm["input_tokens"] + arm["output_tokens"]
+    return None if total is None or not scored else total / scored
+
+
+def _is_priced(models: Sequence[Mapping[str, Any]]) -> bool:
+    found = [
+        price_of_task(model[arm], "cost") for model in models for arm in ("baseline", "skill") if model[arm]["passed"]
+    ]
+    return any(found) and None not in found
+
+
+def _points(models: Sequence[Mapping[str, Any]], by: str) -> Iterator[_Point]:
+    for number, model in enumerate(models, 1):
+        for arm in ("baseline", "skill"):
+            price, rate = price_of_task(model[arm], by), model[arm]["pass_rate"]
+            if price is not None and rate is not None:
+                yield _Point(number, str(model["model"]), arm, price, rate)
+
+
+def front_of(points: Sequence[_Point]) -> list[_Point]:
+    """Those that no other beats on both, cheapest first."""
+    found: list[_Point] = []
+    for point in sorted(points, key=lambda point: (point.price, -point.rate, point.model, point.arm)):
+        if not found or point.rate > found[-1].rate:
+            found.append(point)
+    return found
+
+
+class _Plot:
+    def __init__(self, drawing: Drawing, points: Sequence[_Point], by: str) -> None:
+        self.drawing, self.points, self.by = drawing, points, by
+        self.left, self.top = 44.0, drawing.height + 6
+        self.bottom = self.top + min(320, max(220, 0.5 * drawing.width))
+        prices = [point.price for point in points]
+        low, high = min(prices), max(prices)
+        log = low > 0 and high / low > 15
+        if log:
+            low, high = low / 1.4, high * 1.4
+        else:
+            low, high = 0.0, high * 1.1 or 1.0
+        self.x = Scale(low, high, self.left, drawing.width - 12, log)
+        self.y = Scale(0, 1, self.bottom - 10, self.top + 10)
+        self.taken: list[_Box] = []
+        self.lines: list[_Line] = []  # arrows, which a label should not lie on
+
+    def at(self, point: _Point) -> tuple[float, float]:
+        return self.x(point.price), self.y(point.rate)
+
+    def draw(self) -> None:
+        drawing = self.drawing
+        self._axes()
+        front = front_of(self.points)
+        self._front(front)
+        by_model: dict[int, dict[str, _Point]] = {}
+        for point in self.points:
+            by_model.setdefault(point.number, {})[point.arm] = point
+            x, y = self.at(point)
+            self.taken.append(_Box(x - 6, y - 6, 12, 12))
+        for arms in by_model.values():
+            if len(arms) == 2:
+                self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
+        for point in self.points:
+            drawing.parts.append(circle(*self.at(point), 4.5, f"mark-{point.arm}"))
+        many = len(by_model) > NAMED
+        for arms in list(by_model.values())[:MOST_LABELLED]:
+            point = arms.get("skill") or arms["baseline"]
+            self._label(point, str(point.number) if many else f"{point.number} {point.model}")
+        names = [
+            f"{point.model} {'with skill' if point.arm == 'skill' else drawing.options.baseline}" for point in front
+        ]
+        drawing.words.append(f"On the front, cheapest first: {', '.join(names)}.")
+        drawing.height = self.bottom + 36
+        entries = [
+            (drawing.options.baseline, dot("mark-baseline")),
+            ("with skill", dot("mark-skill")),
+            ("front: nothing is cheaper and passes as often", _dash),
+        ]
+        legend(drawing, entries)
+
+    def _axes(self) -> None:
+        drawing = self.drawing
+        for tick in (0, 0.25, 0.5, 0.75, 1):
+            drawing.line(self.left, self.y(tick), drawing.width, self.y(tick), "grid")
+            drawing.text(self.left - 6, self.y(tick) + 4, percent(tick), "muted", size=SMALL, anchor="end")
+        before = self.left - 20
+        for tick in self.x.ticks(6 if drawing.width > 500 else 4):
+            words = f"{tick:,.6g}" if self.by == "tokens" else f"${tick:,.9f}".rstrip("0").rstrip(".")
+            x, half = self.x(tick), text_width(words, SMALL) / 2
+            if x - half > before + 6 and x + half <= drawing.width + 10:
+                drawing.line(x, self.top, x, self.bottom, "grid")
+                drawing.text(x, self.bottom + 15, words, "muted", size=SMALL, anchor="middle")
+                before = x + half
+        unit = "dollars a task" if self.by == "cost" else "tokens a task"
+        words = f"{unit} (logarithmic)" if self.x.log else unit
+        drawing.text((self.left + drawing.width) / 2, self.bottom + 31, words, "muted", size=SMALL, anchor="middle")
+        drawing.line(self.left, self.bottom, drawing.width, self.bottom, "axis")
+
+    def _front(self, front: Sequence[_Point]) -> None:
+        steps = [f"M{self.at(front[0])[0]:.1f} {self.bottom:.1f}"]
+        for point in front:
+            x, y = self.at(point)
+            steps.append(f"H{x:.1f}V{y:.1f}")
+        steps.append(f"H{self.drawing.width}")
+        self.drawing.add("path", "front", d="".join(steps), fill="none", stroke_dasharray="2 3", stroke_width=1)
+
+    def _arrow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        (x1, y1), (x2, y2) = start, end
+        self.lines.append((start, end))
+        length = math.hypot(x2 - x1, y2 - y1)
+        if length < 16:
+            return
+        dx, dy = (x2 - x1) / length, (y2 - y1) / length
+        x2, y2 = x2 - 7 * dx, y2 - 7 * dy
+        self.drawing.line(x1 + 6 * dx, y1 + 6 * dy, x2, y2, "axis", stroke_width=1.2)
+        head = f"M{x2 - 6 * dx - 3 * dy:.1f} {y2 - 6 * dy + 3 * dx:.1f}L{x2:.1f} {y2:.1f}"
+        head += f"L{x2 - 6 * dx + 3 * dy:.1f} {y2 - 6 * dy - 3 * dx:.1f}"
+        self.drawing.add("path", "axis", d=head, fill="none", stroke_width=1.2)
+
+    def _label(self, point: _Point, words: str) -> None:
+        """Beside its point, or as near as there is room for it, with a line that leads to it then."""
+        drawing = self.drawing
+        shown = shorten(words, 190, SMALL)
+        for distance in DISTANCES:
+            free = [box for box in self._places(point, text_width(shown, SMALL) + 2, distance) if self._is_free(box)]
+            if not free:
+                continue
+            box = min(free, key=lambda box: sum(_crosses(line, box) for line in self.lines))
+            self.taken.append(box)
+            if distance > 10:
+                x, y = self.at(point)
+                drawing.line(x, y, min(max(x, box.x), box.x + box.width), box.y + box.height / 2, "axis")
+            drawing.text(box.x + 1, box.y + 10.5, shown, "ink halo", size=SMALL)
+            return
+
+    def _places(self, point: _Point, width: float, distance: float) -> Iterator[_Box]:
+        x, y = self.at(point)
+        for dx, dy in ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1)):
+            left = x + dx * (9 + distance) - (width if dx < 0 else 0 if dx else width / 2)
+            top = y + dy * (9 + distance) - (LABEL if dy < 0 else 0 if dy else LABEL / 2)
+            yield _Box(min(left, self.drawing.width - width) if not dx else left, top, width, LABEL)
+
+    def _is_free(self, box: _Box) -> bool:
+        inside = box.x > self.left and box.x + box.width <= self.drawing.width
+        inside = inside and self.top - 6 <= box.y and box.y + box.height < self.bottom
+        return inside and not any(box.overlaps(other) for other in self.taken)
+
+
+def _crosses(line: _Line, box: _Box) -> bool:
+    """Whether a line runs through a box, looked at in many places of it."""
+    (x1, y1), (x2, y2) = line
+    steps = [step / 40 for step in range(41)]
+    places = [(x1 + (x2 - x1) * share, y1 + (y2 - y1) * share) for share in steps]
+    return any(box.x < x < box.x + box.width and box.y < y < box.y + box.height for x, y in places)
+
+
+def _dash(x: float, y: float) -> str:
+    return element("line", "front", x1=x - 7, y1=y, x2=x + 7, y2=y, stroke_dasharray="2 3")
+
+
+def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: str) -> None:
+    """Every value in words."""
+    drawing.height += 8
+    for number, model in enumerate(models, 1):
+        arms = [_value(arm, by) for arm in (model["baseline"], model["skill"])]
+        words = " → ".join(arms)
+        drawing.words.append(f"{model['model']}: {drawing.options.baseline} {arms[0]}, with skill {arms[1]}.")
+        drawing.height += 17
+        narrow = drawing.width < 480
+        room = drawing.width if narrow else drawing.width - text_width(words, SMALL) - 12
+        drawing.text(0, drawing.height, f"{number} {model['model']}", size=SMALL, room=room)
+        if narrow:
+            drawing.height += 15
+        drawing.text(drawing.width, drawing.height, words, "muted", size=SMALL, anchor="end")
+
+
+def _value(arm: Mapping[str, Any], by: str) -> str:
+    price = price_of_task(arm, by)
+    if arm["pass_rate"] is None:
+        return "not scored"
+    if price is None:
+        return f"{percent(arm['pass_rate'])}, price unknown"
+    return f"{percent(arm['pass_rate'])} at {dollars(price) if by == 'cost' else f'{price:,.0f} tokens'}"

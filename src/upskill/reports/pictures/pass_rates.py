@@ -1,0 +1,82 @@
+"""`pass_rates`: bars of the pass rates of each model without and with the skill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from upskill.reports.numbers import percent, points
+from upskill.reports.pictures.scales import Scale
+from upskill.reports.pictures.svg import Drawing, PictureOptions, legend, swatch
+from upskill.reports.pictures.texts import SMALL, TEXT, text_width
+
+BAR = 15  # px
+
+
+def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = None) -> str:
+    """Two bars a model. An arm without a scored trial has none, and says so."""
+    options = options or PictureOptions()
+    models: list[dict[str, Any]] = document["models"]
+    drawing = Drawing("bars", f"Pass rates with and without {document['skill']['name']}", options)
+    drawing.heading(document, "Share of trials that passed")
+    legend(drawing, [(options.baseline, swatch("bar-baseline")), ("with skill", swatch("bar-skill"))])
+    drawing.height += 4
+    room = max((text_width(_value(model[arm])) for model in models for arm in ("baseline", "skill")), default=0)
+    names = max((text_width(str(model["model"]), bold=True) for model in models), default=0)
+    beside = drawing.width >= 600
+    left = min(names + 16, 0.38 * drawing.width) if beside else 0.0
+    scale = Scale(0, 1, left, drawing.width - room - 10)
+    top = drawing.height
+    bottom = top + len(models) * _step(beside=beside)
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        for row in range(len(models)):
+            start = top + row * _step(beside=beside) + (4 if beside else 22)
+            drawing.line(scale(tick), start, scale(tick), start + 2 * BAR + 5, "grid" if tick else "axis")
+        if scale(1) - scale(0) > 180 or tick in (0, 1):
+            anchor = "start" if not beside and not tick else "middle"
+            drawing.text(scale(tick), bottom + 14, percent(tick), "muted", size=SMALL, anchor=anchor)
+    for model in models:
+        _group(drawing, model, scale, beside=beside)
+    drawing.height = bottom + 20
+    return drawing.svg()
+
+
+def _step(*, beside: bool) -> float:
+    return 2 * BAR + 20 + (0 if beside else 20)
+
+
+def _value(arm: Mapping[str, Any]) -> str:
+    scored = arm["passed"] + arm["failed"]
+    return f"{percent(arm['pass_rate'])} ({arm['passed']}/{scored})" if scored else "not scored"
+
+
+def _group(drawing: Drawing, model: Mapping[str, Any], scale: Scale, *, beside: bool) -> None:
+    top = drawing.height
+    lift = "" if model["lift"] is None else points(model["lift"])
+    if beside:
+        y = top + 10
+        drawing.text(0, y + BAR - 2, model["model"], bold=True, room=scale.start - 14)
+        drawing.text(0, y + BAR + 14, lift or "no lift", "muted", size=SMALL)
+    else:
+        y = top + 24
+        drawing.text(drawing.width, y - 6, lift or "no lift", "muted", anchor="end")
+        drawing.text(0, y - 6, model["model"], bold=True, room=drawing.width - text_width(lift or "no lift") - 12)
+    said: list[str] = []
+    for arm, words in (("baseline", drawing.options.baseline), ("skill", "with skill")):
+        rate = model[arm]["pass_rate"]
+        value = _value(model[arm])
+        if rate is not None:
+            drawing.add(
+                "rect",
+                f"bar-{arm}",
+                x=scale(0),
+                y=y + 1.5,
+                width=max(1.0, scale(rate) - scale(0)),
+                height=BAR - 3,
+                stroke_width=1.5,
+            )
+        drawing.text(scale(rate or 0) + 8, y + BAR - 3, value, size=TEXT)
+        said.append(f"{words} {value}")
+        y += BAR + 1
+    drawing.words.append(f"{model['model']}: {', '.join(said)}{f', {lift}' if lift else ''}.")
+    drawing.height = top + _step(beside=beside)

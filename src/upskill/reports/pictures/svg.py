@@ -1,0 +1,211 @@
+"""Plain SVG: elements, marks, and a drawing that grows downwards."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal
+
+from upskill.reports.pictures.texts import SMALL, TEXT, clean, is_measured, shorten, text_width, wrap
+from upskill.reports.pictures.themes import Theme, style
+
+MOST_LINES = 3  # of a title
+Sign = Callable[[float, float], str]  # what is drawn around a place
+Anchor = Literal["start", "middle", "end"]
+DASHED: dict[str, dict[str, object]] = {  # cells without a value
+    "heat-none": {"stroke_dasharray": "2 2"},
+    "heat-error": {"stroke_dasharray": "2 2"},
+}
+INVALID = "INVALID: the arms were not isolated, so no number here means anything."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureOptions:
+    """How a picture is drawn. Draw one again for a narrower place: a shrunken one has text that nobody can read."""
+
+    width: int = 720
+    theme: Theme = "auto"  # auto: as the reader's system has it
+    heading: bool = True  # off where the page around it has one
+    style: bool = True  # off where the page around it has `style()`, as its Content-Security-Policy may want it
+    links: bool = False  # rows of the heat map are links to #case=ID
+    baseline: str = "without skill"  # what the skill is compared with, in words
+    notes: Sequence[str] = ()  # said below, for example that a run is not finished
+
+
+@dataclass
+class Drawing:
+    """An SVG that grows downwards as things are drawn."""
+
+    kind: str
+    title: str
+    options: PictureOptions
+    height: float = 0.0
+    words: list[str] = field(default_factory=list[str])  # of the description
+    parts: list[str] = field(default_factory=list[str])
+
+    @property
+    def width(self) -> int:
+        return self.options.width
+
+    def heading(self, document: Mapping[str, Any], subtitle: str) -> None:
+        """The title, where the page has none of its own, what is shown, and whether none of it means anything."""
+        if self.options.heading:
+            for line in wrap(self.title, self.width, 15, bold=True)[:MOST_LINES]:
+                self.text(0, self.height + 16, line, size=15, bold=True)
+                self.height += 21
+            self.height += 3
+        for line in wrap(subtitle, self.width):
+            self.text(0, self.height + 13, line, "muted")
+            self.height += 17
+        if any(model["reason"] == "isolation" for model in document["models"]):
+            for line in wrap(INVALID, self.width, bold=True):
+                self.text(0, self.height + 14, line, bold=True)
+                self.height += 17
+            self.words.append(INVALID)
+        self.height += 8
+
+    def add(self, tag: str, classes: str = "", content: str = "", /, **attributes: object) -> None:
+        self.parts.append(element(tag, classes, content, **attributes))
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: object,
+        classes: str = "ink",
+        *,
+        size: float = TEXT,
+        anchor: Anchor = "start",
+        bold: bool = False,
+        room: float = math.inf,
+    ) -> None:
+        """A text on one line, shortened to its room; the whole of it is in its tooltip then."""
+        whole = clean(text)
+        shown = whole if math.isinf(room) else shorten(text, room, size, bold=bold)
+        given: dict[str, object] = {"x": x, "y": y, "font_size": size}
+        if anchor != "start":
+            given["text_anchor"] = anchor
+        if bold:
+            given["font_weight"] = 600
+        if not is_measured(shown):  # nobody knows how wide it is in the reader's font
+            given |= {"textLength": text_width(shown, size, bold=bold), "lengthAdjust": "spacingAndGlyphs"}
+            given |= {"direction": "ltr", "unicode_bidi": "isolate"}
+        tooltip = element("title", "", escape(whole)) if shown != whole else ""
+        self.add("text", classes, tooltip + escape(shown), **given)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **given: object) -> None:
+        self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)
+
+    def notes(self) -> None:
+        """What the options say below the picture."""
+        for note in self.options.notes:
+            for line in wrap(note, self.width, SMALL):
+                self.height += 16
+                self.text(0, self.height, line, "muted", size=SMALL)
+                self.words.append(line)
+
+    def svg(self) -> str:
+        self.notes()
+        width, height = self.width, math.ceil(self.height + 6)
+        body = "".join(self.parts)
+        name = f"up-{self.kind}-{hashlib.sha256(f'{width} {self.title} {body}'.encode()).hexdigest()[:8]}"
+        sheet = element("style", "", style(self.options.theme)) if self.options.style else ""
+        return element(
+            "svg",
+            "picture",
+            element("title", "", escape(clean(self.title)), id=f"{name}-title")
+            + element("desc", "", escape(" ".join(map(clean, self.words))), id=f"{name}-desc")
+            + sheet
+            + element("rect", "paper", x=-12, y=-12, width=width + 24, height=height + 24)
+            + body,
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"-12 -12 {width + 24} {height + 24}",
+            width=width + 24,
+            height=height + 24,
+            role="img",
+            aria_labelledby=f"{name}-title {name}-desc",
+        )
+
+
+def element(tag: str, classes: str = "", content: str = "", /, **attributes: object) -> str:
+    """One element; its content is SVG already. `font_size=12` is written `font-size="12"`."""
+    if classes:
+        attributes["class"] = " ".join(f"up-{name}" for name in classes.split())
+    written = "".join(
+        f' {name.replace("_", "-")}="{escape(_number(value) if isinstance(value, float) else str(value))}"'
+        for name, value in attributes.items()
+    )
+    return f"<{tag}{written}>{content}</{tag}>" if content else f"<{tag}{written}/>"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# Marks, each with a shape of its own.
+
+
+def circle(x: float, y: float, r: float, classes: str) -> str:
+    return element("circle", classes, cx=x, cy=y, r=r, stroke_width=2.0)
+
+
+def square(x: float, y: float, r: float, classes: str) -> str:
+    return element("rect", classes, x=x - r, y=y - r, width=2 * r, height=2 * r, stroke_width=1.5)
+
+
+def diamond(x: float, y: float, r: float, classes: str) -> str:
+    return _polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], classes)
+
+
+def triangle(x: float, y: float, r: float, classes: str) -> str:
+    return _polygon([(x, y - r), (x + r, y + r * 0.8), (x - r, y + r * 0.8)], classes)
+
+
+def _polygon(points: Sequence[tuple[float, float]], classes: str) -> str:
+    return element("polygon", classes, points=" ".join(f"{_number(x)},{_number(y)}" for x, y in points), stroke_width=1)
+
+
+# decision -> its mark
+MARKS: dict[str, tuple[Callable[[float, float, float, str], str], str]] = {
+    "helps": (circle, "helps"),
+    "hurts": (diamond, "hurts"),
+    "saves": (triangle, "saves"),
+    "no effect": (square, "no-effect"),
+    "undecided": (circle, "undecided"),
+}
+
+
+def mark(decision: str, x: float, y: float, r: float = 5.0) -> str:
+    draw, classes = MARKS.get(decision, MARKS["undecided"])
+    return draw(x, y, r, classes)
+
+
+def swatch(classes: str) -> Sign:
+    """A small area of the kind that a legend explains."""
+
+    def draw(x: float, y: float) -> str:
+        return element("rect", classes, x=x - 6, y=y - 5, width=12, height=11, **DASHED.get(classes, {}))
+
+    return draw
+
+
+def dot(classes: str) -> Sign:
+    return lambda x, y: circle(x, y, 4.5, classes)
+
+
+def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
+    """What each mark means, in as many lines as it takes."""
+    x = 0.0
+    drawing.height += 8
+    for words, draw in entries:
+        taken = 18 + text_width(words, SMALL) + 16
+        if x and x + taken > drawing.width:
+            x = 0.0
+            drawing.height += 18
+        drawing.parts.append(draw(x + 7, drawing.height + 8))
+        drawing.text(x + 18, drawing.height + 12, words, "muted", size=SMALL)
+        x += taken
+    drawing.height += 18

@@ -1,0 +1,90 @@
+"""The colours of both themes, and the style sheet that pictures share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Theme = Literal["auto", "light", "dark"]
+FONTS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif'
+
+# Okabe and Ito's colours, lighter on dark ground. A second sign (shape, outline, printed value) says the same.
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1c2128",
+    "muted": "#57606a",
+    "grid": "#d8dee4",
+    "axis": "#8c959f",
+    "baseline": "#e69f00",
+    "skill": "#0072b2",
+    "hurts": "#d55e00",
+    "saves": "#009e73",
+    "undecided": "#6e7781",
+    "heat-0": "#f4a582",
+    "heat-1": "#fddbc7",
+    "heat-2": "#eeeeee",
+    "heat-3": "#d1e5f0",
+    "heat-4": "#92c5de",
+    "heat-ink": "#1c2128",
+}
+DARK = {
+    "paper": "#0d1117",
+    "ink": "#e6edf3",
+    "muted": "#9da7b1",
+    "grid": "#30363d",
+    "axis": "#6e7681",
+    "baseline": "#e69f00",
+    "skill": "#56b4e9",
+    "hurts": "#ff7f3f",
+    "saves": "#2cc295",
+    "undecided": "#9da7b1",
+    "heat-0": "#93401f",
+    "heat-1": "#5c3a2c",
+    "heat-2": "#3d434b",
+    "heat-3": "#29485f",
+    "heat-4": "#1d6493",
+    "heat-ink": "#ffffff",
+}
+# class -> what it paints with which colour, and the rest of its rule
+_RULES: dict[str, tuple[tuple[str, str], ...]] = {
+    "paper": (("fill", "paper"),),
+    "ink": (("fill", "ink"),),
+    "muted": (("fill", "muted"),),
+    "grid": (("stroke", "grid"),),
+    "axis": (("stroke", "axis"),),
+    "front": (("stroke", "ink"),),
+    "bar-baseline": (("fill", "paper"), ("stroke", "baseline")),
+    "bar-skill": (("fill", "skill"), ("stroke", "skill")),
+    "mark-baseline": (("fill", "paper"), ("stroke", "baseline")),
+    "mark-skill": (("fill", "skill"), ("stroke", "skill")),
+    "helps": (("fill", "skill"), ("stroke", "skill")),
+    "hurts": (("fill", "hurts"), ("stroke", "hurts")),
+    "saves": (("fill", "saves"), ("stroke", "saves")),
+    "undecided": (("fill", "paper"), ("stroke", "undecided")),
+    "no-effect": (("fill", "undecided"), ("stroke", "undecided")),
+    **{f"heat-{step}": (("fill", f"heat-{step}"),) for step in range(5)},
+    "heat-ink": (("fill", "heat-ink"),),
+    "halo": (("stroke", "paper"),),
+    "heat-none": (("fill", "paper"), ("stroke", "axis")),
+    "heat-error": (("fill", "paper"), ("stroke", "hurts")),
+}
+
+
+def style(theme: Theme = "auto") -> str:
+    """The style sheet of every picture. A page may set the colours itself, as `--up-ink`, `--up-skill` and so on."""
+    fixed = DARK if theme == "dark" else LIGHT
+    rules = [
+        f".up-picture{{font-family:{FONTS};font-variant-numeric:tabular-nums}}",
+        ".up-halo{stroke-width:3px;stroke-linejoin:round;paint-order:stroke}",
+    ]
+    if theme == "auto":  # first in plain colours, for programs that do not know var()
+        rules.append(f"@media (prefers-color-scheme:dark){{:root{{{custom_properties('dark')}}}}}")
+    for name, paints in _RULES.items():
+        plain = ";".join(f"{what}:{fixed[colour]}" for what, colour in paints)
+        own = "".join(f";{what}:var(--up-{colour},{fixed[colour]})" for what, colour in paints)
+        rules.append(f".up-{name}{{{plain}{own if theme == 'auto' else ''}}}")
+    return "".join(rules)
+
+
+def custom_properties(theme: Literal["light", "dark"]) -> str:
+    """The colours of a theme as declarations: `--up-ink:#1c2128;…`."""
+    return ";".join(f"--up-{name}:{colour}" for name, colour in (DARK if theme == "dark" else LIGHT).items())
