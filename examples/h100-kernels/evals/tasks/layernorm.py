@@ -1,0 +1,42 @@
+"""LayerNorm of each row with weight and bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+SIGNATURE = "const half* x, const half* w, const half* b, half* y, int rows, int cols"
+SHAPES = [(1, 1), (1, 7), (3, 129), (5, 1000), (257, 768), (2, 33000)]
+TIMED = (8192, 4096)
+DTYPES = ["float16"]
+TOLERANCE = {"float16": (2e-3, 2e-3)}  # relative, absolute
+
+
+def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:
+    rows, cols = shape
+    device = generator.device
+    x = torch.randn(rows, cols, generator=generator, device=device, dtype=torch.float16)
+    w = torch.randn(cols, generator=generator, device=device, dtype=torch.float16)
+    b = torch.randn(cols, generator=generator, device=device, dtype=torch.float16)
+    x[0] += 30  # a mean far from zero, where E[x²] − E[x]² in low precision goes wrong
+    return {"x": x, "w": w, "b": b, "rows": rows, "cols": cols}
+
+
+def outputs(shape: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
+    rows, cols = shape
+    return {"y": ((rows, cols), torch.float16)}
+
+
+def reference(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, **sizes: int) -> torch.Tensor:
+    return eager(x.double(), w.double(), b.double())
+
+
+def eager(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, **sizes: int) -> torch.Tensor:
+    return functional.layer_norm(x, w.shape, w, b, eps=1e-5)
+
+
+def bytes_moved(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    rows, cols = shape
+    return 4 * rows * cols + 4 * cols
