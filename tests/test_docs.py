@@ -60,7 +60,7 @@ tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
 """
 MODEL_FLAGS = ("-m", "--model", "--eval-model", "--teacher", "--query-model", "--test-gen-model", "--judge-model")
 LEFT_OUT = (
-    *("models pull", "models rm", "--handoff", "--replay", "--batch", "mcp:", "--watch"),
+    *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch"),
     *("--agent codex", "--agent claude-code", "--agent opencode"),
     *("last:", "skills/corvane", "show RUN"),  # of runs that these would have made
 )

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from upskill.authoring.provenance import save_suite
-from upskill.cli.console import note, write_report
+from upskill.cli.console import note, show_json, write_report
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.cli.watch import Seen, changed
-from upskill.errors import UpskillError
+from upskill.errors import Paused, UpskillError
 from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
@@ -64,7 +64,12 @@ def run_eval(options: EvalOptions) -> None:
     loaded = _load(options)
     with options.open_store(loaded[0].name) as store:
         ledger = Ledger(options.ceilings)
-        evaluation = _evaluate_loaded(options, loaded, store, ledger)
+        try:
+            evaluation = _evaluate_loaded(options, loaded, store, ledger)
+        except Paused as pause:
+            if options.as_json:
+                show_json({"waiting_for": list(pause.files)})
+            raise
         if options.watch:
             _keep_evaluating(options, evaluation, store, ledger, seen)
             return

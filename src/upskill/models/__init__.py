@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from upskill.errors import ModelError
 from upskill.registry import Registry
@@ -141,6 +141,15 @@ class Model(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class ByHand(Protocol):
+    """A model whose requests somebody reads, who must not learn which arm one belongs to."""
+
+    def blinded(self) -> Model:
+        """The same for a student or a judge."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a model is: plain text that can travel to another process."""
@@ -206,9 +215,12 @@ class StudentModel:
 
     async def reply(self, request: Request) -> Reply:
         try:
-            return await self.model.reply(request)
+            reply = await self.model.reply(request)
         except Unanswered as unanswered:
             return unanswered.as_reply(request)
+        if reply.file and not reply.usage.cost_usd:  # nothing was paid here, and nobody says what was elsewhere
+            return replace(reply, usage=replace(reply.usage, cost_usd=None))
+        return reply
 
     async def close(self) -> None:
         await self.model.close()
@@ -286,6 +298,8 @@ class Models:
     async def uncached(self, address: Address, role: Role = "student") -> Model:
         """The same model, counted in the ledger, but without stored replies."""
         model = await self._opened(address)
+        if role in ("student", "judge") and isinstance(model, ByHand):
+            model = model.blinded()
         model = self.ledger.metered(model, role) if self.ledger else model
         return StudentModel(model) if role == "student" else model
 

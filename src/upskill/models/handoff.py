@@ -1,28 +1,38 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
-Each request becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` (or `.answer.md`). While an
-answer is missing the command pauses and says which; run again, it continues with the answers. An answer that does not
-have the form that was asked for is refused at once. Prompts that nobody has answered and that are no longer asked are
-removed.
+Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` (or
+`.answer.md`). While an answer is missing the command pauses and says which; run again, it continues with the answers.
+An answer that does not have the form that was asked for is refused at once. Prompts that nobody has answered and that
+are no longer asked are removed.
+
+Students and judges must not learn from a file which arm it belongs to. Theirs are called `HASH.prompt.md` and are
+written at the end, in the order of their names, so that neither name, nor order, nor time says more than the text does.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
-from upskill.models.parsing import parse_json_answer
+from upskill.models.parsing import estimate_tokens, parse_json_answer
+from upskill.models.prices import FREE, Prices, find_price
 from upskill.plain import counted, digest
+from upskill.traces import Usage
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
+BLIND = (
+    "Answer from this file alone, without a look at any other. Where another one reads the same, each gets an answer "
+    "of its own, as if it were asked for the first time."
+)
 
 
 class WrongAnswer(UsageError):
@@ -34,18 +44,20 @@ class WrongAnswer(UsageError):
         )
 
 
-class HandoffModel:
+class _Desk:
+    """A folder of prompts and answers."""
+
+    blind = False
+
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
         self._asked: set[str] = set()  # stems of this process
 
-    async def reply(self, request: Request) -> Reply:
-        stem = self._stem(request)
-        self._asked.add(stem)
+    def _read(self, stem: str, request: Request) -> Reply | None:
+        """The answer to a request, if there is one."""
         if (file := self._answer(stem)) is None:
-            self._write(stem, request)
-            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
+            return None
         text = read_input_text(file).strip()
         if request.schema is not None:
             _check_form(file, text, request)
@@ -58,23 +70,14 @@ class HandoffModel:
                 if _stem_of(file) not in self._asked:
                     file.unlink(missing_ok=True)
 
-    def _stem(self, request: Request) -> str:
-        """The stem of this request's files: the one it has, or the next number."""
-        key = digest(request)[:8]
-        known = sorted(self.folder.glob(f"*{PROMPT}"))
-        for file in known:
-            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
-                return _stem_of(file)
-        kept = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
-        numbers = [int(head) for file in kept if (head := file.name.partition("-")[0]).isdigit()]
-        return f"{max(numbers, default=0) + 1:02d}-{key}"
-
     def _answer(self, stem: str) -> Path | None:
         files = (self.folder / f"{stem}{ending}" for ending in ENDINGS)
         return next((file for file in files if file.is_file()), None)
 
     def _unanswered(self) -> list[Path]:
-        return [file for file in sorted(self.folder.glob(f"*{PROMPT}")) if self._answer(_stem_of(file)) is None]
+        """Our own prompts without an answer: names of blind ones have no number in front."""
+        known = (file for file in sorted(self.folder.glob(f"*{PROMPT}")) if ("-" not in file.name) == self.blind)
+        return [file for file in known if self._answer(_stem_of(file)) is None]
 
     def _write(self, stem: str, request: Request) -> None:
         parts = [f"# {turn.role}\n\n{turn.text}" for turn in request.messages]
@@ -83,11 +86,77 @@ class HandoffModel:
             parts.append(f"# your answer\n\nOne JSON object of this JSON schema:\n\n```json\n{schema}\n```")
         ending = ENDINGS[0] if request.schema is not None else ENDINGS[1]
         parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` beside this file.")
+        if self.blind:
+            words = f"It may have {request.max_output_tokens:,} tokens, of about four characters each."
+            parts[-1] = f"---\n\n{parts[-1]} {words} {BLIND}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{stem}{PROMPT}").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+            text = "\n\n".join(parts) + "\n"
+            (self.folder / f"{stem}{PROMPT}").write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
+
+
+class HandoffModel(_Desk):
+    """A teacher's folder: what is asked first comes first."""
+
+    def __init__(self, name: str, folder: Path, prices: Prices | None = None) -> None:
+        super().__init__(name, folder)
+        self._blind = _BlindDesk(name, folder, prices or {})
+
+    def blinded(self) -> _BlindDesk:
+        """The same folder, for a student or a judge."""
+        return self._blind
+
+    async def reply(self, request: Request) -> Reply:
+        stem = self._stem(request)
+        self._asked.add(stem)
+        if (reply := self._read(stem, request)) is None:
+            self._write(stem, request)
+            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
+        return reply
+
+    async def close(self) -> None:
+        await super().close()
+        await self._blind.close()
+
+    def _stem(self, request: Request) -> str:
+        """The stem of this request's files: the one it has, or the next number."""
+        key = digest(request)[:8]
+        known = sorted(self.folder.glob(f"*-*{PROMPT}"))
+        for file in known:
+            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
+                return _stem_of(file)
+        kept = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
+        numbers = [int(head) for file in kept if (head := file.name.partition("-")[0]).isdigit()]
+        return f"{max(numbers, default=0) + 1:02d}-{key}"
+
+
+class _BlindDesk(_Desk):
+    """The folder of a student or a judge. Tokens are estimated, and cost what the settings say, if they do."""
+
+    blind = True
+
+    def __init__(self, name: str, folder: Path, prices: Prices) -> None:
+        super().__init__(name, folder)
+        self.price = find_price(FREE, name, given=prices)
+        self._waiting: dict[str, Request] = {}
+
+    async def reply(self, request: Request) -> Reply:
+        stem = digest(request)[:12]
+        self._asked.add(stem)
+        if (reply := self._read(stem, request)) is None:
+            self._waiting[stem] = request
+            raise Paused([str(self.folder / f"{stem}{PROMPT}")])
+        taken = sum(estimate_tokens(message.text) for message in request.messages)
+        given = estimate_tokens(reply.text)
+        return replace(reply, usage=Usage(taken, given, cost_usd=self.price.cost(taken, given)))
+
+    async def close(self) -> None:
+        await super().close()
+        for stem in sorted(self._waiting):
+            self._write(stem, self._waiting[stem])
+        self._waiting.clear()
 
 
 def _stem_of(file: Path) -> str:
@@ -128,5 +197,4 @@ def _nearest(error: ValidationError) -> ValidationError:
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
-    del context
-    return HandoffModel(address.name, Path(address.model))
+    return HandoffModel(address.name, Path(address.model), context.prices)

@@ -309,6 +309,8 @@ def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
 
 
 def _caveat(address: Address) -> str:
+    if address.provider == "handoff":
+        return "tokens are estimated from the length of the texts, and what the answers cost is not known"
     return caveat_for(address.model) if address.provider == "local" else ""
 
 
