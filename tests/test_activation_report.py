@@ -354,7 +354,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     said = "2 cases look at what was done (file, tool), and --agent chat only answers"
     assert f"Warning: {said}" in done.err
     assert f"Note: {said}" in unwrapped(done.out)
-    assert re.search(r"Read every answer: upskill show greeter-\w+ --runs-dir there", done.out)
+    assert re.search(r"Read every answer: upskill show greeter-\w+ --store there", done.out)
     write_script(home / "acts.json", [{"answer": "AHOY"}])
     acting = upskill("eval", skill, "-m", "scripted:acts.json", "--agent", "tools")
     assert "only answers" not in acting.err + acting.out

@@ -611,7 +611,7 @@ def test_a_damaged_store_is_a_clear_error(upskill: Upskill, home: Path) -> None:
     assert done.code == 2
     assert done.err == (
         "upskill: runs/upskill.db: cannot be used as a store: file is not a database\n"
-        "  Choose another folder with --runs-dir.\n"
+        "  Choose another folder with --store.\n"
     )
 
 

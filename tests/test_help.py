@@ -102,7 +102,7 @@ def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: 
     (home / "file").write_text("not a folder", encoding="utf-8")
     folder = write_skill(home / "greeter")
     told = upskill("eval", folder, "-m", write_script(home / "student.yaml"), "-d", home / "file")
-    assert "--runs-dir" in told.err
+    assert "--store" in told.err
 
 
 def hints() -> Iterator[tuple[str, str]]:

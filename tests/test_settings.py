@@ -141,3 +141,16 @@ def test_commands_read_the_settings_of_the_folder_they_are_in(home: Path, upskil
     assert (done.code, done.out) == (2, "")
     said = "upskill: upskill.config.yaml: no setting is called 'skill_dir'\n  Did you mean 'skills_dir'"
     assert done.err.startswith(said)
+
+
+def test_the_place_of_runs_has_one_name_an_older_one_and_a_variable(tmp_path: Path) -> None:
+    file = written(tmp_path / "upskill.config.yaml", "runs_dir: older\n")
+    assert Settings.load({}, tmp_path).store == "older"
+    written(file, "runs_dir: older\nstore: newer\n")
+    assert Settings.load({}, tmp_path).store == Settings.load({}, tmp_path).runs_dir == "newer"
+    assert Settings.load({"UPSKILL_STORE": "postgresql://host/runs"}, tmp_path).store == "postgresql://host/runs"
+    assert Settings.load({"UPSKILL_STORE": ""}, tmp_path).store == "newer"
+    written(file, "store: [postgresql://me:secret@host]\n")
+    with pytest.raises(UsageError, match="store: Input should be a valid string") as error:
+        Settings.load({}, tmp_path)
+    assert "secret" not in str(error.value)

@@ -112,7 +112,7 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path, data: bytes
     (tmp_path / FILE).write_bytes(data)
     with pytest.raises(UsageError, match=re.escape(f"{tmp_path / FILE}: cannot be used as a store: ")) as caught:
         open_store(tmp_path)
-    assert "--runs-dir" in caught.value.hint
+    assert "--store" in caught.value.hint
     assert (tmp_path / FILE).read_bytes() == data
 
 

@@ -34,7 +34,7 @@ from upskill import (
 )
 from upskill.errors import StoreError
 from upskill.runs.plan import Arm, Judgement
-from upskill.runs.stores import STORES, Review, Run, find_store
+from upskill.runs.stores import STORES, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
 from upskill.verdicts.outcome import Outcome
@@ -697,3 +697,28 @@ async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(h
         with first.claim(evaluation.run), pytest.raises(UsageError, match="another process is already working"):
             await evaluate(plan, store=second, options=RunOptions(margin=0.5, until_decided="suite"))
         assert (first.run("last"), list(first.looks("greeter"))) == (before, looks)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("./runs", "./runs"),
+        ("sqlite:///a:b@c", "sqlite:///a:b@c"),
+        ("postgresql://me:secret@db.example.org:5433/runs", "postgresql://me@db.example.org:5433/runs"),
+        ("PostgreSQL://me:secret@[::1]:5433,[::2]/runs", "PostgreSQL://me@[::1]:5433,[::2]/runs"),
+        (
+            "postgresql:///runs?host=/tmp/sockets&user=me&password=secret",
+            "postgresql:///runs?host=/tmp/sockets&user=me",
+        ),
+        ("postgresql://me:%73ecret@/runs?sslpassword=secret&schema=a", "postgresql://me@/runs?schema=a"),
+        ("postgresql:///runs?passfile=/home/secret&PASSWORD=secret", "postgresql:///runs"),
+        # What is not a URL, because the password was not escaped.
+        ("postgresql://me:secret@secret@host/runs", "postgresql://…"),
+        ("postgresql://me:secret/secret@host/runs", "postgresql://…"),
+        ("postgresql://me:secret?secret@host/runs", "postgresql://…"),
+        ("postgresql://me:secret#secret@host/runs", "postgresql://…"),
+        ("postgresql://me:secret", "postgresql://…"),
+    ],
+)
+def test_a_place_is_shown_without_its_password(place: str, shown: str) -> None:
+    assert without_password(place) == shown

@@ -437,7 +437,7 @@ def test_a_narrow_terminal_cuts_the_queries_and_no_number(
     assert max(map(len, lines)) <= 60
     assert any(line.split()[-7:] == ["yes", "3/3", "100%", "44%", "to", "100%", "ok"] for line in lines)
     assert any("…  yes" in line for line in lines)
-    assert " --runs-dir 'my runs'" in " ".join(line.strip() for line in lines)
+    assert " --store 'my runs'" in " ".join(line.strip() for line in lines)
 
 
 def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:

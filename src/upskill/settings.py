@@ -14,6 +14,7 @@ from upskill.inputs import read_input_text
 from upskill.plain import as_mapping, read_yaml, short, yaml_words
 
 FILE = "upskill.config.yaml"
+OLDER_NAMES = {"model": "skill_generation_model", "runs_dir": "store"}  # of settings, in older files
 
 
 class Price(BaseModel):
@@ -35,7 +36,7 @@ class Settings(BaseModel):
     test_gen_model: str | None = Field(default=None, description="Writes test cases; without one, the teacher does.")
     judge_model: str | None = Field(default=None, description="Grades what no program can: `judge` checks.")
     skills_dir: str = Field(default="./skills", description="Where `generate` saves skills, and `list` looks for them.")
-    runs_dir: str = Field(default="./runs", description="Where results are kept.")
+    store: str = Field(default="./runs", description="Where runs are kept: a folder, or a postgresql:// URL.")
     max_refine_attempts: int = Field(default=3, ge=0, description="How often the teacher may improve a skill.")
     concurrency: int = Field(default=8, ge=1, description="Requests at a time.")
     timeout: float = Field(default=300, gt=0, description="Seconds for one request.")
@@ -45,9 +46,23 @@ class Settings(BaseModel):
     )
     source: str = ""  # the file these came from
 
+    @property
+    def runs_dir(self) -> str:
+        """The store, under its older name."""
+        return self.store
+
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ, here: str | Path = ".") -> Settings:
-        """The first of $UPSKILL_CONFIG, ./upskill.config.yaml and ~/.config/upskill/config.yaml; else the defaults."""
+        """The first of $UPSKILL_CONFIG, ./upskill.config.yaml and ~/.config/upskill/config.yaml; else the defaults.
+
+        $UPSKILL_STORE goes before the `store` of any of them: that is where a URL with a password belongs.
+        """
+        settings = cls._find(environment, here)
+        place = environment.get("UPSKILL_STORE")
+        return settings.model_copy(update={"store": place}) if place else settings
+
+    @classmethod
+    def _find(cls, environment: Mapping[str, str], here: str | Path) -> Settings:
         named = environment.get("UPSKILL_CONFIG")
         if named:
             return cls.read(Path(named))
@@ -69,17 +84,19 @@ class Settings(BaseModel):
             raise UsageError(f"{path}: is not a list of `setting: value` lines")
         if "source" in fields:  # a field of ours, not a setting
             raise UsageError(f"{path}: no setting is called 'source'")
-        if "model" in fields:  # its name in older files
-            fields.setdefault("skill_generation_model", fields.pop("model"))
+        for older, name in OLDER_NAMES.items():
+            if older in fields:
+                fields.setdefault(name, fields.pop(older))
         try:
             return cls.model_validate({**fields, "source": str(path)})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
-                known = [name for name in cls.model_fields if name != "source"]
+                known = [*(name for name in cls.model_fields if name != "source"), "runs_dir"]
                 raise UsageError(f"{path}: no setting is called {key!r}", did_you_mean(key, known)) from error
-            raise UsageError(f"{path}: {key}: {first['msg']}, not {short(first['input'])}") from error
+            said = "" if key == "store" else f", not {short(first['input'])}"  # which may hold a password
+            raise UsageError(f"{path}: {key}: {first['msg']}{said}") from error
 
 
 class Config(Settings):

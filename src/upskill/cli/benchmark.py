@@ -26,9 +26,7 @@ class BenchmarkOptions(EvalOptions):
         maximum=MOST_REPEATS,
         show_default=True,
     )
-    output: str | None = option(
-        "-o", "--output", default=None, help="The same as --runs-dir.", metavar="DIR", hidden=True
-    )
+    output: str | None = option("-o", "--output", default=None, help="The same as --store.", metavar="DIR", hidden=True)
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. At least one.", metavar="MODEL"
     )

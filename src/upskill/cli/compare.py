@@ -49,7 +49,7 @@ def command(
     upskill compare last~3                    the last run with an earlier one
     upskill compare last -m haiku -m local    two models of one run
     """
-    with open_existing_store(given["runs_dir"] or Settings.load().runs_dir) as store:
+    with open_existing_store(given["runs_dir"] or Settings.load().store) as store:
         one = find_run(store, before) if before else _run_before_last(store)
         two = one if before and not after and len(models) > 1 else find_run(store, after or "last")
         found = [compare(store, *sides) for sides in _sides(one, two, models, arm)]

@@ -139,7 +139,7 @@ def _runs(context: click.Context) -> Iterable[str]:
     from upskill.settings import Settings  # noqa: PLC0415
 
     yield "last"
-    place = context.params.get("runs_dir") or context.params.get("folder") or Settings.load().runs_dir
+    place = context.params.get("runs_dir") or context.params.get("place") or Settings.load().store
     if store := find_store(place):
         with store:
             yield from [run.id for run in islice(store.runs(newest_first=True), 50)]
@@ -163,7 +163,7 @@ def _known_cases(context: click.Context) -> list[dict[str, Any]]:
     # With an option whose value is still to be typed, click has not told the words of the line apart yet.
     first = next((str(given[name]) for name in words if given.get(name or "")), context.args[0] if context.args else "")
     if "run" in words:
-        store = find_store(given.get("runs_dir") or Settings.load().runs_dir)
+        store = find_store(given.get("runs_dir") or Settings.load().store)
         if store is None:
             return []
         with store:

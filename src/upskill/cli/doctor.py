@@ -164,20 +164,20 @@ def _gpu_name() -> str:
 
 
 def _store(settings: Settings) -> Row:
-    from upskill.runs.stores import find_store, open_store  # noqa: PLC0415
+    from upskill.runs.stores import find_store, is_url, open_store, without_password  # noqa: PLC0415
 
     try:
-        if found := find_store(settings.runs_dir):
+        if found := find_store(settings.store):
             with found as store:
                 return Row(INSTALL, "store", "ok", f"{store.location} ({store.count_runs()} runs)")
-        folder = Path(settings.runs_dir)
+        if is_url(settings.store):
+            return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} answers, and has no runs yet")
+        folder = Path(settings.store)
         near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
         with tempfile.TemporaryDirectory(dir=near) as trial, open_store(trial):
             return Row(INSTALL, "store", "ok", f"{folder} can be written")
     except (UpskillError, OSError) as error:
-        return Row(
-            INSTALL, "store", "broken", str(error), "choose another folder with `runs_dir` in upskill.config.yaml"
-        )
+        return Row(INSTALL, "store", "broken", str(error), "choose another place with `store` in upskill.config.yaml")
 
 
 def _sandbox() -> Row:

@@ -318,7 +318,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
         students = choose_students(self.models, self.settings, lambda _: None)
         models = [resolve(name, self.base_url).name for name in students]
-        store, found = find_store(self.runs_dir or self.settings.runs_dir), None
+        store, found = find_store(self.runs_dir or self.settings.store), None
         if store:
             with store:
                 found = failing_cases(store, skill.name, suite, models)

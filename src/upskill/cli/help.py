@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Output": (
         *("--output", "--force", "--report", "--junit", "--markdown", "--json", "--quiet", "--verbose"),
-        *("--runs-dir", "--log-runs", "--help"),
+        *("--store", "--log-runs", "--help"),
     ),
 }
 

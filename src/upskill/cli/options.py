@@ -22,7 +22,7 @@ from upskill.options import Option, option, options_of
 from upskill.plain import counted
 from upskill.runs.events import Events
 from upskill.runs.options import CommonOptions
-from upskill.runs.stores import Store, find_store
+from upskill.runs.stores import Store, find_store, is_url, without_password
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CommandOptions(CommonOptions, OutputOptions):
     @property
     def show_flags(self) -> str:
         """What `upskill show` needs besides the id of a run."""
-        return f" --runs-dir {shlex.quote(self.runs_dir)}" if self.runs_dir else ""
+        return f" --store {shlex.quote(without_password(self.runs_dir))}" if self.runs_dir else ""
 
 
 def confirm_cost(options: CommandOptions, expected: CostEstimate, said: str = "") -> None:
@@ -151,10 +151,12 @@ def open_existing_store(place: str) -> Store:
     """The store at this place; UsageError where there is none. Looking at runs never creates a store."""
     if store := find_store(place):
         return store
+    if is_url(place):
+        raise NothingStored(f"{without_password(place)}: has no stored runs", "`upskill eval SKILL` makes one.")
     if Path(place).exists() and not Path(place).is_dir():
-        raise UsageError(f"{place}: is not a folder", "Name the folder of your runs with --runs-dir.")
+        raise UsageError(f"{place}: is not a folder", "Name the folder of your runs with --store.")
     if not Path(place).is_dir():
-        hint = "`upskill eval SKILL` makes a run; name the folder of older ones with --runs-dir."
+        hint = "`upskill eval SKILL` makes a run; name the folder of older ones with --store."
         raise NothingStored(f"{place}: no such folder", hint)
     if older := sum(1 for _ in Path(place).glob("*/run_*/run_metadata.json")):
         raise UsageError(
@@ -167,9 +169,9 @@ def open_existing_store(place: str) -> Store:
 def find_project_store(named: str | None) -> Store | None:
     """The store of the project; None in one that has none yet. A folder that the person named has to be there."""
     try:
-        return open_existing_store(named or Settings.load().runs_dir)
+        return open_existing_store(named or Settings.load().store)
     except NothingStored:
-        if named and not Path(named).is_dir():
+        if named and not is_url(named) and not Path(named).is_dir():
             raise
         return None
 

@@ -66,7 +66,7 @@ def command(
     lanes = concurrency or settings.concurrency
     judge = judge_model or settings.judge_model or ""
     notes: list[str] = []
-    with find_store(runs_dir or settings.runs_dir) or nullcontext() as store:
+    with find_store(runs_dir or settings.store) or nullcontext() as store:
         if suite is None:
             addresses = [resolve(name, keys=find_keys()) for name in students]
             found = list(sample_sizes_without_suite(addresses, wanted, store, loaded.name if loaded else "", lanes))

@@ -28,7 +28,11 @@ MOST_RUNS = 50  # that are shown at a time
 
 
 @click.command("runs", cls=Command)
-@click.option("-d", "--dir", "--runs-dir", "folder", metavar="DIR", help="Where runs are kept (default ./runs).")
+@click.option(
+    *("-d", "--store", "--runs-dir", "--dir", "place"),
+    metavar="PLACE",
+    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+)
 @click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
 @click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")
 @click.option(
@@ -40,7 +44,7 @@ MOST_RUNS = 50  # that are shown at a time
 @click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MOST_RUNS}.")
 @json_option
 def command(
-    folder: str | None,
+    place: str | None,
     skills: tuple[str, ...],
     models: tuple[str, ...],
     metric: Metric,
@@ -52,7 +56,7 @@ def command(
 
     One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
     """
-    found = find_project_store(folder)
+    found = find_project_store(place)
     if found is None:
         if as_json:
             show_json([])

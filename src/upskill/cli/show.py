@@ -63,7 +63,7 @@ def command(**given: Any) -> None:
     if options.sources:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
-    with open_existing_store(options.runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(options.runs_dir or Settings.load().store) as store:
         found = find_run(store, options.run)
         if options.bugs:
             _show_bugs(store, found, as_json=options.as_json)

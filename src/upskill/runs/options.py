@@ -14,7 +14,7 @@ from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
 from upskill.runs.executors import EXECUTORS, Executor
-from upskill.runs.stores import Store, find_store, open_store
+from upskill.runs.stores import Store, find_store, is_url, open_store
 from upskill.settings import Settings
 
 
@@ -45,7 +45,10 @@ class CommonOptions:
     executor: str = option("--executor", default="local", help="Where trials run: local.", metavar="KIND")
     offline: bool = option("--offline", default=False, help="Download nothing.")
     runs_dir: str | None = option(
-        "-d", "--runs-dir", default=None, help="Where runs are kept (default ./runs).", metavar="DIR"
+        *("-d", "--store", "--runs-dir"),
+        default=None,
+        help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+        metavar="PLACE",
     )
     log_runs: bool = option(
         "--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."
@@ -54,7 +57,9 @@ class CommonOptions:
 
     @property
     def runs_folder(self) -> Path:
-        return Path(self.runs_dir or self.settings.runs_dir)
+        """The folder for what is kept as files: that of the store, where it is one."""
+        place = self.runs_dir or self.settings.store
+        return Path("runs" if is_url(place) else place)
 
     @property
     def ceilings(self) -> Ceilings:
@@ -62,7 +67,7 @@ class CommonOptions:
 
     def open_store(self, skill: str = "") -> Store:
         """The store where runs are kept. With --no-log-runs it is in memory, with earlier looks at the skill."""
-        place = self.runs_dir or self.settings.runs_dir
+        place = self.runs_dir or self.settings.store
         if self.log_runs:
             return open_store(place)
         store = open_store(None)

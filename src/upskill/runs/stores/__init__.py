@@ -49,11 +49,21 @@ __all__ = [
     "Store",
     "Tally",
     "find_store",
+    "is_url",
     "open_store",
+    "without_password",
 ]
 
 STORES = Registry("store", "upskill.stores", {"sqlite": "upskill.runs.stores.sqlite:open_sqlite"})
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_HOST = r"(?:\[[^]@/?#]*\]|[^]\[:,@/?#]*)(?::\d*)?"
+# A URL in which nothing that may be part of a password stands where it is not hidden.
+_PUBLIC = re.compile(
+    rf"(?P<scheme>[a-z][a-z0-9+.-]+://)(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?(?P<hosts>{_HOST}(?:,{_HOST})*)"
+    r"(?P<path>/[^@?#]*)?(?:\?(?P<query>[^@#]*))?",
+    re.IGNORECASE,
+)
+_PUBLIC_PARAMETERS = {"dbname", "host", "hostaddr", "port", "schema", "service", "user"}
 
 
 class LookStore(Protocol):
@@ -316,6 +326,24 @@ def open_store(place: str | Path | None) -> Store:
 def find_store(place: str | Path) -> Store | None:
     """Open the store at this place if there is one. Looking at runs never creates a store."""
     return _opener(place)(_text(place), create=False)
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL; anything else is a folder."""
+    return bool(_URL.match(place))
+
+
+def without_password(place: str) -> str:
+    """A place in words for the person: a folder as it is, a URL without what may be secret."""
+    if not is_url(place) or place.lower().startswith("sqlite://"):
+        return place
+    if not (parts := _PUBLIC.fullmatch(place)):  # a password with a character that would have to be escaped
+        return f"{place.partition('://')[0]}://…"
+    user = f"{parts['user']}@" if parts["user"] else ""
+    query = "&".join(
+        each for each in (parts["query"] or "").split("&") if each.partition("=")[0].lower() in _PUBLIC_PARAMETERS
+    )
+    return f"{parts['scheme']}{user}{parts['hosts']}{parts['path'] or ''}{f'?{query}' if query else ''}"
 
 
 def _text(place: str | Path | None) -> str | None:

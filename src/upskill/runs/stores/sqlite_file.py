@@ -37,7 +37,7 @@ class SqliteFile:
             if self.path and isinstance(error, FileExistsError | NotADirectoryError):
                 files = (each for each in self.path.parents if each.is_file())
                 words = f"{next(files, self.path.parent)}: is not a folder"
-            raise UsageError(words, "Choose another folder with --runs-dir.") from error
+            raise UsageError(words, "Choose another folder with --store.") from error
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
         self._writer = GroupWriter(self._db, self._lock, str(self.path))

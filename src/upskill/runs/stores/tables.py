@@ -401,7 +401,7 @@ def migrate(db: sqlite3.Connection, where: str) -> None:
     with transaction(db):
         version = _version(db)  # again: another process may have migrated it in the meantime
         if version > len(MIGRATIONS):
-            raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --runs-dir.")
+            raise UsageError(f"{where}: was written by a newer upskill", "Upgrade upskill, or use another --store.")
         for migration in MIGRATIONS[version:]:
             migration(db)
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
