@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
-SYSTEM := bwrap:bubblewrap
+SYSTEM := bwrap:bubblewrap initdb:postgresql
 
 .PHONY: demo test golden format lint types docs pytest system clean
 
@@ -41,7 +41,7 @@ pytest: $(VENV)/.dev system
 	$(BIN)/pytest --cov --cov-report=term
 
 system:
-	@missing=; for pair in $(SYSTEM); do \
+	@missing=; PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; for pair in $(SYSTEM); do \
 	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair#*:}"; \
 	done; \
 	if [ -z "$$missing" ]; then :; \

@@ -19,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loopback import Answer, Loopback, Spoken, hashed_answer
+from postgres_server import Server as PostgresServer
+from postgres_server import find_programs
 from upskill.cli import main
 from upskill.models.http import throttling
 from upskill.models.keys import KEY_VARIABLES
@@ -94,6 +96,17 @@ def upskill(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return Done(ended.value.code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[PostgresServer]:
+    """A PostgreSQL server for all tests; each takes a place of its own on it."""
+    pytest.importorskip("psycopg")
+    if (programs := find_programs()) is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer(programs)
+    yield server
+    server.remove()
 
 
 @pytest.fixture(scope="session")

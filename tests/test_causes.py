@@ -11,7 +11,7 @@ import pytest
 
 from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
 from loopback import Call, Say, Spoken, Trouble, refuse
-from upskill.runs.stores.tables import MIGRATIONS, migrate
+from upskill.runs.stores.sqlite_tables import MIGRATIONS, migrate
 
 
 def told(text: str) -> str:

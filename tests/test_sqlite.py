@@ -22,10 +22,10 @@ from conftest import Upskill, write_script, write_skill
 from test_store import PLAN, TRIALS, add_all, begin, result_of, together
 from upskill import Result, UsageError, open_store
 from upskill.errors import StoreError
-from upskill.runs.stores import Page, find_store, tables
+from upskill.runs.stores import Page, find_store, sqlite_tables
 from upskill.runs.stores.sqlite import SqliteStore
 from upskill.runs.stores.sqlite_file import FILE
-from upskill.runs.stores.tables import MIGRATIONS
+from upskill.runs.stores.sqlite_tables import MIGRATIONS
 
 
 def test_a_folder_can_be_given_as_a_path_or_as_a_url(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: p
         MIGRATIONS[0](db)
         raise sqlite3.OperationalError("the power went out")
 
-    monkeypatch.setattr("upskill.runs.stores.tables.MIGRATIONS", (half_way,))
+    monkeypatch.setattr("upskill.runs.stores.sqlite_tables.MIGRATIONS", (half_way,))
     with pytest.raises(UsageError, match="the power went out"):
         open_store(tmp_path)
     monkeypatch.undo()
@@ -398,7 +398,7 @@ def test_a_store_is_opened_as_soon_as_another_process_lets_go_of_a_new_file(
             if len(waits) == 500:  # a slow one
                 other.execute("COMMIT")
 
-        monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
+        monkeypatch.setattr(sqlite_tables, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
         with open_store(tmp_path) as store:
             begin(store)
     assert len(waits) == 500

@@ -45,24 +45,25 @@ PLAN = Plan(SKILL, Suite.parse(greetings(3)), (Address("one", "scripted", "one")
 LONG = replace(PLAN, runs=3400)
 TRIALS = list(PLAN.trials())
 
-# Where to open a new store of each kind, given an empty folder. None: it is gone when it is closed.
-PLACES: dict[str, Callable[[Path], str | None]] = {
-    "sqlite": str,
-    "sqlite in memory": lambda _: None,
+# Where to open a new store of each kind, given a folder that is not there yet. None: it is gone when it is closed.
+PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str | None]] = {
+    "sqlite": lambda _, folder: str(folder),
+    "sqlite in memory": lambda _, __: None,
+    "postgresql": lambda request, _: request.getfixturevalue("postgres").new_place(),
 }
 LASTING = [name for name in PLACES if "memory" not in name]
 
 
 @pytest.fixture(params=PLACES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with open_store(PLACES[request.param](tmp_path / "runs")) as store:
+    with open_store(PLACES[request.param](request, tmp_path / "runs")) as store:
         yield store
 
 
 @pytest.fixture(params=LASTING)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store can be opened several times."""
-    return str(PLACES[request.param](tmp_path / "runs"))
+    return str(PLACES[request.param](request, tmp_path / "runs"))
 
 
 def result_of(trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, answer: str = "ahoy") -> Result:

@@ -31,7 +31,7 @@ def command(run: str, replies: str | None, runs_dir: str | None, quiet: bool) ->
     """
     if not replies:
         raise UsageError("nothing was asked for", "Give --replies FILE.")
-    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(runs_dir or Settings.load().store) as store:
         found = find_run(store, run)
         if not quiet and not found.finished:
             left = found.trials - found.passed - found.failed - found.errored

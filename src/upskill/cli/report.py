@@ -32,7 +32,7 @@ def command(run: str, output: str | None, runs_dir: str | None) -> None:
     from upskill.reports.html.page import render  # noqa: PLC0415
     from upskill.runs.stored import evaluation_of  # noqa: PLC0415
 
-    with open_existing_store(runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(runs_dir or Settings.load().store) as store:
         found = find_run(store, run)
         file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
         if file != "-":

@@ -1,7 +1,7 @@
 """A Store keeps runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
 
-Kinds: `sqlite` (a file in a folder, or memory). `open_store` picks one by the place it is given: a folder, a URL whose
-scheme is the name of a kind, or None for memory.
+Kinds: `sqlite` (a file in a folder, or memory) and `postgresql` (a server). `open_store` picks one by the place it is
+given: a folder, a URL whose scheme is the name of a kind, or None for memory.
 
 A kind implements `Store`, which is seven smaller protocols; code that needs one of them asks for no more than that.
 What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
@@ -9,8 +9,11 @@ writing while iterating is fine, and memory does not grow with the run.
 
 - `rows`: Run, Tally, Progress, Page, Look, Review, Batch, Candidate, ResultRow: what a store hands out
   and how a result is written
-- `sqlite`: the kind; `sqlite_file`: its file; `sqlite_progress`, `sqlite_searches`: its smaller tables;
-  `sqlite_writer`: group commit; `tables`: its migrations; `file_lock`: one process to a run
+- `sql`, `sql_progress`, `sql_searches`: the tables, in SQL for every kind; `database`: what that runs on
+- `group_writer`: many writes in one commit
+- `sqlite`: the kind; `sqlite_file`: its file; `sqlite_tables`: its migrations; `file_lock`: one process to a run
+- `postgres`: the kind; `postgres_server`: its connections; `postgres_writes`: rows in bulk; `postgres_tables`: its
+  migrations
 """
 
 from __future__ import annotations
@@ -54,7 +57,15 @@ __all__ = [
     "without_password",
 ]
 
-STORES = Registry("store", "upskill.stores", {"sqlite": "upskill.runs.stores.sqlite:open_sqlite"})
+STORES = Registry(
+    "store",
+    "upskill.stores",
+    {
+        "sqlite": "upskill.runs.stores.sqlite:open_sqlite",
+        "postgresql": "upskill.runs.stores.postgres:open_postgres",
+    },
+)
+_ALIASES = {"postgres": "postgresql"}
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _HOST = r"(?:\[[^]@/?#]*\]|[^]\[:,@/?#]*)(?::\d*)?"
 # A URL in which nothing that may be part of a password stands where it is not hidden.
@@ -355,6 +366,7 @@ def _opener(place: str | Path | None) -> StoreOpener:
         raise UsageError("the place of the runs is empty", "Name a folder; it is upskill's own where none is named.")
     url = _URL.match(place) if isinstance(place, str) else None
     kind = url[1].lower() if url else "sqlite"
+    kind = _ALIASES.get(kind, kind)
     if kind not in STORES:
         kinds = ", ".join(f"{name}://" for name in STORES.names())
         # Without the rest of the URL, which may hold a password.

@@ -1,68 +1,20 @@
 """The `sqlite` store: one file in a folder, or memory.
 
-One thread writes and commits in groups (`sqlite_writer.py`), and each caller waits for the commit that has its own row.
-A trial's key is unique within a run, so a result is stored once, however often a run is killed and started again.
+One thread writes and commits in groups (`group_writer`), and each caller waits for the commit that has its own row.
 Readers never wait for the writer (WAL).
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from itertools import chain, islice
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-from upskill.errors import UsageError, did_you_mean
-from upskill.runs.plan import Plan, Result, Trial
-from upskill.runs.stores import Page, Run, Store
+from upskill.runs.stores import Run, Store
+from upskill.runs.stores.database import run_is_taken
 from upskill.runs.stores.file_lock import file_lock, is_locked
-from upskill.runs.stores.rows import (
-    RESULT_COLUMNS,
-    ResultRow,
-    escape_surrogates,
-    timestamp,
-    to_json,
-)
-from upskill.runs.stores.sqlite_file import FILE, ROWS_AT_ONCE
-from upskill.runs.stores.sqlite_progress import SqliteProgress
-from upskill.runs.stores.sqlite_searches import SqliteBatches, SqliteCandidates, SqliteLooks
-from upskill.verdicts.outcome import Outcome
-
-_LARGEST = 2**63 - 1  # whole number of SQLite
-_KEYS_IN_MEMORY = 200_000  # of replies
-KEYS_AT_ONCE = 500
-RUNS_SEARCHED = 20  # of a skill, for results that can be used again
-_SPENDERS = (
-    ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
-    ("judge", "judge_tokens", "judge_cost_usd"),
-)
-
-_OUTCOME = (
-    "model, case_id, arm, seed, passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds, checks_passed,"
-    " checks, activated, turns, calls, tool_errors, leak <> '', bug, cause, snapshot"
-)
-_BOOLEANS = (4, 12, 16, 17)  # of the columns that an Outcome is read from
-
-_KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
-_COLUMNS = ", ".join(RESULT_COLUMNS)
-_result_values = attrgetter(*RESULT_COLUMNS)
-# An errored result gives way to a later one; a scored result stays as it is.
-_ADD_RESULT = f"""
-INSERT INTO results ({_COLUMNS}) VALUES ({", ".join("?" * len(RESULT_COLUMNS))})
-ON CONFLICT (run, key) DO UPDATE SET
-    {", ".join(f"{name} = excluded.{name}" for name in RESULT_COLUMNS if name not in _KEY_COLUMNS)}
-WHERE results.passed IS NULL
-"""  # noqa: S608 - only the names of our own columns
-_COPY_RESULT = f"""
-INSERT OR IGNORE INTO results ({_COLUMNS})
-SELECT {", ".join("?" if name == "run" else name for name in RESULT_COLUMNS)} FROM results WHERE run = ? AND key = ?
-"""  # noqa: S608 - only the names of our own columns
-_ADD_REPLY = "INSERT OR REPLACE INTO replies (key, model, reply, created, role, request) VALUES (?, ?, ?, ?, ?, ?)"
-_FORGET_REPLY = "DELETE FROM replies WHERE key = ?"
+from upskill.runs.stores.sql import SqlStore
+from upskill.runs.stores.sqlite_file import FILE, SqliteFile
 
 
 def open_sqlite(place: str | None, *, create: bool) -> Store | None:
@@ -73,72 +25,10 @@ def open_sqlite(place: str | None, *, create: bool) -> Store | None:
     return SqliteStore(folder, may_be_read_only=not create)
 
 
-class SqliteStore(SqliteLooks, SqliteProgress, SqliteBatches, SqliteCandidates):
+class SqliteStore(SqlStore, SqliteFile):
     def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
-        super().__init__(folder, may_be_read_only=may_be_read_only)
-        # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
-        # later count as misses.
-        self._reply_keys: set[str] | None = None
-        self._all_reply_keys_known = False
-
-    # Runs.
-
-    def find_run(self, plan: Plan) -> Run | None:
-        known = self._rows("SELECT id FROM runs WHERE fingerprint = ? ORDER BY number DESC LIMIT 1", plan.fingerprint)
-        return self.run(known[0][0]) if known else None
-
-    def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
-        name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
-        written = to_json(plan.plain())
-        # Looked up and added in one transaction: another process may be starting the same plan.
-        with self._transaction() as db:
-            known = db.execute(
-                "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", (plan.fingerprint,)
-            ).fetchall()
-            found = bool(known) and not fresh
-            run_id = known[-1][0] if found else _free_id(db, name, len(known))
-            if not found:
-                db.execute(
-                    "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
-                    (run_id, plan.fingerprint, plan.skill.name, timestamp(), version, len(plan), written),
-                )
-        return self.run(run_id), found
-
-    def annotate(self, run: Run, **settings: Any) -> Run:
-        if all(run.plan.get(key) == value for key, value in settings.items()):
-            return run
-        with self._transaction() as db:
-            db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(run.plan | settings), run.number))
-        return self.run(run.id)
-
-    def run(self, name: str) -> Run:
-        if name == "last":
-            rows = self._rows("SELECT number FROM runs ORDER BY number DESC LIMIT 1")
-        else:
-            rows = self._rows("SELECT number FROM runs WHERE id = ?", name) or self._rows(
-                "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
-            )
-        if len(rows) != 1:
-            known = [row[0] for row in self._rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
-            what = f"{len(rows)} runs start with {name!r}" if rows else f"no run is called {name!r}"
-            hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
-            raise UsageError(f"{self.location or 'the store in memory'}: {what}", hint)
-        return _run(self._rows(_runs_query("number = ?"), rows[0][0])[0])
-
-    def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
-        query = _runs_query("? IS NULL OR skill = ?", "DESC" if newest_first else "ASC")
-        return map(_run, self._stream(query, skill, skill))
-
-    def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
-        where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
-        return list(map(_run, self._rows(_runs_query(where, "DESC"), before or _LARGEST, count)))
-
-    def count_runs(self) -> int:
-        return self._rows("SELECT COUNT(*) FROM runs")[0][0]
-
-    def delete_run(self, run: Run) -> None:
-        with self._transaction() as db:
-            db.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+        SqlStore.__init__(self)
+        SqliteFile.__init__(self, folder, may_be_read_only=may_be_read_only)
 
     @contextmanager
     def claim(self, run: Run) -> Generator[None]:
@@ -147,203 +37,8 @@ class SqliteStore(SqliteLooks, SqliteProgress, SqliteBatches, SqliteCandidates):
             return
         with file_lock(self.path.with_name(f".{run.number}.lock")) as ours:
             if not ours:
-                raise UsageError(
-                    f"another process is already working on the run {run.id}",
-                    "Wait for it and run the same command again, or start another run with --fresh.",
-                )
+                raise run_is_taken(run)
             yield
 
     def is_claimed(self, run: Run) -> bool:
         return self.path is not None and is_locked(self.path.with_name(f".{run.number}.lock"))
-
-    # Results.
-
-    async def add_result(self, run: Run, result: Result) -> None:
-        await self._writer.write(_ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
-
-    def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for start in range(0, len(keys), KEYS_AT_ONCE):
-            some = keys[start : start + KEYS_AT_ONCE]
-            query = f"""
-                SELECT key, MIN(run) FROM results
-                WHERE run IN (
-                    SELECT number FROM runs WHERE skill = ? AND json_extract(plan, '$.suite.part') IS NULL
-                        AND json_extract(plan, '$.replay') IS NULL
-                    ORDER BY number DESC LIMIT {RUNS_SEARCHED}
-                )
-                    AND key IN ({",".join("?" * len(some))}) AND passed IS NOT NULL AND leak = ''
-                GROUP BY key
-            """  # noqa: S608 - only fixed words
-            found |= dict(self._rows(query, skill, *some))
-        return found
-
-    def copy_results(self, run: Run, found: Mapping[str, int]) -> None:
-        with self._transaction() as db:
-            db.executemany(_COPY_RESULT, [(run.number, number, key) for key, number in found.items()])
-
-    def results(
-        self,
-        run: Run,
-        case: str | None = None,
-        model: str | None = None,
-        arm: str | None = None,
-        *,
-        failed: bool = False,
-        page: Page | None = None,
-    ) -> Iterator[Result]:
-        # Keys come from an index, which has them in this order, and rows are fetched as they are needed.
-        given = {"run = ?": run.number, "case_id = ?": case, "model = ?": model, "arm = ?": arm}
-        conditions = {words: value for words, value in given.items() if value is not None}
-        where = " AND ".join([*conditions, *(["passed IS NOT 1"] if failed else [])])
-        keys = self._stream(
-            f"SELECT key FROM results WHERE {where} ORDER BY case_id, model, seed, arm LIMIT ? OFFSET ?",  # noqa: S608
-            *(*conditions.values(), page.limit if page else -1, page.offset if page else 0),
-        )
-        while some := [row[0] for row in islice(keys, ROWS_AT_ONCE)]:
-            query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key IN ({','.join('?' * len(some))})"  # noqa: S608
-            found = {row.key: row for row in (ResultRow(*row) for row in self._rows(query, run.number, *some))}
-            yield from (found[key].to_result() for key in some if key in found)
-
-    def errored(self, run: Run) -> Iterator[Result]:
-        query = f"SELECT {_COLUMNS} FROM results INDEXED BY results_errored WHERE run = ? AND passed IS NULL"  # noqa: S608
-        rows = self._stream(query, run.number)
-        return (ResultRow(*row).to_result() for row in rows)
-
-    def result(self, run: Run, trial: Trial) -> Result | None:
-        query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"  # noqa: S608
-        rows = self._rows(query, run.number, trial.case, trial.model, trial.seed, trial.arm)
-        return ResultRow(*rows[0]).to_result() if rows else None
-
-    def outcomes(
-        self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
-    ) -> Iterator[Outcome]:
-        # All columns are in the index `results_for_reports`, so that no trace is read.
-        given: dict[str, tuple[Any, ...]] = {"run = ?": (run.number,)}
-        if case is not None:
-            given["case_id = ?"] = (case,)
-        if after and case is not None:
-            given["(model, seed, arm) > (?, ?, ?)"] = (after.model, after.seed, after.arm)
-        elif after:
-            given["(case_id, model, seed, arm) > (?, ?, ?, ?)"] = (after.case, after.model, after.seed, after.arm)
-        query = f"SELECT {_OUTCOME} FROM results WHERE {' AND '.join(given)} ORDER BY case_id, model, seed, arm LIMIT ?"  # noqa: S608
-        rows = self._stream(query, *chain(*given.values()), limit)
-        for row in rows:
-            values = list(row)
-            for place in _BOOLEANS:  # which SQLite has not
-                values[place] = None if values[place] is None else values[place] == 1
-            yield Outcome(*values)
-
-    def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
-        query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
-        return {(model, case, arm): count for model, case, arm, count in self._rows(query, run.number)}
-
-    def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
-        query = "SELECT model, case_id, arm, seed FROM results WHERE run = ? AND passed IS NOT NULL"
-        one = (" AND case_id = ?", (case,)) if case else ("", ())
-        return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
-
-    def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
-        spent: dict[str, tuple[int, float | None]] = {}
-        for role, tokens, cost in _SPENDERS:
-            each = f"MAX({tokens}) AS tokens, MAX({cost}) AS cost, MAX({cost} IS NULL) AS unknown"
-            if len(runs) == 1:  # where each key is there once
-                each = f"{tokens} AS tokens, {cost} AS cost, {cost} IS NULL AS unknown"
-            query = f"""
-                SELECT COALESCE(SUM(tokens), 0), TOTAL(cost), MAX(unknown) FROM (
-                    SELECT {each} FROM results
-                    WHERE run IN ({",".join("?" * len(runs))}) {"GROUP BY key" if len(runs) > 1 else ""}
-                )
-            """  # noqa: S608 - only the fixed words above
-            used, dollars, unknown = self._rows(query, *(run.number for run in runs))[0]
-            if used:
-                spent[role] = (used, None if unknown else dollars)
-        return spent
-
-    def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
-        return self._rows(
-            "SELECT model, error, COUNT(*) FROM results INDEXED BY results_errored"
-            " WHERE run = ? AND passed IS NULL AND NOT bug"
-            " GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?",
-            run.number,
-            limit,
-        )
-
-    def snapshots(self, run: Run) -> dict[str, dict[str, int]]:
-        rows = self._rows(
-            "SELECT model, snapshot, COUNT(*) FROM results WHERE run = ? AND snapshot <> '' GROUP BY model, snapshot"
-            " ORDER BY model, COUNT(*) DESC, snapshot",
-            run.number,
-        )
-        found: dict[str, dict[str, int]] = {}
-        for model, snapshot, trials in rows:
-            found.setdefault(model, {})[snapshot] = trials
-        return found
-
-    def leaks(self, run: Run) -> list[tuple[Trial, str]]:
-        rows = self._rows(
-            "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"
-            " ORDER BY model, case_id, seed, arm",
-            run.number,
-        )
-        return [(Trial(*trial), leak) for *trial, leak in rows]
-
-    def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
-        rows = self._stream(
-            "SELECT model, case_id, arm, seed, error, detail FROM results INDEXED BY results_errored"
-            " WHERE run = ? AND passed IS NULL AND bug ORDER BY model, case_id, seed, arm",
-            run.number,
-        )
-        return ((Trial(*trial), error, json.loads(detail)["traceback"]) for *trial, error, detail in rows)
-
-    # Replies.
-
-    def reply(self, key: str) -> str | None:
-        if self._reply_keys is None:
-            rows = self._rows("SELECT key FROM replies LIMIT ?", _KEYS_IN_MEMORY + 1)
-            self._reply_keys = {row[0] for row in rows}
-            self._all_reply_keys_known = len(rows) <= _KEYS_IN_MEMORY
-        if key not in self._reply_keys and self._all_reply_keys_known:
-            return None
-        rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
-        return rows[0][0] if rows else None
-
-    async def add_reply(
-        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
-    ) -> None:
-        if self._reply_keys is not None:
-            self._reply_keys.add(key)
-        row = (key, model, escape_surrogates(reply), timestamp(), role or None, escape_surrogates(request) or None)
-        await self._writer.write(_ADD_REPLY, row, wait=wait)
-
-    async def forget_reply(self, key: str) -> None:
-        await self._writer.write(_FORGET_REPLY, (key,))
-
-    def requests(self) -> Iterator[tuple[str, str, str]]:
-        return self._stream(
-            "SELECT COALESCE(role, ''), request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key"
-        )
-
-
-def _runs_query(where: str, order: str = "ASC") -> str:
-    # Grouping by the primary key lets SQLite add up run by run, as the rows are asked for.
-    return f"""
-        SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
-               COALESCE(SUM(passed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(errored), 0)
-        FROM runs LEFT JOIN progress ON progress.run = runs.number WHERE {where}
-        GROUP BY runs.number ORDER BY runs.number {order}
-    """  # noqa: S608 - only fixed words
-
-
-def _run(row: tuple[Any, ...]) -> Run:
-    number, run_id, fingerprint, skill, created, trials, plan, *counts = row
-    return Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *counts)
-
-
-def _free_id(db: sqlite3.Connection, name: str, known: int) -> str:
-    """`name`, or the first of `name-2`, `name-3`, … that no run has."""
-    taken = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
-    number = known + 1
-    while (run_id := f"{name}-{number}" if number > 1 else name) in taken:
-        number += 1
-    return run_id

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from upskill.errors import StoreError, UsageError
-from upskill.runs.stores.sqlite_writer import DISK_FULL_HINT, GroupWriter
-from upskill.runs.stores.tables import LOCK_SECONDS, is_current, migrate, switch_to_wal, transaction
+from upskill.runs.stores.database import Database, Transaction
+from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.sqlite_tables import LOCK_SECONDS, is_current, migrate, switch_to_wal, transaction
 
 FILE = "upskill.db"
 ROWS_AT_ONCE = 64
+DISK_FULL_HINT = "Free some disk space, then run the same command again: it resumes from what was saved."
 LARGEST_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
 CHECKED = ".checked"  # beside the file: how it looked when it was last found whole
 
 
-class SqliteFile:
+class SqliteFile(Database):
+    ERRORED = "results INDEXED BY results_errored"
+    EXACT = "{}"
+
     def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
         self.path = folder / FILE if folder is not None else None
         self._read_only: str = ""  # the URI by which a file is read that cannot be written
@@ -40,7 +46,7 @@ class SqliteFile:
             raise UsageError(words, "Choose another folder with --store.") from error
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
-        self._writer = GroupWriter(self._db, self._lock, str(self.path))
+        self._writer = GroupWriter(self._commit, str(self.path))
         self._damage = ""
         self._check: threading.Thread | None = None
         self._checked_state = ""  # how the file looked when a check of it began that found it whole
@@ -146,21 +152,34 @@ class SqliteFile:
         self._db.close()
         self._remember_check()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *raised: object) -> None:
         self.close()
         if not any(raised) or isinstance(raised[1], UsageError):  # which may have come of it
             self.check_damage()
 
     @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
+    def _transaction(self) -> Generator[Transaction]:
         try:
             with self._lock, transaction(self._db):
                 yield self._db
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
+
+    async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
+        await self._writer.write(statement, values, wait=wait)
+
+    def _commit(self, writes: list[Write]) -> None:
+        for attempt in range(5):
+            try:
+                with self._lock, transaction(self._db):
+                    for statement, rows in by_statement(writes):
+                        self._db.executemany(statement, rows)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or attempt == 4:
+                    raise StoreError(f"{self.path}: results cannot be saved: {error}", DISK_FULL_HINT) from error
+                time.sleep(0.2 * (attempt + 1))
+            else:
+                return
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._reading(), self._read_lock:

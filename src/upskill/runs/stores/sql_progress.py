@@ -1,17 +1,17 @@
-"""How far the runs of a `sqlite` store have come, what was computed of them, and what people say of their answers.
+"""How far the runs of a store have come, what was computed of them, and what people say of their answers.
 
-Triggers count (`tables`), so none of this takes longer for a run of a million trials.
+Triggers count (see the tables of each kind), so none of this takes longer for a run of a million trials.
 """
 
 from __future__ import annotations
 
 from upskill.runs.plan import Trial
+from upskill.runs.stores.database import Database, repeatable
 from upskill.runs.stores.rows import Progress, Review, Run, Tally, escape_surrogates, timestamp
-from upskill.runs.stores.sqlite_file import SqliteFile
 from upskill.version import __version__
 
 
-class SqliteProgress(SqliteFile):
+class SqlProgress(Database):
     def tally(self, run: Run) -> list[Tally]:
         query = "SELECT model, arm, passed, failed, errored FROM progress WHERE run = ?"
         return [Tally(*row) for row in self._rows(query, run.number)]
@@ -42,13 +42,19 @@ class SqliteProgress(SqliteFile):
         rows = self._rows(query, run.number, __version__)
         return rows[0] if rows else None
 
+    @repeatable
     def keep_summary(self, run: Run, revision: int, document: str) -> None:
         row = (run.number, revision, __version__, escape_surrogates(document))
         with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO summaries (run, revision, version, document) VALUES (?,?,?,?)", row)
+            db.execute(
+                "INSERT INTO summaries (run, revision, version, document) VALUES (?,?,?,?) ON CONFLICT (run) DO UPDATE"
+                " SET revision = excluded.revision, version = excluded.version, document = excluded.document",
+                row,
+            )
 
     # Feedback.
 
+    @repeatable
     def add_review(self, run: Run, review: Review) -> None:
         trial = review.trial
         row = (run.number, trial.case, trial.model, trial.seed, trial.arm)
@@ -61,6 +67,7 @@ class SqliteProgress(SqliteFile):
                 (*row, *said),
             )
 
+    @repeatable
     def remove_review(self, run: Run, trial: Trial) -> None:
         with self._transaction() as db:
             db.execute(

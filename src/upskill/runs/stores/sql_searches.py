@@ -1,4 +1,4 @@
-"""The smaller tables of a `sqlite` store: looks at runs, batches at providers, and candidates for better skills."""
+"""The smaller tables of a store: looks at runs, batches at providers, and candidates for better skills."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from upskill.runs.stores.database import Database, repeatable
 from upskill.runs.stores.rows import (
     LOOK_COLUMNS,
     Batch,
@@ -19,15 +20,15 @@ from upskill.runs.stores.rows import (
     timestamp,
     to_json,
 )
-from upskill.runs.stores.sqlite_file import SqliteFile
 from upskill.skills import Skill
 from upskill.suites import Suite
 
 _LOOK_COLUMNS = ", ".join(LOOK_COLUMNS)
-_ADD_LOOK = f"INSERT OR IGNORE INTO looks ({_LOOK_COLUMNS}) VALUES ({', '.join('?' * len(LOOK_COLUMNS))})"  # noqa: S608
+_ADD_LOOK = f"INSERT INTO looks ({_LOOK_COLUMNS}) VALUES ({', '.join('?' * len(LOOK_COLUMNS))}) ON CONFLICT DO NOTHING"  # noqa: S608
 
 
-class SqliteLooks(SqliteFile):
+class SqlLooks(Database):
+    @repeatable
     def add_look(self, look: Look) -> Look:
         values = [getattr(look, name) for name in LOOK_COLUMNS]
         for name in ("cases", "verdict"):
@@ -54,7 +55,7 @@ def _look(row: tuple[Any, ...]) -> Look:
     return Look(**columns | {name: json.loads(columns[name]) for name in ("cases", "verdict")})
 
 
-class SqliteBatches(SqliteFile):
+class SqlBatches(Database):
     def pending_batches(self, url: str) -> list[Batch]:
         rows = self._rows(
             "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
@@ -63,6 +64,7 @@ class SqliteBatches(SqliteFile):
         )
         return [Batch(*row, keys=tuple(json.loads(keys))) for *row, keys in rows]
 
+    @repeatable
     def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
         batch = Batch(uuid4().hex, model, url, "", timestamp(), tuple(keys))
         with self._transaction() as db:
@@ -72,11 +74,13 @@ class SqliteBatches(SqliteFile):
             )
         return batch
 
+    @repeatable
     def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
         with self._transaction() as db:
             db.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", (provider_id, batch.token))
         return replace(batch, id=provider_id)
 
+    @repeatable
     def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
         with self._transaction() as db:
             row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
@@ -86,7 +90,8 @@ class SqliteBatches(SqliteFile):
             db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (to_json(left), batch.token))  # noqa: S608
 
 
-class SqliteCandidates(SqliteFile):
+class SqlCandidates(Database):
+    @repeatable
     def add_candidate(
         self,
         search: str,

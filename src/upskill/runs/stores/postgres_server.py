@@ -1,0 +1,419 @@
+"""The server of a `postgresql` store: connecting, reading and writing, and connecting again when it was away."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from upskill.errors import StoreError, UsageError
+from upskill.installation import add_extra
+from upskill.runs.stores import Run, without_password
+from upskill.runs.stores.database import ConnectionLost, Database, Transaction, run_is_taken
+from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.postgres_tables import OLDEST_SERVER, lock_number, migrate, version_of
+from upskill.runs.stores.postgres_writes import INCOMING_TABLES, write_rows
+
+try:
+    import psycopg
+    from psycopg import conninfo, errors, pq
+except ImportError as error:
+    raise UsageError(
+        "a postgresql:// store needs psycopg, which is not installed", f"Run `{add_extra('postgres')}`."
+    ) from error
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SCHEMA = "upskill"  # unless the URL names one
+PATIENCE = 300.0  # seconds that a server which answered before may be away
+FIRST_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
+LONGEST_PAUSE = 5.0
+ROWS_AT_ONCE = 256
+MOST_IDLE = 8  # connections
+FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresServer(Database):
+    ERRORED = "results"
+    EXACT = "{}::numeric"
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        self._shown = without_password(url)
+        self._parameters, self.schema = _parse(url)
+        self._idle: list[Connection] = []
+        self._closed = False
+        self._claims: dict[int, Connection] = {}  # by the number of the run
+        self._writing: Connection | None = None
+        db = self._retry("cannot be reached", self._connect, FIRST_PATIENCE)
+        try:
+            self._shown = _location(db, self.schema, self._parameters)
+            self.found = self._prepare(db, create=create)
+        except psycopg.Error as error:
+            db.close()
+            hint = f"It needs a schema of its own. Its owner can make one: CREATE SCHEMA {self.schema} AUTHORIZATION …"
+            is_denied = isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction)
+            raise UsageError(self._words("cannot be used as a store", error), hint if is_denied else "") from None
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+        self._group = GroupWriter(self._commit, self._shown)
+
+    def _prepare(self, db: Connection, *, create: bool) -> bool:
+        """False where there is no store, and it was not to be made."""
+        if db.info.server_version < OLDEST_SERVER:
+            raise UsageError(f"{self._shown}: is older than PostgreSQL {OLDEST_SERVER // 10000}", "Upgrade the server.")
+        if (encoding := db.info.parameter_status("server_encoding")) != "UTF8":
+            hint = "Make one that can hold every text: createdb --encoding UTF8 --template template0 NAME."
+            raise UsageError(f"{self._shown}: the database holds {encoding} and not UTF8", hint)
+        if not create and not version_of(db, self.schema):
+            return False
+        migrate(db, self.schema, self._shown)
+        return True
+
+    @property
+    def location(self) -> str | None:
+        return self._shown
+
+    def check_damage(self) -> None:
+        """The server looks after its files; `upskill store check` reads everything."""
+
+    def close(self) -> None:
+        """Write what is waiting, then close. What was acknowledged is safe without this."""
+        self._group.close()
+        self._closed = True
+        for db in (*self._idle, *([self._writing] if self._writing else ())):
+            db.close()
+        self._idle.clear()
+
+    # Connections.
+
+    def _connect(self) -> Connection:
+        db = psycopg.connect(**self._parameters, autocommit=True)
+        # How soon the server notices that a machine is gone, and gives up its claims.
+        db.execute(
+            f'SET search_path TO "{self.schema}"; SET tcp_keepalives_idle TO 30; SET tcp_keepalives_interval TO 10;'
+            "SET tcp_keepalives_count TO 3; SET idle_in_transaction_session_timeout TO 0".encode()
+        )
+        return db
+
+    def _take(self) -> Connection:
+        """A connection that nobody else uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _put(self, db: Connection) -> None:
+        idle = not db.closed and db.info.transaction_status is pq.TransactionStatus.IDLE
+        if self._closed or not idle or len(self._idle) >= MOST_IDLE:
+            db.close()
+        else:
+            self._idle.append(db)
+
+    @contextmanager
+    def _connection(self) -> Generator[Connection]:
+        db = self._take()
+        try:
+            yield db
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+
+    def _retry(self, what: str, work: Callable[[], T], patience: float = PATIENCE) -> T:
+        """Do this, again and again while the server is away."""
+        until, pause = time.monotonic() + patience, 0.0
+        while True:
+            try:
+                return work()
+            except psycopg.Error as error:
+                first = patience == FIRST_PATIENCE
+                if not _is_passing(error, first=first) or time.monotonic() + pause > until:
+                    raise self._failure(what, error, first=first) from None
+                if not pause:
+                    logger.warning("%s", self._words("connection lost, trying again", error))
+            while self._idle:  # most likely lost too
+                self._idle.pop().close()
+            time.sleep(pause)
+            pause = min(max(2 * pause, 0.05), LONGEST_PAUSE)
+
+    def _failure(self, what: str, error: psycopg.Error, *, first: bool = False) -> StoreError | UsageError:
+        words = self._words(what, error)
+        if first:
+            return UsageError(words, _hint(str(error)))
+        if isinstance(error, errors.DiskFull):
+            return StoreError(words, FULL_HINT)
+        again = "Is the server running? The same command resumes from what was saved."
+        return StoreError(words, again if _is_passing(error) else "")
+
+    def _words(self, what: str, error: psycopg.Error) -> str:
+        """What the server says, in one line and without a password."""
+        said = re.sub(r"\s+", " ", (error.diag.message_primary or str(error)).partition("\n")[0]).strip()
+        for name in ("password", "sslpassword"):
+            if secret := self._parameters.get(name):
+                said = said.replace(str(secret), "***")
+        if secret := os.environ.get("PGPASSWORD"):
+            said = said.replace(secret, "***")
+        return f"{self._shown}: {what}: {said}"
+
+    # Reading.
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        def read() -> list[Any]:
+            with self._connection() as db:
+                return _restored(db.execute(_sql(query), _storable(values)).fetchall())
+
+        return self._retry("cannot be read", read)
+
+    def _stream(self, query: str, *values: Any) -> Iterator[Any]:
+        """Rows as they are needed, by a cursor on the server: through a connection of its own, until it is done."""
+
+        def begin() -> tuple[Connection, psycopg.ServerCursor[Any], list[Any]]:
+            db = self._take()
+            try:
+                db.execute("BEGIN READ ONLY")
+                cursor = db.cursor("rows")
+                cursor.execute(_sql(query), _storable(values))
+                return db, cursor, cursor.fetchmany(ROWS_AT_ONCE)
+            except BaseException:
+                db.close()
+                raise
+
+        db, cursor, rows = self._retry("cannot be read", begin)
+        try:
+            while rows:
+                yield from _restored(rows)
+                rows = cursor.fetchmany(ROWS_AT_ONCE) if len(rows) == ROWS_AT_ONCE else []
+        except psycopg.Error as error:
+            db.close()
+            raise self._failure("cannot be read", error) from None
+        finally:
+            if not db.closed:
+                with suppress(psycopg.Error):
+                    cursor.close()
+                    db.execute("ROLLBACK")
+            self._put(db)
+
+    # Writing.
+
+    @contextmanager
+    def _transaction(self) -> Generator[Transaction]:
+        def begin() -> Connection:
+            db = self._take()
+            try:
+                db.execute("BEGIN")
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(self.schema, "transaction"),))
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+        db = self._retry("cannot be written", begin)
+        try:
+            yield _Statements(db)
+            db.execute("COMMIT")
+        except psycopg.Error as error:
+            db.close()
+            if _is_passing(error):
+                raise ConnectionLost(self._words("cannot be written", error)) from None
+            raise self._failure("cannot be written", error) from None
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+
+    async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
+        await self._group.write(statement, values, wait=wait)
+
+    def _commit(self, writes: list[Write]) -> None:
+        """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
+
+        def commit() -> None:
+            if self._writing is None or self._writing.closed:
+                self._writing = self._connect()
+                self._writing.execute(b"SET upskill.group_writer TO 'on';" + INCOMING_TABLES)
+                self._renew_claims()
+            changed: set[int] = set()
+            try:
+                with self._writing.transaction():
+                    for statement, rows in by_statement(writes):
+                        changed |= write_rows(self._writing, statement, map(_storable, rows))
+                if changed:  # not durable by itself: it tells those who look, and what they look at is
+                    self._writing.execute(
+                        "BEGIN; SET LOCAL synchronous_commit TO off;"
+                        f"SELECT note_changes('{{{','.join(map(str, sorted(changed)))}}}'); COMMIT".encode()
+                    )
+            except BaseException:
+                self._writing.close()
+                raise
+
+        self._retry("results cannot be saved", commit)
+
+    # Claims.
+
+    @contextmanager
+    def claim(self, run: Run) -> Generator[None]:
+        def take() -> Connection | None:
+            db = self._take()
+            try:
+                if self._try_claim(db, run.number):
+                    return db
+            except BaseException:
+                db.close()
+                raise
+            self._put(db)
+            return None
+
+        if (db := self._retry("cannot be written", take)) is None:
+            raise run_is_taken(run)
+        self._claims[run.number] = db
+        try:
+            yield
+        finally:
+            db = self._claims.pop(run.number)
+            with suppress(psycopg.Error):  # a connection that is lost has given it up
+                db.execute("SELECT pg_advisory_unlock(%s)", (lock_number(self.schema, f"run {run.number}"),))
+            self._put(db)
+
+    def is_claimed(self, run: Run) -> bool:
+        number = lock_number(self.schema, f"run {run.number}") % 2**64
+        return bool(
+            self._rows(
+                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                " AND classid::bigint = ? AND objid::bigint = ?",
+                *divmod(number, 2**32),
+            )
+        )
+
+    def _try_claim(self, db: Connection, run: int) -> bool:
+        row = db.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(self.schema, f"run {run}"),)).fetchone()
+        return bool(row and row[0])
+
+    def _renew_claims(self) -> None:
+        """A server that was away has forgotten who had which run."""
+        for run, db in list(self._claims.items()):
+            try:
+                db.execute("SELECT 1")
+            except psycopg.Error:
+                db.close()
+                self._claims[run] = self._connect()
+                if not self._try_claim(self._claims[run], run):
+                    raise StoreError(
+                        f"{self._shown}: another process took over the run while the connection was lost",
+                        "Wait for it, then run the same command again.",
+                    ) from None
+
+
+class _Statements:
+    """A transaction, in the words of `Database`."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> Any:
+        return self._db.execute(_sql(query), _storable(values))
+
+    def executemany(self, query: str, rows: Sequence[Sequence[Any]]) -> Any:
+        with self._db.cursor() as cursor:
+            cursor.executemany(_sql(query), [_storable(row) for row in rows])
+
+
+@lru_cache(maxsize=256)
+def _sql(query: str) -> bytes:
+    return query.replace("%", "%%").replace("?", "%s").encode()
+
+
+# PostgreSQL has no place for a zero in a text, so it is stored as these two characters.
+_ESCAPE = "\x1a"
+
+
+def _storable(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(
+        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+        if isinstance(value, str) and ("\0" in value or _ESCAPE in value)
+        else value
+        for value in values
+    )
+
+
+def _restored(rows: list[Any]) -> list[Any]:
+    return [
+        tuple(map(_restore, row)) if any(isinstance(value, str) and _ESCAPE in value for value in row) else row
+        for row in rows
+    ]
+
+
+def _restore(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
+
+
+def _parse(url: str) -> tuple[dict[str, Any], str]:
+    """What libpq is told, and the schema, which is a parameter of ours."""
+    place, _, query = url.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    schema = next((value for name, value in given if name == "schema"), SCHEMA)
+    if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
+        raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
+    rest = urlencode([pair for pair in given if pair[0] != "schema"])
+    try:
+        parameters = conninfo.conninfo_to_dict(f"{place}?{rest}" if rest else place)
+    except psycopg.Error:  # whose words may quote the password
+        raise UsageError(
+            f"{without_password(url)}: is not the URL of a PostgreSQL database",
+            "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
+        ) from None
+    usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
+    return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
+
+
+def _location(db: Connection, schema: str, parameters: dict[str, Any]) -> str:
+    info = db.info
+    host = parameters.get("host") or info.host  # several, where several were named
+    is_socket = host.startswith("/")
+    place = f"postgresql://{info.user}@{'' if is_socket else f'{host}:{info.port}'}/{info.dbname}"
+    query = {**({"host": host} if is_socket else {}), **({"schema": schema} if schema != SCHEMA else {})}
+    return f"{place}?{urlencode(query, safe='/')}" if query else place
+
+
+# Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.
+_PASSING = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.TooManyConnections,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.IdleInTransactionSessionTimeout,
+)
+
+
+def _is_passing(error: psycopg.Error, *, first: bool = False) -> bool:
+    if isinstance(error, _PASSING):
+        return True
+    starting = any(
+        words in str(error) for words in ("starting up", "shutting down", "too many clients", "recovery mode")
+    )
+    lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
+    return starting or (not first and isinstance(error, psycopg.OperationalError) and lost)
+
+
+def _hint(said: str) -> str:
+    """What to do about a server that cannot be reached."""
+    if "password" in said or "authentication" in said:
+        return "Put the password into UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
+    if "database" in said and "does not exist" in said:
+        return "Make it first: createdb NAME."
+    return "Is the server running, and are host and port right?"
