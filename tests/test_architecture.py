@@ -262,8 +262,7 @@ def test_every_command_has_help(upskill: Upskill) -> None:
 
 def test_every_command_is_a_file_of_its_name() -> None:
     for name, (place, _) in COMMANDS.items():
-        if name != "plot":  # an older name of `runs`
-            assert place.replace("import_:", "import:").startswith(f"upskill.cli.{name}:")  # a word of Python's own
+        assert place.replace("import_:", "import:").startswith(f"upskill.cli.{name}:")  # a word of Python's own
 
 
 # The repository.

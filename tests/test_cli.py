@@ -916,13 +916,12 @@ def test_install_refuses_what_is_no_valid_skill(upskill: Upskill, home: Path) ->
 # The program around the commands.
 
 
-def test_help_lists_every_command_but_the_hidden_one(upskill: Upskill) -> None:
+def test_help_lists_every_command(upskill: Upskill) -> None:
     for flag in ("--help", "-h"):
         done = upskill(flag)
         assert done.code == 0
         listed = re.findall(r"^  ([a-z-]+)  ", done.out.partition("Commands:")[2], re.MULTILINE)
         assert listed == [name for name, (_, line) in COMMANDS.items() if line]
-    assert "plot" not in listed
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("upskill.cli.compare:command", "Show which cases changed between two runs, with both answers."),
     "export": ("upskill.cli.export:command", "Write a run for other tools, or its replies for other machines."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
-    "plot": ("upskill.cli.runs:command", ""),
+    "plot": ("upskill.cli.plot:command", "Draw a run as SVG or PNG: lift, pass rates, cost, every case."),
     "list": ("upskill.cli.list:command", "List the skills in a folder."),
     "validate": ("upskill.cli.validate:command", "Check skills against the Agent Skills specification."),
     "install": ("upskill.cli.install:command", "Install a skill where an agent looks for it."),

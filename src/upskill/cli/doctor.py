@@ -229,6 +229,7 @@ def _extras() -> Iterator[Row]:
         ("bridge pydantic-ai", "pydantic_ai", "providers"),
         ("MCP servers", "mcp", "mcp"),
         ("PDF, HTML, Word", "pypdf", "documents"),
+        ("pictures as PNG", "resvg_py", "png"),
     ):
         if importlib.util.find_spec(package) is None:
             yield Row(PARTS, what, "missing", "not installed", add_extra(extra))

@@ -1,11 +1,12 @@
 """Pictures of a run, as plain SVG: for `upskill plot`, the HTML report, the live page and the documentation.
 
-- `lift_forest`: the lift of each model with its interval
+- `lift_forest`: the lift of each model with its interval; `lift_by_group` for several skills or versions
 - `pass_rates`: bars of the pass rates without and with the skill
 - `pareto`: tokens or cost of a task against the pass rate, with the front that nothing beats
 - `heat_map`: every case with every model and arm
 - `svg`: elements, marks, and a drawing that grows downwards; `texts`: cleaned, measured and shortened; `scales`: with
   their ticks; `themes`: the colours and the style sheet
+- `png`: a picture as PNG, with the extra of that name
 
 Each takes the document that `--json` prints and returns an SVG; the heat map also takes the cells that `cells_of`
 makes of outcomes. `PictureOptions` has the width, the theme and what else a page may want. A page that inlines
@@ -15,8 +16,8 @@ pictures puts `style()` into its own style sheet once, and draws with `style=Fal
 from __future__ import annotations
 
 from upskill.reports.pictures.heat_map import Cell, cells_of, heat_map
-from upskill.reports.pictures.lift_forest import lift_forest
-from upskill.reports.pictures.pareto import pareto
+from upskill.reports.pictures.lift_forest import lift_by_group, lift_forest
+from upskill.reports.pictures.pareto import Unit, pareto
 from upskill.reports.pictures.pass_rates import pass_rates
 from upskill.reports.pictures.svg import PictureOptions
 from upskill.reports.pictures.themes import Theme, custom_properties, style
@@ -25,9 +26,11 @@ __all__ = [
     "Cell",
     "PictureOptions",
     "Theme",
+    "Unit",
     "cells_of",
     "custom_properties",
     "heat_map",
+    "lift_by_group",
     "lift_forest",
     "pareto",
     "pass_rates",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from upskill.reports.numbers import dollars, percent
 from upskill.reports.pictures.scales import Scale
@@ -17,6 +17,7 @@ MOST_LABELLED = 60
 LABEL = 13.0  # px: how high one is
 DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150, 180, 215, 255, 300)  # px, of a label from its point
 
+Unit = Literal["cost", "tokens"]
 _Line = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -45,13 +46,12 @@ class _Box:
         )
 
 
-def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: str = "") -> str:
-    """`by` is `cost` or `tokens`; where it is left out, cost if every price is known and something was paid."""
+def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: Unit | None = None) -> str:
+    """Where `by` is left out, it is cost if every price is known and something was paid."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
     by = by or ("cost" if _is_priced(models) else "tokens")
-    drawing = Drawing("pareto", f"{by.capitalize()} of a task and pass rate, with and without", options)
-    drawing.title = f"{'Cost' if by == 'cost' else 'Tokens'} and pass rate of {document['skill']['name']}"
+    drawing = Drawing("pareto", f"{by.capitalize()} and pass rate of {document['skill']['name']}", options)
     drawing.heading(document, f"{'Dollars' if by == 'cost' else 'Tokens'} a task against the share that passed")
     points = list(_points(models, by))
     if points:
@@ -63,7 +63,7 @@ def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *
     return drawing.svg()
 
 
-def price_of_task(arm: Mapping[str, Any], by: str) -> float | None:
+def price_of_task(arm: Mapping[str, Any], by: Unit) -> float | None:
     """Tokens or dollars of one scored trial; None where there is none, or a price is not known."""
     scored = arm["passed"] + arm["failed"]
     total = arm["cost_usd"] if by == "cost" else arm["input_tokens"] + arm["output_tokens"]
@@ -77,7 +77,7 @@ def _is_priced(models: Sequence[Mapping[str, Any]]) -> bool:
     return any(found) and None not in found
 
 
-def _points(models: Sequence[Mapping[str, Any]], by: str) -> Iterator[_Point]:
+def _points(models: Sequence[Mapping[str, Any]], by: Unit) -> Iterator[_Point]:
     for number, model in enumerate(models, 1):
         for arm in ("baseline", "skill"):
             price, rate = price_of_task(model[arm], by), model[arm]["pass_rate"]
@@ -95,7 +95,7 @@ def front_of(points: Sequence[_Point]) -> list[_Point]:
 
 
 class _Plot:
-    def __init__(self, drawing: Drawing, points: Sequence[_Point], by: str) -> None:
+    def __init__(self, drawing: Drawing, points: Sequence[_Point], by: Unit) -> None:
         self.drawing, self.points, self.by = drawing, points, by
         self.left, self.top = 44.0, drawing.height + 6
         self.bottom = self.top + min(320, max(220, 0.5 * drawing.width))
@@ -225,7 +225,7 @@ def _dash(x: float, y: float) -> str:
     return element("line", "front", x1=x - 7, y1=y, x2=x + 7, y2=y, stroke_dasharray="2 3")
 
 
-def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: str) -> None:
+def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> None:
     """Every value in words."""
     drawing.height += 8
     for number, model in enumerate(models, 1):
@@ -241,10 +241,12 @@ def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: str) -> No
         drawing.text(drawing.width, drawing.height, words, "muted", size=SMALL, anchor="end")
 
 
-def _value(arm: Mapping[str, Any], by: str) -> str:
+def _value(arm: Mapping[str, Any], by: Unit) -> str:
     price = price_of_task(arm, by)
     if arm["pass_rate"] is None:
         return "not scored"
     if price is None:
         return f"{percent(arm['pass_rate'])}, price unknown"
-    return f"{percent(arm['pass_rate'])} at {dollars(price) if by == 'cost' else f'{price:,.0f} tokens'}"
+    if by == "cost":
+        return f"{percent(arm['pass_rate'])}, free" if not price else f"{percent(arm['pass_rate'])} at {dollars(price)}"
+    return f"{percent(arm['pass_rate'])} at {price:,.0f} tokens"

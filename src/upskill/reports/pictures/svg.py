@@ -90,11 +90,18 @@ class Drawing:
             given["text_anchor"] = anchor
         if bold:
             given["font_weight"] = 600
-        if not is_measured(shown):  # nobody knows how wide it is in the reader's font
-            given |= {"textLength": text_width(shown, size, bold=bold), "lengthAdjust": "spacingAndGlyphs"}
-            given |= {"direction": "ltr", "unicode_bidi": "isolate"}
         tooltip = element("title", "", escape(whole)) if shown != whole else ""
-        self.add("text", classes, tooltip + escape(shown), **given)
+        if is_measured(shown):
+            self.add("text", classes, tooltip + escape(shown), **given)
+            return
+        # Nobody knows how wide it is in the reader's font: it is fitted to its room, and never leaves it.
+        width = text_width(shown, size, bold=bold)
+        given |= {"direction": "ltr", "unicode_bidi": "isolate"}
+        given |= {"textLength": width, "lengthAdjust": "spacingAndGlyphs"}
+        left = x - {"start": 0, "middle": width / 2, "end": width}[anchor]
+        box = {"x": left, "y": y - 1.3 * size, "width": width, "height": 1.7 * size}
+        content = element("text", classes, tooltip + escape(shown), **given)
+        self.add("svg", "", content, **box, viewBox=" ".join(map(_number, box.values())))
 
     def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **given: object) -> None:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)

@@ -53,7 +53,8 @@ def _calm(cluster: str) -> str:
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
     """How wide a text is at most, in px."""
-    return sum(_width(one) for one in text) / 100 * size * (_BOLD if bold else 1)
+    clusters = text if text.isascii() else regex.findall(r"\X", text)  # an emoji may be a sequence of several
+    return sum(max(map(_width, cluster)) for cluster in clusters) / 100 * size * (_BOLD if bold else 1)
 
 
 def is_measured(text: str) -> bool:

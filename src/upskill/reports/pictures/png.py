@@ -1,0 +1,58 @@
+"""A picture as PNG, drawn by resvg: the extra `png`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from upskill.errors import UsageError
+from upskill.installation import add_extra
+
+SHARPNESS = 2  # pixels of the file for each px of the picture, as on most screens
+FONTS = (
+    *("DejaVu Sans", "Noto Sans", "Liberation Sans", "Arial", "Helvetica", "Helvetica Neue", "Segoe UI", "Roboto"),
+    *(
+        "Ubuntu",
+        "Cantarell",
+        "Open Sans",
+        "Inter",
+        "Verdana",
+        "Tahoma",
+        "FreeSans",
+        "Nimbus Sans",
+        "Lato",
+        "Adwaita Sans",
+    ),
+)
+_SAMPLE = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text y="15" font-family="{}">{}</text></svg>'
+
+
+def to_png(svg: str) -> bytes:
+    """An SVG of ours, in a theme of its own, as PNG. UsageError where the extra is missing, or any font."""
+    font = find_font()
+    # resvg stretches some texts far beyond the length that they are given.
+    return _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)
+
+
+def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:
+    try:
+        import resvg_py  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError(
+            f"drawing a PNG needs the package {error.name}, which is not installed",
+            f"Run `{add_extra('png')}`, or name a file that ends in .svg.",
+        ) from error
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, sans_serif_family=font))
+
+
+@cache
+def find_font() -> str:
+    """A font that is installed; without one, resvg would leave out every text and say nothing."""
+    empty = _render(_SAMPLE.format("", ""))
+    for name in FONTS:
+        if _render(_SAMPLE.format(name, "A")) != empty:
+            return name
+    raise UsageError(
+        "no font was found to draw a PNG with",
+        "Install one, for example DejaVu (fonts-dejavu-core on Debian), or name a file that ends in .svg.",
+    )

@@ -1,0 +1,540 @@
+"""Pictures: every value in them is the document's, every text can be read, and no name of others spoils them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import shutil
+import struct
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Upskill, write_script, write_skill
+from upskill.reports import pictures
+from upskill.reports.numbers import percent
+from upskill.reports.pictures import Cell, PictureOptions, Theme, png, style
+from upskill.reports.pictures.texts import clean, shorten, text_width
+from upskill.reports.pictures.themes import DARK, LIGHT
+from upskill.verdicts.outcome import Outcome
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = [
+    "\u202eevil\u202c",
+    '"><script>alert(1)</script>&amp;',
+    "a\x00b\x1b[31m\ud800\ufffe\n\tc",
+    "x" * 300,
+    "模型" * 40,
+    "Z" + "\u0301\u0302\u0303\u0304" * 10,
+    "﷽" * 8,
+    "עברית-מודל",
+    "👩‍👩‍👧‍👦" * 20,
+    "provider:a-model-with-a-name-as-long-as-they-are-2026-11-16",
+    "",
+]
+Box = tuple[float, float, float, float]
+
+
+def arm(passed: int, failed: int, errored: int = 0, *, tokens: int = 100, cost: float | None = None) -> dict[str, Any]:
+    scored = passed + failed
+    return {
+        "passed": passed,
+        "failed": failed,
+        "errored": errored,
+        "pass_rate": passed / scored if scored else None,
+        "input_tokens": tokens * scored,
+        "output_tokens": 0,
+        "cost_usd": cost,
+    }
+
+
+def model(name: str, baseline: dict[str, Any], skill: dict[str, Any], **given: Any) -> dict[str, Any]:
+    usual = {"pairs": 48, "lift": 0.5, "interval": [0.3, 0.7], "level": 0.95, "decision": "helps", "reason": ""}
+    return {"model": name, "baseline": baseline, "skill": skill, **usual, **given}
+
+
+def made_up(models: int, *, names: list[str] | None = None, priced: bool = True, seed: int = 0) -> dict[str, Any]:
+    """A document with every decision, and among many models one without a scored trial and one without a price."""
+    draw = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for number in range(models):
+        name = (names or [])[number] if number < len(names or []) else f"provider:model-{number}"
+        before, after = draw.randint(0, 30), draw.randint(5, 48)
+        lift = (after - before) / 48
+        low, high = lift - 0.15, min(1.0, lift + 0.13)
+        decision = "helps" if low > 0 else "hurts" if high < 0 else ("no effect", "saves", "undecided")[number % 3]
+        cost = (lambda: draw.random() / 10) if priced else (lambda: None)
+        baseline = arm(before, 48 - before, tokens=draw.randint(20, 200), cost=cost())
+        skill = arm(after, 48 - after, tokens=draw.randint(300, 2000), cost=cost())
+        rows.append(model(name, baseline, skill, lift=lift, interval=[low, high], decision=decision))
+    if models > 6:
+        none: dict[str, Any] = {"lift": None, "interval": None, "pairs": 0, "decision": "undecided"}
+        rows[5] = model(rows[5]["model"], arm(0, 0, 48), arm(0, 0, 48), **none)
+        rows[6]["interval"] = [None, 1.0]  # open on one side
+        rows[6]["skill"]["cost_usd"] = None
+    return {"run": "r", "skill": {"name": "kernel-builder"}, "models": rows}
+
+
+def some_cells(document: dict[str, Any], cases: list[str], runs: int = 1) -> Iterator[Cell]:
+    """Most of the cells; some errored, some were never run."""
+    draw = random.Random(1)
+    models: list[str] = [row["model"] for row in document["models"]]
+    for case, model_name, name in itertools.product(cases, models, ("baseline", "skill")):
+        if draw.random() < 0.03:
+            continue
+        passed = sum(draw.random() < (0.2 if name == "baseline" else 0.8) for _ in range(runs))
+        errored = draw.random() < 0.03
+        yield Cell(case, model_name, name, *((0, 0, runs) if errored else (passed, runs - passed, 0)))
+
+
+def every_kind(document: dict[str, Any], cells: list[Cell], options: PictureOptions) -> dict[str, str]:
+    return {
+        "forest": pictures.lift_forest(document, options),
+        "bars": pictures.pass_rates(document, options),
+        "pareto": pictures.pareto(document, options),
+        "tokens": pictures.pareto(document, options, by="tokens"),
+        "heat-map": pictures.heat_map(document, cells, options),
+    }
+
+
+@cache
+def crowds() -> dict[str, str]:
+    """Pictures of few and many models and cases, with names of every sort, wide and narrow."""
+    found: dict[str, str] = {}
+    for models, cases, runs, names in ((1, 1, 1, None), (3, 48, 1, None), (11, 70, 3, HOSTILE), (40, 2000, 3, None)):
+        document = made_up(models, names=names, priced=models != 3)
+        ids = [f"{HOSTILE[number % len(HOSTILE)] if names else 'case'}-{number}" for number in range(cases)]
+        cells = list(some_cells(document, ids, runs))
+        for width in (320, 720):
+            options = PictureOptions(width=width, notes=["Not finished: 37 of 96 trials are scored."])
+            for kind, svg in every_kind(document, cells, options).items():
+                found[f"{kind}, {models} models, {width} px"] = svg
+    return found
+
+
+def texts(root: ET.Element) -> list[ET.Element]:
+    return list(root.iter(f"{SVG}text"))
+
+
+def said(element: ET.Element) -> str:
+    """What a text shows, without its tooltip."""
+    return "".join([element.text or "", *(child.tail or "" for child in element)])
+
+
+def box_of(element: ET.Element) -> Box:
+    size, words = float(element.attrib["font-size"]), said(element)
+    width = text_width(words, size, bold="font-weight" in element.attrib)
+    x = float(element.attrib["x"]) - {"start": 0, "middle": 0.5, "end": 1}[element.get("text-anchor", "start")] * width
+    return x, float(element.attrib["y"]) - 0.93 * size, width, 1.16 * size
+
+
+def overlapping(boxes: list[tuple[str, Box]]) -> list[tuple[str, str]]:
+    boxes = sorted(boxes, key=lambda each: each[1][1])
+    found: list[tuple[str, str]] = []
+    for index, (one, (x, y, width, height)) in enumerate(boxes):
+        for other, (x2, y2, width2, height2) in boxes[index + 1 :]:
+            if y2 > y + height:
+                break
+            across = min(x + width, x2 + width2) - max(x, x2)
+            down = min(y + height, y2 + height2) - max(y, y2)
+            if across > 0.5 and down > 0.5:
+                found.append((one, other))
+    return found
+
+
+def view_box(root: ET.Element) -> Box:
+    x, y, width, height = map(float, root.attrib["viewBox"].split())
+    return x, y, width, height
+
+
+def cut_off(boxes: list[tuple[str, Box]], view: Box) -> list[str]:
+    x, y, width, height = view
+    return [
+        words
+        for words, (left, top, wide, high) in boxes
+        if left < x - 0.5 or top < y - 0.5 or left + wide > x + width + 0.5 or top + high > y + height + 0.5
+    ]
+
+
+def test_no_text_is_small_or_cut_off_or_overlaps_another() -> None:
+    for name, svg in crowds().items():
+        root = ET.fromstring(svg)
+        assert texts(root), name
+        assert min(float(each.attrib["font-size"]) for each in texts(root)) >= 11, name
+        boxes = [(said(each), box_of(each)) for each in texts(root)]
+        assert overlapping(boxes) == [], name
+        assert cut_off(boxes, view_box(root)) == [], name
+
+
+def test_a_real_browser_finds_no_text_that_is_cut_off_or_overlaps_another(browser: Any) -> None:
+    page = browser.new_page()
+    script = """() => [...document.querySelectorAll('text')].filter(each => each.textContent).map(each => {
+        const box = each.getBBox()
+        return [each.lastChild.data || '', [box.x, box.y, box.width, box.height]]
+    })"""
+    for name, svg in crowds().items():
+        page.set_content(svg)
+        boxes = [(words, tuple(box)) for words, box in page.evaluate(script)]
+        assert boxes, name
+        # Accents of a font that is not the usual one may stand higher; a line has room for a little of that.
+        flat = [(words, (x, y + 0.12 * height, width, 0.76 * height)) for words, (x, y, width, height) in boxes]
+        assert overlapping(flat) == [], name
+        assert cut_off(flat, view_box(ET.fromstring(svg))) == [], name
+    page.close()
+
+
+def test_names_of_others_are_text_and_nothing_else() -> None:
+    for name, svg in crowds().items():
+        root = ET.fromstring(svg)
+        tags = {each.tag.removeprefix(SVG) for each in root.iter()}
+        assert tags <= {"svg", "title", "desc", "style", "rect", "line", "text", "path", "circle", "polygon", "g"}, name
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", svg), name
+    assert "\\x202eevil\\x202c" in crowds()["forest, 11 models, 720 px"]
+    assert "&lt;script&gt;" in crowds()["pareto, 11 models, 720 px"]
+
+
+def test_a_screen_reader_is_told_the_values_under_ids_of_their_own() -> None:
+    ids: list[str] = []
+    for svg in set(crowds().values()):  # one without prices is drawn by tokens, whoever asks
+        root = ET.fromstring(svg)
+        assert root.attrib["role"] == "img"
+        labels = root.attrib["aria-labelledby"].split()
+        own = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
+        assert labels == own
+        ids += own
+    assert len(ids) == len(set(ids))
+    described = ET.fromstring(crowds()["forest, 3 models, 720 px"]).findtext(f"{SVG}desc") or ""
+    for row in made_up(3, priced=False)["models"]:
+        assert f"{row['model']}: {row['decision']}: {round(100 * row['lift']):+d}" in described
+
+
+def shown(svg: str) -> str:
+    return "\n".join(said(each) for each in texts(ET.fromstring(svg)))
+
+
+def test_every_value_is_printed_as_the_document_has_it() -> None:
+    document = made_up(9)
+    drawn = {kind: shown(svg) for kind, svg in every_kind(document, [], PictureOptions()).items()}
+    for row in document["models"]:
+        if row["lift"] is not None:
+            low, high = (row["lift"] if end is None else end for end in row["interval"])
+            value = (
+                f"{row['decision']}: {round(100 * row['lift']):+d} ({round(100 * low):+d} to {round(100 * high):+d})"
+            )
+            assert value in drawn["forest"]
+        for each in (row["baseline"], row["skill"]):
+            if each["pass_rate"] is not None:
+                assert f"{percent(each['pass_rate'])} ({each['passed']}/48)" in drawn["bars"]
+                assert f"{percent(each['pass_rate'])} at {each['input_tokens'] / 48:,.0f} tokens" in drawn["tokens"]
+    assert "no lift, 0 pairs" in drawn["forest"]
+    assert drawn["bars"].count("not scored") == 2
+    assert "price unknown" in drawn["pareto"] or "tokens" in drawn["pareto"]
+
+
+def test_a_mark_stands_where_its_value_is() -> None:
+    document = {"skill": {"name": "s"}, "models": [model("m", arm(1, 3), arm(3, 1), lift=0.25, interval=[-0.5, 0.75])]}
+    root = ET.fromstring(pictures.lift_forest(document))
+    ticks = {said(each): float(each.attrib["x"]) for each in texts(root) if re.fullmatch(r"[+-]?\d+", said(each))}
+    [mark] = [each for each in root.iter(f"{SVG}circle") if float(each.attrib["r"]) == 5][:1]
+    a_point = (ticks["+60"] - ticks["0"]) / 60
+    assert float(mark.attrib["cx"]) == pytest.approx(ticks["0"] + 25 * a_point, abs=0.1)
+    ends = next(each for each in root.iter(f"{SVG}line") if each.attrib["class"] == "up-helps")
+    assert float(ends.attrib["x1"]) == pytest.approx(ticks["0"] - 50 * a_point, abs=0.1)
+    assert float(ends.attrib["x2"]) == pytest.approx(ticks["0"] + 75 * a_point, abs=0.1)
+    root = ET.fromstring(pictures.pass_rates(document))
+    bars = [float(each.attrib["width"]) for each in root.iter(f"{SVG}rect") if "bar" in each.attrib["class"]]
+    assert bars[-1] == pytest.approx(3 * bars[-2], rel=0.01)
+
+
+def test_the_front_is_the_one_of_the_document(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "greeter", cases=12)
+    usage = {"input": 60, "output": 3, "cost": 0.002}
+    names = [
+        write_script(
+            home / "dear.yaml",
+            [{"system": "ahoy", "answer": "ahoy", "usage": usage | {"cost": 0.5}}, {"answer": "no", "usage": usage}],
+        ),
+        write_script(
+            home / "cheap.yaml",
+            [{"system": "ahoy", "answer": "ahoy", "usage": usage}, {"answer": "no", "usage": usage | {"cost": 0.001}}],
+        ),
+    ]
+    document = upskill("eval", home / "greeter", *(word for name in names for word in ("-m", name)), "--json").json
+    described = ET.fromstring(pictures.pareto(document)).findtext(f"{SVG}desc") or ""
+    arms = {"baseline": "without skill", "skill": "with skill"}
+    front = [f"{each['model']} {arms[each['arm']]}" for each in document["choices"]["pareto"]]
+    assert len(front) == 2
+    assert f"On the front, cheapest first: {', '.join(front)}." in described
+
+
+def test_a_heat_map_of_any_size_stays_one_that_can_be_read() -> None:
+    document = made_up(40)
+    cells = list(some_cells(document, [f"case-{number}" for number in range(2000)], 3))
+    svg = pictures.heat_map(document, cells, PictureOptions(width=320))
+    assert len(svg) < 400_000
+    assert float(ET.fromstring(svg).attrib["height"]) < 6_000
+    document = made_up(3)
+    alike = [Cell(f"case-{number}", "provider:model-0", "skill", number % 2, 1 - number % 2) for number in range(2000)]
+    drawn = shown(pictures.heat_map(document, alike))
+    assert drawn.count("1,000 cases") == 2
+    assert "2,000 cases" in drawn
+    few = [f"case-{number}" for number in range(60)]
+    drawn = shown(pictures.heat_map(document, [], cases=few)).splitlines()
+    assert [line for line in drawn if line.startswith("case-")] == few
+
+
+def test_a_cell_says_passed_failed_errored_missing_and_never_rounds_to_always() -> None:
+    outcomes = [
+        *(Outcome("m", "often", "skill", seed, seed > 0, 1, 1, None) for seed in range(300)),
+        Outcome("m", "broken", "skill", 0, None, 1, 1, None),
+        Outcome("m", "retried", "skill", 0, None, 1, 1, None),
+        Outcome("m", "retried", "skill", 0, True, 1, 1, None),
+        Outcome("m", "never", "skill", 0, False, 1, 1, None),
+    ]
+    document = {"skill": {"name": "s"}, "models": [model("m", arm(0, 0), arm(1, 1))]}
+    svg = pictures.heat_map(document, pictures.cells_of(outcomes), PictureOptions(links=True), cases=["not-run"])
+    rows = [[said(each) for each in group.iter(f"{SVG}text")] for group in ET.fromstring(svg).iter(f"{SVG}g")]
+    assert dict(rows) == {"not-run": "–", "often": "99", "broken": "err", "retried": "100", "never": "0"}
+    assert [each.attrib["href"] for each in ET.fromstring(svg).iter(f"{SVG}a")][1] == "#case=often"
+
+
+def test_numbers_that_mean_nothing_say_so() -> None:
+    document = {"skill": {"name": "s"}, "models": [model("m", arm(1, 1), arm(1, 1), reason="isolation")]}
+    for kind, svg in every_kind(document, [], PictureOptions()).items():
+        assert "INVALID" in shown(svg), kind
+
+
+def test_pictures_of_no_model_at_all_are_still_pictures() -> None:
+    for svg in every_kind({"skill": {"name": "s"}, "models": []}, [], PictureOptions()).values():
+        assert ET.fromstring(svg).tag == f"{SVG}svg"
+
+
+# Colours.
+
+
+def rgb(colour: str) -> list[float]:
+    """Linear, from 0 to 1."""
+    values = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    return [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted(
+        (sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), rgb(c), strict=True)) for c in (one, other)), reverse=True
+    )
+    return (high + 0.05) / (low + 0.05)
+
+
+def lab(linear: list[float]) -> list[float]:
+    matrix = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    white = (0.9505, 1.0, 1.089)
+    xyz = [sum(m * v for m, v in zip(row, linear, strict=True)) / w for row, w in zip(matrix, white, strict=True)]
+    f = [value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116 for value in xyz]
+    return [116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])]
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1: what is left of linear red, green and blue.
+BLINDNESS = {
+    "none": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+
+
+def difference(one: str, other: str, kind: str) -> float:
+    """How different two colours look (CIE 1976) to somebody with this kind of sight; 2.3 is just noticeable."""
+    seen = [
+        lab([min(1.0, max(0.0, sum(m * v for m, v in zip(row, rgb(c), strict=True)))) for row in BLINDNESS[kind]])
+        for c in (one, other)
+    ]
+    return sum((a - b) ** 2 for a, b in zip(*seen, strict=True)) ** 0.5
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_and_signs_stand_out_for_everybody(theme: dict[str, str]) -> None:
+    for ink in ("ink", "muted"):
+        assert contrast(theme[ink], theme["paper"]) >= 4.5, ink
+    for step in range(5):
+        assert contrast(theme["heat-ink"], theme[f"heat-{step}"]) >= 4.5, step
+    for sign in ("skill", "hurts", "saves", "undecided"):
+        assert contrast(theme[sign], theme["paper"]) >= 3, sign
+    apart = [
+        ("skill", "baseline"),
+        ("skill", "hurts"),
+        ("heat-0", "heat-4"),
+        ("heat-0", "heat-2"),
+        ("heat-2", "heat-4"),
+    ]
+    for (one, other), kind in itertools.product(apart, BLINDNESS):
+        assert difference(theme[one], theme[other], kind) > 12, (one, other, kind)
+
+
+def test_each_theme_has_its_colours_and_auto_has_both() -> None:
+    document = made_up(1)
+    themes: list[tuple[Theme, dict[str, str], dict[str, str]]] = [("light", LIGHT, DARK), ("dark", DARK, LIGHT)]
+    for theme, wanted, unwanted in themes:
+        svg = pictures.lift_forest(document, PictureOptions(theme=theme))
+        assert wanted["ink"] in svg
+        assert unwanted["ink"] not in svg
+        assert "var(" not in svg
+    svg = pictures.lift_forest(document)
+    assert {LIGHT["ink"], DARK["ink"]} <= set(re.findall("#[0-9a-f]{6}", svg))
+    assert "prefers-color-scheme" in svg
+    bare = pictures.lift_forest(document, PictureOptions(style=False))
+    assert "<style" not in bare
+    assert "style=" not in bare  # which a strict Content-Security-Policy would ignore
+    used = set(re.findall(r"up-[\w-]+", " ".join(re.findall(r'class="([^"]*)"', "".join(crowds().values())))))
+    assert used - {"up-row"} <= set(re.findall(r"\.(up-[\w-]+)", style()))
+
+
+# Texts.
+
+
+def test_a_long_name_keeps_both_ends_and_no_part_of_a_character() -> None:
+    short = shorten("hf:org/" + "x" * 300 + "-2026", 120)
+    assert (short[:7], short[-5:], "…" in short) == ("hf:org/", "-2026", True)
+    assert text_width(short) <= 120
+    family = "👩‍👩‍👧‍👦"
+    assert shorten(family * 40, 100).replace("…", "").replace(family, "") == ""
+    assert clean("a\r\n\tb") == "a b"
+    assert clean("Z" + "\u0301" * 50).count("\u0301") <= 2
+
+
+# The command.
+
+
+@pytest.fixture
+def run(upskill: Upskill, home: Path) -> dict[str, Any]:
+    """A run of two models, as `--json` has it."""
+    write_script(home / "dull.yaml", [{"answer": "hello"}])
+    folder = write_skill(home / "greeter", cases=12)
+    return upskill("eval", folder, "-m", write_script(home / "bright.yaml"), "-m", "scripted:dull.yaml", "--json").json
+
+
+def size_of(file: Path) -> tuple[int, int]:
+    head = file.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", head[16:24])
+    return width, height
+
+
+def test_plot_draws_what_the_file_is_called(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+    for name, kind, words in (
+        ("lift.svg", "forest", "helps: +100 (+55 to +100), 12 pairs"),
+        ("pass-rates.svg", "bars", "100% (12/12)"),
+        ("pareto.svg", "pareto", "0% at $0.0010 → 100% at $0.0020"),
+        ("cases.svg", "heat-map", "greet-12"),
+        ("picture.svg", "forest", "scripted:dull.yaml"),
+    ):
+        done = upskill("plot", "last", "-o", name)
+        assert (done.code, done.out, done.err) == (0, "", f"Wrote {name}\n")
+        svg = Path(name).read_text(encoding="utf-8")
+        assert f"up-{kind}-" in svg
+        assert words in shown(svg), name
+    assert upskill("plot", run["run"], "--kind", "forest", "-o", "-").out == Path("lift.svg").read_text(
+        encoding="utf-8"
+    )
+    tokens = upskill("plot", "last", "--kind", "pareto", "--by", "tokens", "-o", "-").out
+    assert "0% at 23 tokens → 100% at 63 tokens" in shown(tokens)
+    assert upskill("plot", "last", "--kind", "bars").err == f"Wrote {run['run']}-bars.svg\n"
+
+
+def test_plot_draws_all_kinds_some_models_a_width_and_a_theme(
+    upskill: Upskill, run: dict[str, Any], home: Path
+) -> None:
+    assert upskill("plot", "last", "--kind", "all", "-o", "made/here").code == 0
+    kinds = ("bars", "forest", "heat-map", "pareto")
+    assert sorted(path.name for path in Path("made/here").iterdir()) == [f"{run['run']}-{kind}.svg" for kind in kinds]
+    assert upskill("plot", "last", "--kind", "bars", "--kind", "pareto", "-o", "two.svg").code == 0
+    assert Path("two-bars.svg").is_file()
+    assert Path("two-pareto.svg").is_file()
+    svg = upskill("plot", "last", "-m", "scripted:dull.yaml", "--width", "400", "--theme", "dark", "-o", "-").out
+    assert "bright" not in svg
+    assert ET.fromstring(svg).attrib["width"] == "424"
+    assert LIGHT["ink"] not in svg
+
+
+def test_plot_draws_a_png_with_text(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+    for name, theme in (("lift.png", "auto"), ("dark.png", "dark")):
+        assert upskill("plot", "last", "-o", name, "--theme", theme).code == 0
+        svg = ET.fromstring(upskill("plot", "last", "-o", "-").out)
+        assert size_of(Path(name)) == (2 * int(svg.attrib["width"]), 2 * int(svg.attrib["height"]))
+    assert Path("lift.png").read_bytes() != Path("dark.png").read_bytes()
+    drawn = pictures.lift_forest(made_up(1), PictureOptions(theme="light"))
+    wordless = re.sub(r"<text.*?</text>", "", drawn)
+    assert len(png.to_png(drawn)) > 2 * len(png.to_png(wordless))
+
+
+def test_plot_says_what_is_missing_for_a_png(
+    upskill: Upskill, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    png.find_font.cache_clear()
+    monkeypatch.setattr(png, "FONTS", ("No Such Font",))
+    done = upskill("plot", "last", "-o", "lift.png")
+    assert (done.code, "no font was found" in done.err, ".svg" in done.err) == (2, True, True)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    done = upskill("plot", "last", "-o", "lift.png")
+    assert (done.code, "needs the package resvg_py" in done.err, "[png]" in done.err) == (2, True, True)
+    assert not Path("lift.png").exists()
+    assert upskill("plot", "last", "-o", "lift.svg").code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("last", "-o", "lift.gif"), "lift.gif: is no kind of picture"),
+        (("nothing", "-o", "lift.svg"), "no run is called 'nothing'"),
+        (("last", "-o", "a-file/lift.svg"), "cannot be written"),
+        (("last", "-m", "scripted:dul.yaml", "-o", "lift.svg"), "Did you mean 'scripted:dull.yaml'?"),
+        (("last", "--kind", "all", "-o", "-"), "cannot all go to standard output"),
+        (("last", "-o", "lift.svg", "--json"), "a picture is of one run"),
+        (("last", "--width", "3"), "320<=x<=4000"),
+    ],
+)
+def test_plot_refuses_what_it_cannot_draw(
+    upskill: Upskill, run: dict[str, Any], given: tuple[str, ...], message: str
+) -> None:
+    Path("a-file").write_text("not a folder", encoding="utf-8")
+    done = upskill("plot", *given)
+    assert (done.code, done.out, message in done.err) == (2, "", True), done.err
+
+
+def test_plot_says_what_an_interrupted_run_lacks(upskill: Upskill, home: Path) -> None:
+    folder = write_skill(home / "greeter", cases=12)
+    rules = [{"system": "ahoy", "answer": "ahoy", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
+    dear = write_script(
+        home / "dear.yaml", [*rules, {"answer": "no", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
+    )
+    halted = upskill("eval", folder, "-m", dear, "--max-calls", "7", "--concurrency", "1", "--json").json
+    scored = sum(halted["models"][0][name][how] for name in ("baseline", "skill") for how in ("passed", "failed"))
+    assert 0 < scored < 24
+    for kind in ("forest", "bars", "pareto", "heat-map"):
+        done = upskill("plot", "last", "--kind", kind, "-o", "-")
+        assert (done.code, f"Not finished: {scored} of 24 trials" in done.err) == (0, True)
+        assert f"Not finished: {scored} of 24 trials" in shown(done.out).replace("\n", " ")
+
+
+def test_plot_without_a_run_still_lists_the_runs(upskill: Upskill, run: dict[str, Any]) -> None:
+    assert upskill("plot", "--json").json == upskill("runs", "--json").json
+    assert json.dumps(run["run"])[1:-1] in upskill("plot", "-s", "greeter").out
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """Chromium, as the system has it."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
