@@ -73,7 +73,11 @@ SUFFIXES = (".svg", ".png")
 @click.option(
     "--width", type=click.IntRange(320, 4000), default=720, show_default=True, metavar="PX", help="How wide to draw it."
 )
-@click.option("-d", "--dir", "--runs-dir", "runs_dir", metavar="DIR", help="Where runs are kept (default ./runs).")
+@click.option(
+    *("-d", "--store", "--runs-dir", "--dir", "runs_dir"),
+    metavar="PLACE",
+    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+)
 # Of `runs`, which was called `plot` once.
 @click.option("-s", "--skill", "skills", multiple=True, hidden=True)
 @click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", hidden=True)
@@ -95,7 +99,7 @@ def command(context: click.Context, **given: Any) -> None:
     listing = {name: given.pop(name) for name in ("skills", "metric", "csv_file", "every", "as_json")}
     asked = given["output"] or given["kinds"]
     if given["run"] is None and not asked:
-        context.invoke(runs_command, folder=given["runs_dir"], models=given["models"], **listing)
+        context.invoke(runs_command, place=given["runs_dir"], models=given["models"], **listing)
         return
     if any(listing[name] for name in ("skills", "csv_file", "every", "as_json")):
         raise UsageError("a picture is of one run", "Leave -s, --csv, --all and --json out; `upskill runs` has them.")
@@ -150,7 +154,7 @@ def _draw(options: _Options) -> None:
     from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
     from upskill.runs.stored import evaluation_of  # noqa: PLC0415
 
-    with open_existing_store(options.runs_dir or Settings.load().runs_dir) as store:
+    with open_existing_store(options.runs_dir or Settings.load().store) as store:
         run = find_run(store, options.run)
         for model in options.models:
             if model not in run.models:
