@@ -7,6 +7,8 @@ in the order of the suite, so that `extract` can put code into a file for those 
   `min_length`, `max_length`, `json_schema`, `judge` (a model grades it)
 - of the files that were left: `file_exists`, `file_contains`, `file_matches`, `file_json_schema`, `extract`,
   `compiles`, `command`, `python`
+- of a CUDA kernel (`kernel`, all of them in one): `kernel_compiles`, `kernel_resources`, `kernel_project`,
+  `kernel_correct`, `kernel_faster`
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
 What kinds share: `texts` and `patterns` (how a suite writes them), `denial` (mentions that an answer denies),
@@ -57,6 +59,12 @@ CHECKS = Registry(
         "compiles": "upskill.checks.compiles:Compiles",
         "command": "upskill.checks.command:Command",
         "python": "upskill.checks.python:PythonCheck",
+        "kernel": "upskill.checks.kernel.tiers:Kernel",
+        "kernel_compiles": "upskill.checks.kernel.compiles:KernelCompiles",
+        "kernel_resources": "upskill.checks.kernel.resources:KernelResources",
+        "kernel_project": "upskill.checks.kernel.project:KernelProject",
+        "kernel_correct": "upskill.checks.kernel.correct:KernelCorrect",
+        "kernel_faster": "upskill.checks.kernel.faster:KernelFaster",
         "tool_called": "upskill.checks.tools:ToolCalled",
         "tool_not_called": "upskill.checks.tools:ToolNotCalled",
         "max_turns": "upskill.checks.tools:MaxTurns",
@@ -133,6 +141,11 @@ class Check(BaseModel, ABC):
         return ()
 
     @property
+    def parts(self) -> Sequence[Mapping[str, Any]]:
+        """The checks that it stands for, as a suite would write them; nothing where it is one itself."""
+        return ()
+
+    @property
     def needs_sandbox(self) -> bool:
         """Whether it runs something, or looks at files that the agent left."""
         return False
@@ -202,6 +215,12 @@ def read_check(written: object, where: str, read: ReadText = _nothing_beside) ->
         # A field that is not there first: it is most likely the missing one, spelled wrong.
         found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         raise _refused(found[0], f"{where}: {name}", list(names)) from error
+
+
+def read_checks(written: object, where: str, read: ReadText = _nothing_beside) -> list[Named]:
+    """A line of a suite as the checks that it stands for: mostly one."""
+    named = read_check(written, where, read)
+    return [read_check(part, where, read) for part in named.check.parts] if named.check.parts else [named]
 
 
 def _refused(error: ErrorDetails, place: str, names: list[str]) -> UsageError:

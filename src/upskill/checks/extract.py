@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from upskill.checks import Evidence, Finding
@@ -54,6 +54,18 @@ def blocks(answer: str) -> Iterator[tuple[str, str]]:
             lines.append(line)
     if fence:
         yield language, _joined(lines)
+
+
+def find_code(answer: str, marks: Sequence[str]) -> str | None:
+    """The code of an answer that should have all of these marks: the last fenced block that has, or the blocks that
+    have them together; the whole answer where nothing is fenced. None where no mark is found at all."""
+    texts = [code for _, code in blocks(answer)] or [answer]
+    having = [text for text in texts if any(mark in text for mark in marks)]
+    whole = [text for text in having if all(mark in text for mark in marks)]
+    joined = "\n".join(having)
+    if not having:
+        return None
+    return whole[-1] if whole else joined if all(mark in joined for mark in marks) else having[-1]
 
 
 def _joined(lines: list[str]) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from upskill.checks import Named, read_check
+from upskill.checks import Named, read_checks
 from upskill.checks.extract import Extract
 from upskill.checks.guard import is_test, names
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
@@ -173,7 +173,7 @@ class Suite:
         shared: list[Named] = []
         for number, item in enumerate(common):
             place = f"{where}: checks[{number}]"
-            shared.append(read_check(item, place, text_reader(read_file, place)))
+            shared += read_checks(item, place, text_reader(read_file, place))
         warnings: list[str] = list(notes.warnings(where)) if notes else []
         read: list[tuple[Case, bool | None]] = []
         problems = ErrorCollector()
@@ -252,7 +252,7 @@ def _read_case(
     problems = ErrorCollector()
     for check in ours.checks:
         with problems.collect():
-            own.append(read_check(check, place, read_text))
+            own += read_checks(check, place, read_text)
     problems.raise_any()
     checks = (*own, *shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():

@@ -1,0 +1,17 @@
+"""Checks of a CUDA kernel, in tiers that build on each other. A suite names one or all of them (`kernel`, in `tiers`):
+
+    compiles    to a cubin for an architecture
+    resources   registers, spills and shared memory within limits
+    project     the folder is a project of kernel-builder
+    correct     on a GPU: right on inputs drawn after the answer is fixed
+    faster      on a GPU: at least as fast as PyTorch, and right in every timed launch
+
+The answer is one CUDA C++ file with a plain launcher, `extern "C" void launch(pointers and sizes, cudaStream_t)`. Its
+host code is never near a GPU: it runs in a sandbox against `recorder.c`, which writes down what it would launch
+(`plans`). The `runner`, a process of ours, carries that out between guard zones on inputs drawn from a secret seed; the
+`referee`, another one, computes the reference (`task`: what a suite says about a kernel) and compares every output.
+
+Beside these: `toolchain` (finds nvcc), `build` (sources to a cubin, with what ptxas says), `device` (the GPU, by
+PyTorch and the driver), `gpu_process` (their processes; trials take turns), `trial_run` (from a file to what came of it
+on the GPU), `speed` (medians, ratios and their intervals), `kernel_check` (what the tiers share).
+"""

@@ -1,0 +1,185 @@
+"""Builds a kernel file: the device half as a cubin with what ptxas says of it, the host half as an object file.
+
+The compiler runs in a sandbox of its own that holds the student's sources and nothing else of theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from upskill.checks import Evidence, Finding
+from upskill.checks.extract import find_code
+from upskill.checks.kernel.toolchain import Toolchain, find_toolchain
+from upskill.checks.workspace import LARGEST, in_words, sandbox_of
+from upskill.errors import MissingTool
+from upskill.plain import digest
+from upskill.sandboxes import SANDBOXES, Limits, MiB, Sandbox, SandboxBackend, Setup, printable
+
+SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may include from beside it
+MOST_SOURCES = 64
+MOST_WORDS = 1200  # characters of the compiler's
+KEPT = 32  # builds
+OUT = "out"
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+)?[^,\[]*(?:\[(\d+)\])?")
+_COMPILING = re.compile(r"Compiling entry function '([^']+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A `__global__` function, by its name in the cubin. Sizes are in bytes; `shared` is what it declares itself."""
+
+    name: str
+    parameters: tuple[int, ...]
+    registers: int = 0
+    spills: int = 0
+    stack: int = 0
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What the compiler made of a file. `error` has its own words where it made nothing."""
+
+    error: str = ""
+    kernels: tuple[CompiledKernel, ...] = ()
+    cubin: bytes = b""
+    host_object: bytes = b""
+
+
+_built: OrderedDict[str, Build] = OrderedDict()
+
+
+async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, str] | Finding:
+    """The kernel file and what lies beside it; where the workspace has no such file, the code that the answer gives."""
+    sandbox = sandbox_of(evidence)
+    try:
+        text = (await sandbox.read(file, LARGEST)).decode("utf-8", "replace")
+    except FileNotFoundError:
+        code = find_code(evidence.answer, (entry, "__global__"))
+        if code is None:
+            return Finding(False, f"there is no {file}, and the answer has no code with a __global__ function")
+        return {file: code}
+    except OSError as error:
+        return Finding(False, f"{file}: {in_words(error)}")
+    sources = {file: text}
+    for found in await sandbox.list():
+        if found.kind == "file" and found.path.endswith(SOURCES) and len(sources) < MOST_SOURCES:
+            try:
+                sources.setdefault(found.path, (await sandbox.read(found.path, MiB)).decode("utf-8", "replace"))
+            except OSError:
+                continue
+    return sources
+
+
+@asynccontextmanager
+async def open_build_sandbox(evidence: Evidence, toolchain: Toolchain, seconds: float) -> AsyncGenerator[Sandbox]:
+    """A sandbox of the trial's kind in which the compiler can be run, and nothing of the student is."""
+    kind = sandbox_of(evidence).kind
+    backend: SandboxBackend = SANDBOXES.load(kind)()
+    limits = Limits(wall=seconds, cpu=4 * seconds, memory=4096 * MiB, address_space=None)
+    mounts: Mapping[str, Path] = {str(path): path for path in toolchain.mounts}
+    async with await backend.open(Setup(readonly_mounts=mounts, limits=limits)) as sandbox:
+        yield sandbox
+
+
+async def build(
+    evidence: Evidence, sources: Mapping[str, str], file: str, arch: str, *, flags: tuple[str, ...] = (), seconds: float
+) -> Build:
+    """Compile a file for an architecture. The same sources are compiled once."""
+    _ = sandbox_of(evidence).run  # not on paper
+    toolchain = find_toolchain()
+    key = digest([dict(sources), file, arch, flags, toolchain.nvcc, seconds])
+    if key not in _built:
+        async with open_build_sandbox(evidence, toolchain, seconds) as sandbox:
+            _built[key] = await _compile(sandbox, toolchain, sources, file, [*_target(arch), *flags])
+        while len(_built) > KEPT:
+            _built.popitem(last=False)
+    return _built[key]
+
+
+def _target(arch: str) -> list[str]:
+    # Not `-arch=sm_90a`, which would compile for plain sm_90 as well.
+    return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
+
+
+async def _compile(
+    sandbox: Sandbox, toolchain: Toolchain, sources: Mapping[str, str], file: str, flags: list[str]
+) -> Build:
+    for path, text in sources.items():
+        await sandbox.write(path, text)
+    compiler = await sandbox.run(["/bin/sh", "-c", f"mkdir {OUT} && command -v g++"])
+    if compiler.code:
+        raise MissingTool("there is no g++ in the sandbox, which nvcc needs; install it for all users")
+    stem = PurePosixPath(file).stem
+    # A `main` of the student's own, and all that only it uses, is left out when the launcher is linked.
+    host = ["-Dmain=main_of_the_student", "-Xcompiler", "-ffunction-sections"]
+    done = await sandbox.run(
+        [
+            *(toolchain.nvcc, "-c", "-Xptxas", "-v", "--keep", "--keep-dir", OUT, *host, *flags),
+            *("-I.", file, "-o", f"{OUT}/{stem}.o"),
+        ]
+    )
+    said = done.output + done.error
+    if "nvcc fatal" in said:
+        raise MissingTool(f"nvcc cannot compile this here: {_words(said)}")
+    if done.killed_why:
+        return Build(f"the compiler {done.killed_why}")
+    if done.code:
+        return Build(_words(said) or f"nvcc ended with {done.code} and said nothing")
+    ptx = (await sandbox.read(f"{OUT}/{stem}.ptx", 64 * MiB)).decode("utf-8", "replace")
+    kernels = _read_kernels(ptx, said)
+    if not kernels:
+        return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
+    return Build(
+        "",
+        kernels,
+        await sandbox.read(f"{OUT}/{stem}.cubin", 64 * MiB),
+        await sandbox.read(f"{OUT}/{stem}.o", 64 * MiB),
+    )
+
+
+def _words(said: str) -> str:
+    """What the compiler complains of: errors first, as one error often brings a hundred warnings."""
+    lines = [line for line in printable(said).splitlines() if line.strip() and not line.startswith("ptxas info")]
+    first = next((number for number, line in enumerate(lines) if "error" in line or "fatal" in line), 0)
+    text = "\n".join(lines[first:])
+    return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 2] + " …"
+
+
+def _read_kernels(ptx: str, said: str) -> tuple[CompiledKernel, ...]:
+    used = _read_ptxas(said)
+    return tuple(
+        CompiledKernel(name, tuple(_size(*found) for found in _PARAMETER.findall(declared)), **used.get(name, {}))
+        for name, declared in _ENTRY.findall(ptx)
+    )
+
+
+def _size(kind: str, count: str) -> int:
+    """Bytes of a parameter: `.u64`, or `.b8 name[24]`."""
+    return int(re.sub(r"\D", "", kind) or 32) // 8 * int(count or 1)
+
+
+def _read_ptxas(said: str) -> dict[str, dict[str, int]]:
+    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`."""
+    found: dict[str, dict[str, int]] = {}
+    kernel: dict[str, int] = {}
+    for line in said.splitlines():
+        if name := _COMPILING.search(line):
+            kernel = found.setdefault(name[1], {})
+        elif spills := _SPILLS.search(line):
+            kernel["stack"], kernel["spills"] = int(spills[1]), int(spills[2]) + int(spills[3])
+        elif used := _USED.search(line):
+            kernel["registers"] = int(used[1])
+            shared = _SHARED.search(line)
+            kernel["shared"] = int(shared[1]) + int(shared[2] or 0) if shared else 0
+    return found

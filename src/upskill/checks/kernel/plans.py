@@ -1,0 +1,171 @@
+"""A LaunchPlan is what a launcher does on the GPU: kernels with their grids and arguments, fills and copies.
+
+The student's host code never comes near a GPU. It is linked with `recorder.c` in place of the CUDA runtime, run in a
+sandbox, and called with the pointers and sizes of every call that will be made; all it can do is to write down a wrong
+plan. Another process, with none of its code inside, carries the plans out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upskill.checks import Evidence
+from upskill.checks.check_dir import told
+from upskill.checks.kernel.build import Build, open_build_sandbox
+from upskill.checks.kernel.task import C_TYPES, Argument, TaskHeader
+from upskill.checks.kernel.toolchain import find_toolchain
+from upskill.errors import CheckError
+from upskill.sandboxes import Limits, MiB, Sandbox, printable
+
+RECORDER = Path(__file__).with_name("recorder.c")
+STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
+MOST_STEPS = 256  # of one call
+RECORD_SECONDS = 20.0
+
+_UNDEFINED = re.compile(r"undefined reference to `([^'`]+)'")
+
+
+class BadLauncher(Exception):
+    """What the student's host code does cannot be carried out; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a launcher: the function, and its arguments as 64-bit words."""
+
+    entry: str
+    words: Sequence[int]
+
+
+Step = list[Any]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
+LaunchPlan = list[Step]  # plain values: it is sent to another process
+
+
+async def record(
+    evidence: Evidence, build: Build, header: TaskHeader, calls: Sequence[Call], device: Mapping[str, Any]
+) -> list[LaunchPlan]:
+    """The plan of every call. `device` has the attributes of the GPU and the memory that a launcher may use."""
+    toolchain = find_toolchain()
+    async with open_build_sandbox(evidence, toolchain, 60.0) as sandbox:
+        await _link(sandbox, build, header, [*dict.fromkeys(call.entry for call in calls)], toolchain.include)
+        plans: list[LaunchPlan] = []
+        for entry in dict.fromkeys(call.entry for call in calls):
+            told_it = "".join(_input(build, header, [call for call in calls if call.entry == entry], device))
+            limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
+            done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=told_it.encode())
+            plans += _read(done.output, build, sum(call.entry == entry for call in calls), told(done))
+    return plans
+
+
+async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entries: Sequence[str], include: str) -> None:
+    await sandbox.write("kernel.o", build.host_object)
+    await sandbox.write("recorder.c", RECORDER.read_bytes())
+    for entry in entries:
+        await sandbox.write("call.c", call_in_c(entry, header.signature))
+        done = await sandbox.run(
+            [
+                *("gcc", "-O1", f"-I{include}", "recorder.c", "call.c", "kernel.o", "-lstdc++", "-lm"),
+                *("-Wl,--gc-sections", "-o", f"{entry}.recorder"),
+            ]
+        )
+        if done.code == 0:
+            continue
+        wanted = [name for name in dict.fromkeys(_UNDEFINED.findall(done.error)) if name != entry]
+        if wanted:
+            raise BadLauncher(f"the launcher calls {', '.join(wanted[:5])}, which is not available to a kernel")
+        if _UNDEFINED.search(done.error):
+            raise BadLauncher(f'there is no function extern "C" void {entry}({header.written}, cudaStream_t stream)')
+        if "multiple definition" in done.error:
+            twice = re.search(r"multiple definition of `([^'`]+)'", done.error)
+            raise BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which belongs to CUDA")
+        raise CheckError(f"the launcher could not be linked: {printable(done.error)[-400:]}")
+
+
+def call_in_c(entry: str, signature: Sequence[Argument]) -> str:
+    """C that calls the launcher with words as arguments of its own types."""
+    types = [C_TYPES[argument.kind] for argument in signature]
+    values = [
+        f"as_{argument.kind}(w[{number}])" if argument.kind in ("float", "double") else f"({kind})w[{number}]"
+        for number, (argument, kind) in enumerate(zip(signature, types, strict=True))
+    ]
+    return f"""#include <stdint.h>
+#include <string.h>
+extern void {entry}({", ".join([*types, "void *"])});
+static inline float as_float(uint64_t w) {{ float f; memcpy(&f, &w, 4); return f; }}
+static inline double as_double(uint64_t w) {{ double f; memcpy(&f, &w, 8); return f; }}
+void upskill_call(const uint64_t *w) {{ {entry}({", ".join([*values, f"(void *)w[{len(types)}]"])}); }}
+"""
+
+
+def _input(build: Build, header: TaskHeader, calls: Sequence[Call], device: Mapping[str, Any]) -> Iterator[str]:
+    for which, value in device["attributes"].items():
+        yield f"D {which} {value}\n"
+    yield f"M {device['scratch']:x} {header.scratch}\n"
+    for kernel in build.kernels:
+        sizes = " ".join(map(str, (kernel.registers, kernel.shared, len(kernel.parameters), *kernel.parameters)))
+        yield f"K {kernel.name} {sizes}\n"
+    for call in calls:
+        yield "C " + " ".join(f"{word:x}" for word in (*call.words, STREAM)) + "\n"
+
+
+def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]:
+    """The plans that the recorder wrote. Nothing of it is trusted: the student's code shared its process."""
+    sizes = {kernel.name: kernel.parameters for kernel in build.kernels}
+    plans: list[LaunchPlan] = []
+    plan: LaunchPlan | None = None
+    for line in output.splitlines():
+        words = line.split(" ")
+        if line == "call":
+            plan = []
+        elif line == "end" and plan is not None:
+            if not plan:
+                raise BadLauncher(f"the launcher launches nothing in call {len(plans) + 1}")
+            plans.append(plan)
+            plan = None
+        elif plan is not None and len(plan) < MOST_STEPS:
+            try:
+                plan.append(_step(words, sizes))
+            except (ValueError, IndexError, KeyError):
+                raise BadLauncher("the launcher left no plan that can be read") from None
+        else:
+            raise BadLauncher(f"the launcher does more than {MOST_STEPS} things in one call")
+    if len(plans) != count:
+        raise BadLauncher(f"the launcher did not return from call {len(plans) + 1}: {ended}")
+    return plans
+
+
+def _step(words: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
+    kind, *rest = words
+    if kind == "attribute":
+        return ["attribute", _known(rest[0], sizes), int(rest[1]), int(rest[2])]
+    if kind == "memset":
+        _same_stream(rest[3])
+        return ["memset", int(rest[0], 16), int(rest[1]), int(rest[2])]
+    if kind == "memcpy":
+        _same_stream(rest[3])
+        return ["memcpy", int(rest[0], 16), int(rest[1], 16), int(rest[2])]
+    if kind != "launch":
+        raise ValueError(kind)
+    name = _known(rest[0], sizes)
+    grid, block = [int(word) for word in rest[1:4]], [int(word) for word in rest[4:7]]
+    _same_stream(rest[8])
+    cluster, arguments = [int(word) for word in rest[10:13]], [bytes.fromhex(word) for word in rest[13:]]
+    if tuple(map(len, arguments)) != sizes[name]:
+        raise ValueError(name)
+    return ["launch", name, grid, block, int(rest[7]), int(rest[9]), cluster, [bytes_.hex() for bytes_ in arguments]]
+
+
+def _known(name: str, sizes: Mapping[str, tuple[int, ...]]) -> str:
+    if name not in sizes:
+        raise ValueError(name)
+    return name
+
+
+def _same_stream(word: str) -> None:
+    if int(word, 16) != STREAM:
+        which = "the default stream" if int(word, 16) in (0, 1, 2) else "a stream of its own"
+        raise BadLauncher(f"the launcher works on {which}, and not on the stream that it was given")

@@ -1,0 +1,303 @@
+"""The runner: a process that carries out launch plans on the GPU. None of the student's host code is in it.
+
+    main                  →  what to run: the task, the cubin, shapes, a secret seed
+    calls with pointers   →  main, which has the launcher recorded for each of them
+    main                  →  the plans
+    what came of it       →  main; outputs go into a file without a name, for the referee
+
+Inputs are drawn only when the plans are there. Every buffer lies between two guard zones, outputs hold poison before a
+launch, and guards and inputs are looked at after it. No reference output is ever in the memory of this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from upskill.checks.kernel.device import Device, KernelFailed, Missing
+from upskill.checks.kernel.task import Shape, TaskHeader, read_task
+
+GUARD = 2**18  # bytes before and behind a buffer; none where a tool watches every access
+POISONS = (0xFF, 0x7B)  # not a number in every float format; the second tells what was not written
+MOST_STORED = 2**32  # bytes of outputs of timed launches
+
+
+class Task:
+    """A task file, run: the functions of `task.py`'s page."""
+
+    def __init__(self, source: str) -> None:
+        self.header: TaskHeader = read_task(source)
+        names: dict[str, Any] = {"__name__": "task"}
+        exec(compile(source, "task", "exec"), names)  # noqa: S102 - what the suite's author wrote
+        self.inputs: Callable[..., dict[str, Any]] = names["inputs"]
+        self.outputs: Callable[..., dict[str, Any]] = names["outputs"]
+        self.reference: Callable[..., Any] = names["reference"]
+        self.eager: Callable[..., Any] = names.get("eager", self.reference)
+        self.bytes_moved: Callable[..., int] | None = names.get("bytes_moved")
+        self.accept: Callable[..., str] | None = names.get("accept")
+
+
+@dataclass
+class Buffer:
+    """Memory between two guards, seen as an array."""
+
+    device: Device
+    dtype: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    seed: int  # of the bytes around it, and between its elements
+    guard: int
+
+    def __post_init__(self) -> None:
+        reach = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) + 1
+        self.size = reach * self.device.itemsize(self.dtype)
+        self.padded = self.guard + self.size + self.guard
+        self.memory = self.device.pattern(self.padded, self.seed)
+
+    @property
+    def address(self) -> int:
+        return self.device.address(self.memory) + self.guard
+
+    @property
+    def data(self) -> Any:
+        return self.memory[self.guard : self.guard + self.size]
+
+    def put(self, value: Any, memory: Any = None) -> None:
+        inner = self.data if memory is None else memory[self.guard : self.guard + self.size]
+        self.device.assign(self.device.view(inner, self.dtype, self.shape, self.strides), value)
+
+    def holds(self, value: Any) -> bool:
+        """Whether it and everything around it is as it was when this was put there."""
+        wanted = self.device.pattern(self.padded, self.seed)
+        self.put(value, wanted)
+        return self.device.same(wanted, self.memory)
+
+    def guards_hold(self) -> str:
+        """Which guard was written to; empty where none was."""
+        wanted = self.device.pattern(self.padded, self.seed)
+        if not self.device.same(wanted[: self.guard], self.memory[: self.guard]):
+            return "in front of"
+        end = self.guard + self.size
+        return "" if self.device.same(wanted[end:], self.memory[end:]) else "behind"
+
+
+class Setting:
+    """The buffers for one dtype and shape, and the arguments of a call on them."""
+
+    def __init__(self, device: Device, task: Task, dtype: str, shape: Shape, seed: int, guard: int) -> None:
+        self.device, self.task, self.dtype, self.shape = device, task, dtype, shape
+        drawn = self.draw(seed)
+        self.inputs = {
+            name: Buffer(device, *device.layout(value), seed + number, guard)
+            for number, (name, value) in enumerate(drawn.items())
+            if device.is_array(value)
+        }
+        self.outputs: dict[str, Buffer] = {}
+        for number, (name, (wanted, kind)) in enumerate(task.outputs(shape, device.dtype(dtype)).items()):
+            size = tuple(wanted)
+            strides = [1] * len(size)
+            for axis in reversed(range(len(size) - 1)):
+                strides[axis] = strides[axis + 1] * size[axis + 1]
+            self.outputs[name] = Buffer(device, kind, size, strides, seed + 1000 + number, guard)
+        buffers = self.inputs | self.outputs
+        values = {name: value for name, value in drawn.items() if name not in buffers}
+        values |= {name: buffer.address for name, buffer in buffers.items()}
+        if unknown := [one.name for one in task.header.signature if one.name not in values]:
+            raise ValueError(f"SIGNATURE names {unknown[0]!r}, which neither inputs nor outputs give")
+        self.words = task.header.words(values)
+
+    @property
+    def label(self) -> str:
+        return f"{'×'.join(map(str, self.shape))} {self.dtype}"
+
+    def draw(self, seed: int) -> dict[str, Any]:
+        return self.task.inputs(self.shape, self.device.dtype(self.dtype), self.device.generator(seed))
+
+    def fill(self, seed: int, poison: int) -> None:
+        drawn = self.draw(seed)
+        for name, buffer in self.inputs.items():
+            buffer.put(drawn[name])
+        for buffer in self.outputs.values():
+            self.device.fill(buffer.data, poison)
+        self.device.finish()
+
+    def inspect(self, seed: int) -> None:
+        """KernelFailed where anything but the outputs has changed."""
+        drawn = self.draw(seed)
+        for name, buffer in (self.inputs | self.outputs).items():
+            if side := buffer.guards_hold():
+                raise KernelFailed(f"it writes outside of its buffers, {side} {name}")
+        for name, buffer in self.inputs.items():
+            if not buffer.holds(drawn[name]):
+                raise KernelFailed(f"it changes its input {name}")
+
+    def ranges(self) -> list[tuple[int, int]]:
+        return [(one.address, one.address + one.size) for one in (self.inputs | self.outputs).values()]
+
+
+class Runner:
+    def __init__(self, device: Device, request: dict[str, Any], store: int) -> None:
+        self.device, self.request, self.store, self.stored = device, request, store, 0
+        self.task = Task(request["task"])
+        self.seed: int = request["seed"]
+        header = self.task.header
+        self.scratch = device.pattern(header.scratch, self.seed)
+        shapes = [tuple(shape) for shape in request["shapes"]]
+        self.settings = [
+            Setting(device, self.task, dtype, shape, self.seed + 10_000 * number, request["guard"])
+            for number, (dtype, shape) in enumerate((dtype, shape) for dtype in header.dtypes for shape in shapes)
+        ]
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls that will be made, in their order."""
+        header = self.task.header
+        return [
+            {"entry": header.entry(setting.dtype), "words": setting.words}
+            for setting in self.settings
+            for _ in range(self.request["repeat"])
+        ]
+
+    def check(self, plans: Sequence[Sequence[Sequence[Any]]]) -> dict[str, Any]:
+        """Run every setting as often as asked: twice on one input, then on others."""
+        repeat, runs = self.request["repeat"], list[dict[str, Any]]()
+        for number, setting in enumerate(self.settings):
+            for again in range(repeat):
+                seed = self.seed + 1_000_000 + repeat * number + max(0, again - 1)
+                steps = self._prepare(setting, plans[number * repeat + again])
+                setting.fill(seed, POISONS[again % 2])
+                self._launch(setting, partial(self.device.run, steps), seed)
+                runs.append(self._store(setting, seed))
+        return {"runs": runs}
+
+    def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+        """Time every setting against its rivals, taking turns; every launch has an input and an output of its own."""
+        repeat, warmup = self.request["repeat"], self.request["warmup"]
+        setting, runs = self.settings[0], list[dict[str, Any]]()
+        times: dict[str, list[float]] = {name: [] for name in ("kernel", *rivals)}
+        for number in range(repeat):
+            order = ["kernel", *rivals]
+            for place in range(len(order)):
+                name = order[(place + number) % len(order)]
+                seed = self.seed + 2_000_000 + 10 * number + order.index(name)
+                if name == "kernel":
+                    steps = self._prepare(setting, plans[number])
+                    setting.fill(seed, POISONS[number % 2])
+                    took = self._launch(setting, partial(self.device.seconds, partial(self.device.run, steps)), seed)
+                    runs.append(self._store(setting, seed))
+                else:
+                    drawn = setting.draw(seed)
+                    took = self.device.seconds(partial(rivals[name], **drawn))
+                if number >= warmup:
+                    times[name].append(took)
+        return {"runs": runs, "times": times}
+
+    def _prepare(self, setting: Setting, plan: Sequence[Sequence[Any]]) -> list[Callable[[], None]]:
+        """A plan may fill and copy only what its call was given."""
+        mine = self.device.address(self.scratch)
+        ranges = [*setting.ranges(), (mine, mine + self.task.header.scratch)]
+        for kind, *rest in plan:
+            places = {"memset": rest[:1], "memcpy": rest[:2]}.get(kind, [])
+            for pointer in places:
+                if not any(first <= pointer and pointer + rest[2] <= last for first, last in ranges):
+                    raise KernelFailed(f"at {setting.label}: its {kind} goes outside of its buffers")
+        try:
+            return self.device.prepare(plan)
+        except KernelFailed as error:
+            raise KernelFailed(f"at {setting.label}: {error}") from error
+
+    def _launch(self, setting: Setting, work: Callable[[], Any], seed: int) -> Any:
+        try:
+            result = work()
+            self.device.finish()
+            setting.inspect(seed)
+        except KernelFailed as error:
+            raise KernelFailed(f"at {setting.label}: {error}") from error
+        return result
+
+    def _store(self, setting: Setting, seed: int) -> dict[str, Any]:
+        """Hand the outputs over, out of reach of any launch that follows."""
+        places: dict[str, Any] = {}
+        for name, buffer in setting.outputs.items():
+            data = memoryview(self.device.to_bytes(buffer.data)).cast("B")
+            places[name] = {
+                "at": self.stored,
+                "bytes": len(data),
+                "dtype": self.device.name_of(buffer.dtype),
+                "shape": list(buffer.shape),
+            }
+            while data:
+                written = os.pwrite(self.store, data, self.stored)
+                self.stored, data = self.stored + written, data[written:]
+        return {"dtype": setting.dtype, "shape": list(setting.shape), "seed": seed, "outputs": places}
+
+
+def serve(device: Device, request: dict[str, Any], store: int, channel: Channel) -> None:
+    if request["mode"] == "probe":
+        one = device.pattern(2**20, 1)
+        channel.say({"done": device.same(one, device.pattern(2**20, 1))})
+        return
+    device.check_runs(request["arch"])
+    runner = Runner(device, request, store)
+    rivals: dict[str, Callable[..., Any]] = {}
+    facts: dict[str, Any] = {"device": device.name}
+    if request["mode"] == "time":
+        setting = runner.settings[0]
+        size = sum(buffer.size for buffer in setting.outputs.values())
+        request["repeat"] = max(request["warmup"] + 10, min(request["repeat"], MOST_STORED // size))
+        known = {"eager": lambda: runner.task.eager, "compile": lambda: device.compile(runner.task.eager)}
+        rivals = {name: known[name]() for name in request["than"]}
+        for name, rival in rivals.items():  # the first call compiles
+            for _ in range(3):
+                rival(**setting.draw(runner.seed))
+            device.finish()
+            channel.say({"warm": name})
+        facts["copy_bandwidth"] = device.copy_bandwidth()
+        if runner.task.bytes_moved:
+            facts["bytes"] = runner.task.bytes_moved(setting.shape, device.dtype(setting.dtype))
+    scratch = device.address(runner.scratch)
+    channel.say({"calls": runner.calls(), "attributes": device.attributes(), "scratch": scratch})
+    plans = channel.hear()["plans"]
+    try:
+        device.load(bytes.fromhex(request["cubin"]))
+        found = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
+    except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
+        channel.say({"failed": str(error).splitlines()[0]})
+        return
+    channel.say({"done": found | facts})
+
+
+class Channel:
+    """A line of JSON each way. What a kernel prints goes elsewhere."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._out = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._in = os.fdopen(os.dup(0), encoding="utf-8")
+
+    def say(self, message: dict[str, Any]) -> None:
+        self._out.write(json.dumps(message) + "\n")
+        self._out.flush()
+
+    def hear(self) -> dict[str, Any]:
+        return json.loads(self._in.readline())
+
+
+def main(make: Callable[[], Device] = Device, serve: Callable[..., None] = serve) -> None:
+    """Serve one request and end, without waiting for anything that may still hang on the GPU."""
+    channel, store = Channel(int(sys.argv[1])), int(sys.argv[2])
+    try:
+        request = channel.hear()
+        serve(make(), request, store, channel)
+    except Missing as error:
+        channel.say({"missing": str(error)})
+    except Exception as error:
+        channel.say({"broken": f"{type(error).__name__}: {error}"})
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

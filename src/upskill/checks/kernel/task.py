@@ -1,0 +1,166 @@
+"""A kernel task: a Python file beside the suite that says what a kernel computes, on which inputs, and how exactly.
+
+    SIGNATURE = "const half* x, half* out, int rows, int cols"   # of the launcher, without the stream
+    SHAPES = [(1, 1), (37, 1023)]                                # that are checked
+    TIMED = (8192, 4096)                                         # that is timed, and checked
+    DTYPES = ["float16"]                                         # one: `launch`; several: `launch_float16`, …
+    TOLERANCE = {"float16": (1e-3, 1e-3)}                        # by dtype of an output: relative, absolute
+    EXACT = True                                                 # repeated runs agree bit for bit
+    SCRATCH = 2**26                                              # bytes of memory for the launcher
+
+    def inputs(shape, dtype, generator) -> tensors and numbers by name
+    def outputs(shape, dtype) -> (shape, dtype) by name
+    def reference(**inputs) -> a tensor, or tensors by name
+    def eager(**inputs)                    what PyTorch is timed with; `reference` where there is none
+    def bytes_moved(shape, dtype) -> int   the least that has to go through the device's memory
+    def accept(outputs, **inputs) -> str   what is wrong with outputs, in place of comparing them with the reference
+
+Its constants are literals: they are read without running the file. The file itself is run only beside the GPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["pointer", "int", "long", "float", "double"]
+KINDS: dict[str, Kind] = {
+    "int": "int",
+    "int32_t": "int",
+    "unsigned": "int",
+    "unsigned int": "int",
+    "uint32_t": "int",
+    "bool": "int",
+    "long": "long",
+    "long long": "long",
+    "int64_t": "long",
+    "uint64_t": "long",
+    "size_t": "long",
+    "float": "float",
+    "double": "double",
+}
+C_TYPES: dict[Kind, str] = {
+    "pointer": "void *",
+    "int": "int",
+    "long": "long long",
+    "float": "float",
+    "double": "double",
+}
+DEFAULT_TOLERANCE = {
+    "float32": (1e-5, 1e-5),
+    "float16": (1e-3, 1e-3),
+    "bfloat16": (1e-2, 1e-2),
+    "float64": (1e-12, 1e-12),
+}
+FUNCTIONS = ("inputs", "outputs", "reference")
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class TaskHeader:
+    """What the constants of a task file say."""
+
+    signature: tuple[Argument, ...]
+    written: str
+    shapes: tuple[Shape, ...]
+    timed: Shape | None = None
+    dtypes: tuple[str, ...] = ("float16",)
+    tolerance: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    exact: bool = True
+    scratch: int = 2**26
+
+    def entry(self, dtype: str) -> str:
+        return "launch" if len(self.dtypes) == 1 else f"launch_{dtype}"
+
+    def tolerance_of(self, dtype: str) -> tuple[float, float]:
+        return self.tolerance.get(dtype, DEFAULT_TOLERANCE.get(dtype, (0.0, 0.0)))
+
+    def words(self, values: Mapping[str, float]) -> list[int]:
+        """The arguments of one call, each as 64 bits."""
+        return [to_word(argument.kind, values[argument.name]) for argument in self.signature]
+
+
+def to_word(kind: Kind, value: float) -> int:
+    if kind == "float":
+        return int.from_bytes(struct.pack("<f", value), "little")
+    if kind == "double":
+        return int.from_bytes(struct.pack("<d", value), "little")
+    return int(value) & (2**64 - 1)
+
+
+def read_task(source: str) -> TaskHeader:
+    """The header of a task file; ValueError where it says too little."""
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"is not Python: {error}") from error
+    constants: dict[str, Any] = {}
+    functions: set[str] = set()
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef):
+            functions.add(node.name)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name.isupper():
+                constants[name] = _literal(name, node.value)
+    if missing := [name for name in FUNCTIONS if name not in functions]:
+        raise ValueError(f"has no function {missing[0]}")
+    if not isinstance(constants.get("SIGNATURE"), str):
+        raise ValueError('has no SIGNATURE, such as "const half* x, half* out, int n"')
+    timed = constants.get("TIMED")
+    tolerance: dict[str, Any] = constants.get("TOLERANCE") or {}
+    header = TaskHeader(
+        read_signature(constants["SIGNATURE"]),
+        constants["SIGNATURE"],
+        tuple(_shape(shape) for shape in constants.get("SHAPES") or ()),
+        _shape(timed) if timed is not None else None,
+        tuple(constants.get("DTYPES") or ("float16",)),
+        {dtype: (float(pair[0]), float(pair[1])) for dtype, pair in tolerance.items()},
+        bool(constants.get("EXACT", True)),
+        int(constants.get("SCRATCH", 2**26)),
+    )
+    if not header.shapes and header.timed is None:
+        raise ValueError("has no SHAPES, so that nothing would be checked")
+    return header
+
+
+def _literal(name: str, value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        if name in ("SIGNATURE", "SHAPES", "TIMED", "DTYPES", "TOLERANCE", "EXACT", "SCRATCH"):
+            raise ValueError(f"{name} is not written out; write it as a literal") from None
+        return None
+
+
+def _shape(value: Any) -> Shape:
+    numbers: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
+        raise ValueError(f"{value!r} is not a shape")
+    return tuple(numbers)
+
+
+def read_signature(text: str) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    for part in text.split(","):
+        parsed = re.fullmatch(r"\s*(.*?[\s*])(\w+)\s*", part.replace("__restrict__", " "))
+        if parsed is None:
+            raise ValueError(f"SIGNATURE: {part.strip()!r} is not a type and a name")
+        kind = re.sub(r"\s+", " ", parsed[1].replace("const", "")).strip()
+        if "*" in kind:
+            found.append(Argument(parsed[2], "pointer"))
+        elif kind in KINDS:
+            found.append(Argument(parsed[2], KINDS[kind]))
+        else:
+            raise ValueError(f"SIGNATURE: {kind!r} is not a type that can be passed; use a pointer or a number")
+    return tuple(found)

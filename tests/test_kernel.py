@@ -1,0 +1,314 @@
+"""Tiers 1 to 3 of the `kernel` check, by a real nvcc, and how a suite writes them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upskill.checks import Evidence, Finding, read_check
+from upskill.checks.extract import find_code
+from upskill.checks.kernel import build as build_module
+from upskill.checks.kernel import gpu_process, toolchain
+from upskill.checks.kernel.task import read_signature, read_task
+from upskill.errors import MissingTool, UsageError
+from upskill.sandboxes import SANDBOXES, Sandbox, Setup
+from upskill.suites import Suite
+from upskill.traces import Step, Trace
+
+FIXTURES = Path(__file__).parent / "fixtures" / "kernels"
+GOOD = (FIXTURES / "affine.cu").read_text(encoding="utf-8")
+TASK = (FIXTURES / "affine.py").read_text(encoding="utf-8")
+HUNGRY = """
+__global__ void hungry(float* out, int n) {
+  __shared__ float shared[4096];
+  float kept[64], picked[64];
+#pragma unroll
+  for (int i = 0; i < 64; i++) kept[i] = out[i * n + threadIdx.x];
+  for (int i = 0; i < 64; i++) picked[i] = out[(i * 977 + threadIdx.x) % n];
+  shared[threadIdx.x] = picked[n % 64];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 64; i++) out[i * n + threadIdx.x] = kept[i] + shared[(threadIdx.x + i) % 4096];
+}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nvcc() -> None:
+    try:
+        toolchain.find_toolchain()
+    except MissingTool as missing:
+        pytest.skip(missing.message)
+
+
+@pytest.fixture
+async def sandbox() -> AsyncGenerator[Sandbox]:
+    async with await SANDBOXES.load("bubblewrap")().open(Setup()) as opened:
+        yield opened
+
+
+async def look(line: dict[str, Any], sandbox: Sandbox, answer: str = "done") -> Finding:
+    evidence = Evidence(Trace((Step("assistant", answer),)), sandbox=sandbox)
+    return await read_check(line, "suite.yaml", lambda _: TASK).check.run(evidence)
+
+
+# Tiers 1 and 2.
+
+
+async def test_a_file_compiles_for_the_h100_and_says_what_it_takes(sandbox: Sandbox) -> None:
+    await sandbox.write("src/scale.cuh", "__device__ inline float scale(float x) { return 2.0f * x + 1.0f; }\n")
+    await sandbox.write("src/kernel.cu", GOOD.replace("#include", '#include "scale.cuh"\n#include', 1))
+    passed = await look({"kernel_compiles": {"file": "src/kernel.cu"}}, sandbox)
+    assert passed == Finding(True, "compiles to a cubin for sm_90a: _Z6affinePKfPfi")
+    takes = await look({"kernel_resources": {"file": "src/kernel.cu", "registers": 32}}, sandbox)
+    assert takes.passed
+    assert takes.reason.endswith(" registers, 0 bytes of spills, 0 bytes of shared memory, 0 bytes of stack")
+
+
+async def test_the_compiler_speaks_for_itself_and_later_tiers_fail_with_it(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
+    monkeypatch.setattr(gpu_process, "RUNNER", ("never", "started"))
+    answer = f"```cuda\n{GOOD.replace('2.0f * x[i]', '2.0f * y[i]')}```"
+    said = 'does not compile for sm_90a: kernel.cu(4): error: identifier "y" is undefined'
+    for tier in ("kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"):
+        task = {"task": "affine.py"} if tier in ("kernel_correct", "kernel_faster") else {}
+        finding = await look({tier: task}, sandbox, answer)
+        assert not finding.passed
+        assert finding.reason.startswith(said), finding.reason
+
+
+async def test_registers_spills_and_shared_memory_have_limits(sandbox: Sandbox) -> None:
+    await sandbox.write("kernel.cu", HUNGRY)
+    over = await look({"kernel_resources": {"shared": 8192}}, sandbox)
+    assert over == Finding(False, "_Z6hungryPfi has 16384 bytes of shared memory, and may have 8192")
+    stack = await look({"kernel_resources": {"stack": 0}}, sandbox)
+    assert stack == Finding(False, "_Z6hungryPfi has 256 bytes of stack, and may have 0")
+    few = await look({"kernel_resources": {"registers": 8}}, sandbox)
+    assert not few.passed
+    assert few.reason.endswith(" registers, and may have 8")
+    squeezed = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
+    assert not squeezed.passed
+    assert squeezed.reason.endswith(" bytes of spills, and may have 0")
+    assert (await look({"kernel_resources": {"shared": 16384}}, sandbox)).passed
+
+
+async def test_code_without_a_kernel_fails_and_so_does_no_code(sandbox: Sandbox) -> None:
+    none = await look({"kernel_compiles": {}}, sandbox, "I would use shared memory.")
+    assert none == Finding(False, "there is no kernel.cu, and the answer has no code with a __global__ function")
+    await sandbox.write("kernel.cu", "int add(int a, int b) { return a + b; }\n")
+    host = await look({"kernel_compiles": {}}, sandbox)
+    assert not host.passed
+    assert "no __global__ function" in host.reason
+
+
+async def test_a_file_that_never_ends_compiling_is_the_students(sandbox: Sandbox) -> None:
+    bomb = "template <int N> struct T { static constexpr long v = T<N - 1>::v + T<N - 2>::v; };\n"
+    await sandbox.write("kernel.cu", f"{bomb}__global__ void f(long* x) {{ *x = T<100000>::v; }}\n")
+    finding = await look({"kernel_compiles": {"compile_timeout": 60.0}}, sandbox)
+    assert not finding.passed
+
+
+async def test_nvcc_from_packages_compiles_in_the_sandbox(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    packaged = next(toolchain.packaged(), None)
+    if packaged is None:
+        pytest.skip("the packages of upskill[cuda] are not installed")
+    monkeypatch.setattr(toolchain, "_candidates", lambda: iter([packaged]))
+    found = toolchain.find_toolchain()
+    assert found.nvcc == str(packaged)
+    assert found.mounts == (packaged.parent.parent,)
+    monkeypatch.setattr(build_module, "_built", type(build_module._built)())  # pyright: ignore[reportPrivateUsage]
+    answer = f"```\n#include <cuda/std/cstddef>\n#include <cooperative_groups.h>\n{GOOD}```"
+    assert (await look({"kernel_compiles": {}}, sandbox, answer)).passed
+
+
+async def test_a_machine_without_nvcc_is_an_error_that_says_what_to_install(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing() -> Iterator[Path]:
+        return iter([Path("/nowhere/nvcc")])
+
+    monkeypatch.setattr(toolchain, "_candidates", nothing)
+    with pytest.raises(MissingTool, match=r"no CUDA compiler \(nvcc\).*without root.*\[cuda\]"):
+        await look({"kernel_compiles": {}}, sandbox, f"```\n{GOOD}```")
+
+
+async def test_a_machine_without_a_gpu_is_an_error_whatever_the_answer(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/there-is-no-gpu*",))
+    for answer in ("", f"```\n{GOOD}```"):
+        for tier in ("kernel_correct", "kernel_faster"):
+            with pytest.raises(MissingTool, match="there is no NVIDIA GPU on this machine"):
+                await look({tier: {"task": "affine.py"}}, sandbox, answer)
+    monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingTool, match="PyTorch is not installed beside upskill"):
+        await look({"kernel_correct": {"task": "affine.py"}}, sandbox, f"```\n{GOOD}```")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("text\n```cuda\n__global__ launch\n```\nuse it:\n```python\nlaunch()\n```", "__global__ launch\n"),
+        ("```\n__global__ a\n```\nand\n```\nlaunch\n```", "__global__ a\n\nlaunch\n"),
+        (
+            "```\n__global__ first launch\n```\nbetter:\n```\n__global__ second launch\n```",
+            "__global__ second launch\n",
+        ),
+        ("```cpp\n__global__ launch never closed", "__global__ launch never closed\n"),
+        ("__global__ launch without a fence", "__global__ launch without a fence"),
+        ("```\n__global__ only\n```", "__global__ only\n"),
+        ("no code", None),
+        ("```\nnothing\n```", None),
+    ],
+)
+def test_code_is_found_however_a_model_fences_it(answer: str, code: str | None) -> None:
+    assert find_code(answer, ("launch", "__global__")) == code
+
+
+# Tier 3.
+
+BUILD = """[general]
+name = "fast-norm"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["cuda"]
+
+[torch]
+src = [
+  "torch-ext/torch_binding.cpp",
+  "torch-ext/torch_binding.h",
+]
+
+[kernel.norm]
+backend = "cuda"
+depends = ["torch"]
+src = ["norm_cuda/norm.cu"]
+cuda-capabilities = ["9.0"]
+"""
+PROJECT = {
+    "build.toml": BUILD,
+    "torch-ext/torch_binding.cpp": "#include <torch/library.h>\nTORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {}\n",
+    "torch-ext/torch_binding.h": "#pragma once\n",
+    "torch-ext/fast_norm/__init__.py": "from ._ops import ops\n",
+    "norm_cuda/norm.cu": GOOD,
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("", "", "a project of kernel-builder, edition 5, for sm_90a"),
+        ('"9.0"', '"9.0a", "10.0"', "a project of kernel-builder, edition 5, for sm_90a"),
+        ('cuda-capabilities = ["9.0"]\n', "", "a project of kernel-builder, edition 5, for sm_90a"),
+        ("edition = 5", "edition = 3", "build.toml:4: edition 3 is not the current one, 5"),
+        ("edition = 5\n", "", "build.toml:1: [general] has no edition"),
+        ("version = 1", 'version = "1.0"', "build.toml:3: version is a whole number, not '1.0'"),
+        ("norm_cuda/norm.cu", "norm.cu", "build.toml:17: norm.cu is not there"),
+        ("torch_binding.h", "binding.h", "build.toml:11: torch-ext/binding.h is not there"),
+        ('"9.0"', '"8.0", "8.9"', "build.toml:18: 8.0, 8.9 leave out 9.0, which is sm_90a"),
+        (
+            "cuda-capabilities",
+            "capabilities",
+            "build.toml:18: no key is called 'capabilities'; it is cuda-capabilities now",
+        ),
+        ('backend = "cuda"', 'backend = "nvidia"', "build.toml:15: 'nvidia' is not a backend"),
+        ("fast-norm", "fast-nrm", "torch-ext/fast_nrm/__init__.py: is not there, the Python package of the kernel"),
+        ("[kernel.norm]", "[kernel.norm", "build.toml is not TOML: Expected ']' at the end of a table declaration"),
+        ("[torch]\nsrc", "[pytorch]\nsrc", "build.toml:8: no key is called 'pytorch'; Did you mean 'torch'"),
+    ],
+)
+async def test_a_project_of_kernel_builder_is_read_line_by_line(
+    sandbox: Sandbox, old: str, new: str, reason: str
+) -> None:
+    assert old in BUILD
+    for path, text in (PROJECT | {"build.toml": BUILD.replace(old, new, 1) if old else BUILD}).items():
+        await sandbox.write(f"project/{path}", text)
+    finding = await look({"kernel_project": {"folder": "project"}}, sandbox)
+    assert finding.reason.startswith(reason), finding.reason
+    assert finding.passed is reason.startswith("a project")
+
+
+async def test_a_project_needs_a_binding_that_registers_something(sandbox: Sandbox) -> None:
+    for path, text in (PROJECT | {"torch-ext/torch_binding.cpp": "// nothing yet\n"}).items():
+        await sandbox.write(path, text)
+    finding = await look({"kernel_project": {}}, sandbox)
+    assert finding == Finding(False, "torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
+    assert (
+        await look({"kernel_project": {"folder": "elsewhere"}}, sandbox)
+    ).reason == "elsewhere/build.toml: is not there"
+
+
+# How a suite writes them.
+
+SUITE: dict[str, Any] = {
+    "cases": [
+        {
+            "id": "affine",
+            "prompt": "Write it.",
+            "checks": [{"kernel": {"task": "affine.py", "resources": {"registers": 64}, "at_least": 0.9}}],
+        }
+    ]
+}
+
+
+def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() -> None:
+    suite = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.encode())
+    names = [named.name for named in suite.cases[0].checks]
+    assert names == ["kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"]
+    assert suite.cases[0].checks[3].written["source"] == TASK
+    again = Suite.parse(suite.plain(), "stored")
+    assert again.fingerprint == suite.fingerprint
+    other = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.replace("2 *", "3 *").encode())
+    assert other.fingerprint != suite.fingerprint
+    assert replace(suite.cases[0], tags=("x",)).fingerprint == suite.cases[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"tiers": ["correct"]}, "the tier 'correct' needs a task, a Python file beside the suite"),
+        ({"task": "affine.py", "tiers": ["fast"]}, "Input should be 'compiles'"),
+        ({"task": "affine.py", "arch": "h100"}, "'h100' is not an architecture; write it like sm_90a"),
+        ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
+        ({"task": "affine.py", "than": []}, "than is empty"),
+    ],
+)
+def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str) -> None:
+    case = {"prompt": "Write it.", "checks": [{"kernel": said}]}
+    with pytest.raises(UsageError, match=message):
+        Suite.parse({"cases": [case]}, "suite.yaml", lambda _: TASK.encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("SIGNATURE", "SIGN"), "has no SIGNATURE"),
+        (("def reference", "def ref"), "has no function reference"),
+        (("SHAPES = [(1,), (17,), (300,)]\nTIMED = (1000,)", ""), "has no SHAPES"),
+        (("(17,)", "(0,)"), "(0,) is not a shape"),
+        (("int n", "struct S n"), "'struct S' is not a type that can be passed"),
+        (("SHAPES = [", "SHAPES = list() + ["), "SHAPES is not written out"),
+        (("def inputs", "def inputs("), "is not Python"),
+    ],
+)
+def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str, str], message: str) -> None:
+    assert change[0] in TASK
+    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
+        read_task(TASK.replace(*change))
+
+
+def test_arguments_are_passed_by_their_own_types() -> None:
+    kinds = [one.kind for one in read_signature("const half *x, float* __restrict__ out, int n, long long m, float f")]
+    assert kinds == ["pointer", "pointer", "int", "long", "float"]
+    header = read_task(TASK.replace("float* out, int n", "float* out, int n, float eps, double d, int64_t m"))
+    words = header.words({"x": 16, "out": 32, "n": -1, "eps": 1.0, "d": 1.0, "m": 2**40})
+    assert words == [16, 32, 2**64 - 1, 0x3F800000, 0x3FF0000000000000, 2**40]
