@@ -38,7 +38,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/make_schemas.py --check
 
 pytest: $(VENV)/.dev system
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term
 
 system:
 	@missing=; PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; for pair in $(SYSTEM); do \

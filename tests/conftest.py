@@ -66,7 +66,8 @@ Upskill = Callable[..., Done]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to be in, with no key, no settings and no cache of the person who runs the tests."""
-    for name in (*KEY_VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
+    # A terminal's size is said by some who start tests, and then everything is drawn that wide.
+    for name in ("COLUMNS", "LINES", *KEY_VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
         monkeypatch.delenv(name, raising=False)
     for name, folder in (
         ("HOME", ""),

@@ -105,9 +105,14 @@ class ServerProcess:
         )
 
     def _log_excerpt(self) -> str:
-        """What its log says about the end: the first errors where it never got ready, otherwise the last."""
-        plain = [re.sub(r"^[\d.]+ [EWI] +", "", line) for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
-        lines = list(dict.fromkeys(plain))
+        """What its log says about the end: the first errors where it never got ready, otherwise the last.
+
+        The engine writes its errors from a thread, before or after the traceback that they end in.
+        """
+        told = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
+        if not self._was_ready:
+            told.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
+        lines = list(dict.fromkeys(re.sub(r"^[\d.]+ E +", "", line) for line in told))
         shown = lines[-3:] if self._was_ready else lines[:3]
         return ": " + safe_excerpt(" / ".join(shown), ()) if shown else ""
 
