@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
-SYSTEM := bwrap:bubblewrap initdb:postgresql
+SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
 .PHONY: demo test golden format lint types docs pytest system clean
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from browser import Browser, launch
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from postgres_server import Server as PostgresServer
 from postgres_server import find_programs
@@ -108,6 +109,12 @@ def postgres() -> Generator[PostgresServer]:
     server = PostgresServer(programs)
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Generator[Browser]:
+    """The system's Chromium."""
+    yield from launch()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports import sentences
 from upskill.reports.html.groups import author_of, lifts_by_group
+from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
 from upskill.reports.trials import OUTCOMES
 from upskill.runs.evaluation import Evaluation
@@ -26,6 +27,7 @@ from upskill.version import __version__
 
 LONGEST_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
 LONGEST_PROMPT = 20_000
+WIDTHS = {"wide": 760, "narrow": 310}  # that pictures are drawn in
 MOST_FILES = 20  # of a case that are shown
 MOST_SEEDS = 500  # that a case can be opened with
 MOST_STEPS = 400  # of an agent
@@ -49,10 +51,11 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     """A run without its trials. Every number in `document` is the one of `--json`."""
     run, plan = evaluation.run, evaluation.run.plan
     older = evaluation.plan.reference_skill is not None
+    document = json_report.plain(evaluation)
     return {
         "format": 1,
         "upskill": __version__,
-        "document": json_report.plain(evaluation),
+        "document": document,
         "run": {
             "id": run.id,
             "skill": run.skill,
@@ -102,7 +105,23 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
-        "pictures": {},
+        "pictures": {
+            screen: _pictures(document, PictureOptions(width=width, style=False, baseline=_baseline(older=older)))
+            for screen, width in WIDTHS.items()
+        },
+    }
+
+
+def _baseline(*, older: bool) -> str:
+    return "older skill" if older else "without skill"
+
+
+def _pictures(document: Mapping[str, Any], options: PictureOptions) -> dict[str, str]:
+    """By name, as SVG that takes its colours from the style of the page."""
+    return {
+        "forest": lift_forest(document, options),
+        "bars": pass_rates(document, options),
+        "pareto": pareto(document, options),
     }
 
 
@@ -114,8 +133,9 @@ def headline(evaluation: Evaluation) -> str:
         return conclude(verdicts[0], skill, verdicts[0].model, baseline_is_skill=older)
     words = _DECISIONS_OF_TWO_SKILLS if older else _DECISIONS
     counts = {decision: sum(verdict.decision == decision for verdict in verdicts) for decision in words}
-    parts = [f"{words[decision]} {count}" for decision, count in counts.items() if count]
-    return f"{skill} {', '.join(parts)} of {len(verdicts)} models."
+    (first, most), *rest = [(words[decision], count) for decision, count in counts.items() if count]
+    more = "".join(f", {said} {count}" for said, count in rest)
+    return f"{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
 def _case(case: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from upskill.reports import ReportContext
+from upskill.reports import ReportContext, pictures
 from upskill.reports.html.blocks import Blocks, compress
 from upskill.reports.html.data import summary, to_json_bytes
 from upskill.runs.evaluation import Evaluation
@@ -55,7 +55,9 @@ def document(title: str, body: str, start: str) -> str:
 
 @cache
 def style() -> str:
-    return _asset("page.css")
+    """The style of the page and of the pictures on it, whose colours follow the theme that somebody chose."""
+    chosen = [f':root[data-theme="{theme}"]{{{pictures.custom_properties(theme)}}}' for theme in ("light", "dark")]
+    return "\n".join([f":root{{{pictures.custom_properties('light')}}}", pictures.style(), *chosen, _asset("page.css")])
 
 
 @cache

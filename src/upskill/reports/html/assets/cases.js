@@ -1,6 +1,6 @@
 /* The matrix of cases, models and arms: how often each passed, and a way into every case. */
 
-const CASES = 40; // rows that are shown at a time
+const CELLS = 700; // that are shown at a time: whole rows, at least ten and at most fifty
 const CHANGES = { better: "▲", worse: "▼", same: "·" };
 
 function share([passed, failed]) {
@@ -26,6 +26,7 @@ function cases(report) {
   const box = h("div", {});
   const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["held", "held out"]].map(([value, name]) => h("option", { value }, name)));
   const order = h("select", { id: "cases-order" }, [["suite", "as in the suite"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
+  const most = Math.max(10, Math.min(50, Math.floor(CELLS / (models.length * arms.length))));
   let start = 0;
 
   function chosen() {
@@ -49,7 +50,7 @@ function cases(report) {
       h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, model)), h("th", { scope: "col", rowspan: "2" }, "Change")),
       h("tr", {}, models.map(() => arms.map(([, name]) => h("th", { scope: "col", class: "arm" }, name)))),
     ];
-    const body = found.slice(start, start + CASES).map((row) => {
+    const body = found.slice(start, start + most).map((row) => {
       const kind = row.change > 0 ? "better" : row.change < 0 ? "worse" : "same";
       const cells = row.cells.map((of, model) => of.map((cell, arm) => h("td", { class: "heat" }, heat(row.one.id, models[model], arms[arm], cell))));
       const tags = [...(row.one.held_out ? ["held out"] : []), ...row.one.tags];
@@ -61,12 +62,12 @@ function cases(report) {
         h("td", { class: `change ${kind}` }, h("span", { "aria-hidden": "true" }, CHANGES[kind]), h("span", { class: "hidden" }, kind)),
       );
     });
-    const caption = `Passed trials by case, model and arm: ${found.length ? `${start + 1} to ${Math.min(start + CASES, found.length)} of ${counted(found.length, "case")}` : "no case"}`;
+    const caption = `Passed trials by case, model and arm: ${found.length ? `${start + 1} to ${Math.min(start + most, found.length)} of ${counted(found.length, "case")}` : "no case"}`;
     fill(
       box,
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Passed trials by case, model and arm" }, h("table", { class: "matrix" }, h("caption", {}, caption), h("thead", {}, heads), h("tbody", {}, body))),
-      pager(start > 0, start + CASES < found.length, (forward) => {
-        start += forward ? CASES : -CASES;
+      pager(start > 0, start + most < found.length, (forward) => {
+        start += forward ? most : -most;
         draw();
       }, "cases"),
     );

@@ -165,6 +165,6 @@ function skillText(report) {
     report.run.description ? h("p", { dir: "auto" }, report.run.description) : null,
     recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” is what the teacher knew and nothing that was given says.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
     h("ol", { class: "skill" }, body),
-    rows.length ? h("details", {}, h("summary", {}, `Evidence (${rows.length})`), table("Evidence", ["Id", "Kind", "From", "Text"], rows)) : null,
+    rows.length ? h("details", {}, h("summary", {}, `Evidence (${rows.length})`), table("Evidence", ["Id", "Kind", "From", "Text"], rows, "wrap")) : null,
   );
 }

@@ -108,7 +108,7 @@ function answer(report, arm, trial, pieces) {
     "article",
     { class: `answer ${trial.outcome}`, "data-arm": arm },
     h("h3", {}, h("span", { class: `mark ${trial.outcome}`, "aria-hidden": "true" }, OUTCOME_MARKS[trial.outcome]), ` ${title}: ${trial.outcome}`, trial.cause ? ` (${CAUSES[trial.cause]})` : ""),
-    h("p", { class: "what" }, facts.join(" · "), " ", h("a", { href: linkTo("trial", trial.case, trial.model, arm, trial.seed) }, "link")),
+    h("p", { class: "what" }, facts.join(" · "), " ", h("a", { href: linkTo("trial", trial.case, trial.model, arm, trial.seed) }, "link to this trial")),
     trial.leak ? h("p", { class: "warning" }, `Not isolated: ${trial.leak}`) : null,
     trial.error ? h("pre", { class: "error", dir: "auto" }, trial.error) : null,
     trial.answer ? (pieces ? h("div", {}, text, trial.answer.length ? h("p", { class: "note" }, `Cut: it has ${counted(trial.answer.length, "character")}.`) : null) : longText(trial.answer)) : null,
@@ -126,10 +126,10 @@ function finding(one) {
 /* What an agent did, step by step; thoughts and what tools said are folded. */
 function timeline(trial) {
   const marks = { ok: "✓", error: "✗", unknown: "·" };
-  const items = trial.steps.map((step) => {
+  const items = trial.steps.map((step, place) => {
     const who = step.agent ? `${step.agent}: ` : "";
     if (step.kind === "thinking") return h("li", { class: "thinking" }, h("details", {}, h("summary", {}, `${who}thinking`), longText(step.text)));
-    if (step.kind !== "tool") return h("li", { class: step.kind }, h("details", { open: step.kind === "assistant" }, h("summary", {}, who + step.kind), longText(step.text)));
+    if (step.kind !== "tool") return h("li", { class: step.kind }, h("details", { open: step.kind === "assistant" && place < trial.steps.length - 1 }, h("summary", {}, who + step.kind), longText(step.text)));
     const took = step.seconds === undefined ? "" : ` ${decimal(step.seconds)} s`;
     return h(
       "li",

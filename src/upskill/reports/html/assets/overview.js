@@ -130,14 +130,18 @@ const PICTURES = [
   ["pareto", "Cost against pass rate"],
 ];
 
-/* Drawn by the same code as `upskill plot`; the server side has written them, with every name in them escaped. */
+/* Drawn by the same code as `upskill plot`, once for wide and once for narrow screens. Every name in them is escaped. */
 function pictures(report) {
-  const figures = PICTURES.filter(([name]) => report.pictures[name]).map(([name, title]) => {
-    const parsed = new DOMParser().parseFromString(report.pictures[name], "image/svg+xml").documentElement;
-    const figure = h("figure", { id: `picture-${name}`, class: "picture scroll", tabindex: "0", role: "group", "aria-label": title });
-    if (parsed.localName === "svg") figure.append(document.importNode(parsed, true));
+  const figures = PICTURES.map(([name, title]) => {
+    const figure = h("figure", { id: `picture-${name}`, class: "picture", "aria-label": title });
+    for (const screen of ["wide", "narrow"]) {
+      const parsed = new DOMParser().parseFromString(report.pictures[screen][name], "image/svg+xml").documentElement;
+      if (parsed.localName !== "svg") continue;
+      parsed.classList.add(screen);
+      figure.append(document.importNode(parsed, true));
+    }
     return figure;
   });
   const said = report.choices.map((line) => h("p", {}, line));
-  return figures.length || said.length ? section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures), said) : null;
+  return section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures), said);
 }

@@ -99,10 +99,15 @@ function dollars(cost) {
   if (cost === 0) return "free";
   if (cost < 0.000001) return "<$0.000001";
   const digits = cost >= 1 ? 2 : cost >= 0.001 ? 4 : 6;
-  return `$${cost.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
+  return `$${fixed(cost, digits)}`;
 }
 
-const decimal = (number) => (number === null || number === undefined ? UNKNOWN : number.toFixed(1));
+function fixed(number, digits) {
+  const given = { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" };
+  return number.toLocaleString("en-US", given);
+}
+
+const decimal = (number) => (number === null || number === undefined ? UNKNOWN : fixed(number, 1));
 const scored = (arm) => arm.passed + arm.failed;
 const tokensPerTask = (arm) =>
   scored(arm) ? grouped(rounded((arm.input_tokens + arm.output_tokens) / scored(arm))) : UNKNOWN;
@@ -124,13 +129,13 @@ function longText(said, className = "text") {
 }
 
 /* A table in a box that scrolls sideways where it is too wide. */
-function table(caption, heads, rows) {
+function table(caption, heads, rows, className = null) {
   const head = h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)));
   const body = rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell))));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)),
+    h("table", { class: className }, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)),
   );
 }
 

@@ -1,0 +1,405 @@
+"""The HTML report in a real browser: what it shows, how it is used, and what untrusted answers cannot do to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import chdir
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import SCREENS, Browser, accessibility_problems, overflowing, wait_for_text
+from conftest import Upskill, write_script, write_skill
+from stored_runs import plan_of_models, result_of, store_run
+from upskill import Plan, Result, Trial, open_store
+from upskill.reports import ReportContext, numbers
+from upskill.reports.html.page import render
+from upskill.reports.json import plain
+from upskill.runs.stored import evaluation_of
+from upskill.traces import Step
+
+HOSTILE = (
+    "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"
+    '<a href="javascript:window.pwned = 3">click</a> {{7*7}} %%SCRIPT%% '
+    "\x1b[31mred\x1b[0m \x9b2J \u202egnp.exe\u2066 \udcff\ud800 \x00 \u2028 <!-- --> <svg onload=window.pwned=4>"
+)
+STEPS = (
+    Step("thinking", "The house may have a rule."),
+    Step("tool", tool="bash", arguments={"command": "cat SKILL.md"}, output="Say ahoy." + HOSTILE, status="ok"),
+    Step("tool", tool="write_file", arguments={"path": "a", "content": HOSTILE}, output="no folder", status="error"),
+)
+
+
+def result(plan: Plan, trial: Trial) -> Result:
+    """The first model learns; the second refuses, is cut off, errs, and answers with what should do harm."""
+    number = int(trial.case.rpartition("-")[2])
+    if trial.model.endswith("hostile"):
+        if number == 1:
+            return result_of(plan, trial, HOSTILE, passed=False)
+        if number == 2:
+            return result_of(plan, trial, "ahoy, " + "a very long word " * 300_000, passed=False, cause="length")
+        if number == 3:
+            return result_of(plan, trial, "", passed=None, error=f"the server answered 529 {HOSTILE}")
+        if number == 4:
+            return result_of(plan, trial, "I cannot help with that.", passed=False, cause="refusal")
+        return result_of(plan, trial, "hello", passed=False, steps=STEPS, cost=None)
+    said = "ahoy, dear guest number one" if trial.arm == "skill" else "hello, dear guest number one"
+    return result_of(plan, trial, said, passed=trial.arm == "skill" or number == 5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The store, and the id of a run with two models, two runs of each case, and controls."""
+    folder = tmp_path_factory.mktemp("html")
+    with chdir(folder):  # where the models are called by short names
+        plan = plan_of_models(["learns", "hostile"], cases=12, runs=2, controls=True)
+    return folder / "runs", store_run(folder / "runs", plan, lambda trial: result(plan, trial))
+
+
+@pytest.fixture(scope="module")
+def report(run: tuple[Path, str]) -> str:
+    """The URL of the report."""
+    place, name = run
+    with open_store(place) as store:
+        found = store.run(name)
+        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+    file = place.parent / "report.html"
+    file.write_text(page, encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def document(run: tuple[Path, str]) -> Any:
+    with open_store(run[0]) as store:
+        return json.loads(json.dumps(plain(evaluation_of(store, store.run(run[1])))))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
+    browser: Browser, report: str, screen: str, scheme: Any
+) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        height = page.viewport_size["height"]
+        cards = page.locator(".card")
+        seen = [cards.nth(number).inner_text() for number in range(cards.count())]
+        boxes = [cards.nth(number).bounding_box() for number in range(cards.count())]
+        inside = all(box["y"] + box["height"] <= height for box in boxes)
+        apart = all(
+            one["y"] + one["height"] <= two["y"] or one["x"] + one["width"] <= two["x"] for one, two in pairwise(boxes)
+        )
+        wide = overflowing(page)
+        problems = accessibility_problems(page)
+        page.goto(f"{report}#case=greet-5")
+        page.wait_for_selector("dialog .answer")
+        return seen, inside, apart, wide + overflowing(page), problems + accessibility_problems(page)
+
+    seen, inside, apart, wide, problems = browser.run(use, report, screen=screen, scheme=scheme)
+    assert (inside, apart, wide, problems) == (True, True, [], [])
+    for words in ("scripted:learns", "helps", "+92 points", "95% interval", "8% → 100%", "232 tokens a task", "a pass"):
+        assert words in seen[0]
+    assert "scripted:hostile" in seen[1]
+    assert "price not known" in seen[1]
+
+
+def test_every_number_is_the_one_of_the_json_document(browser: Browser, report: str, document: Any) -> None:
+    script = """() => [...document.querySelectorAll("data")].map(
+      (node) => [JSON.parse(node.dataset.path), node.value, node.textContent])"""
+    shown = browser.run(lambda page: page.evaluate(script), report)
+    formats: dict[str, Callable[[Any], str]] = {
+        "lift": numbers.points,
+        "interval": numbers.interval_in_points,
+        "pass_rate": numbers.percent,
+        "rate": numbers.percent,
+        "cost_usd": numbers.dollars,
+    }
+    for path, value, text in shown:
+        found: Any = document
+        for name in path:
+            found = found[name]
+        assert json.loads(value or "null") == found, path
+        written = numbers.dollars if "cost_per_pass" in path else formats.get(path[-1], "{:,}".format)
+        assert text == written(found), path
+    paths = {tuple(str(name) for name in path[2:]) for path, _, _ in shown if path[0] == "models"}
+    assert {("lift",), ("interval",), ("baseline", "pass_rate"), ("skill", "pass_rate"), ("looks", "number")} <= paths
+    assert {("skill", "causes", "refusal"), ("baseline", "causes", "length"), ("skill", "errored")} <= paths
+
+
+def test_the_report_shows_groups_failures_controls_notes_sources_and_looks(browser: Browser, report: str) -> None:
+    def use(page: Any) -> dict[str, str]:
+        return {node.get_attribute("id"): node.text_content() for node in page.locator("main > section").all()}
+
+    parts = browser.run(use, report)
+    assert list(parts) == [
+        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "notes", "skill", "looks"),
+        "trials",
+    ]
+    assert "+92 points" in parts["pictures"]
+    assert all(words in parts["groups"] for words in ("held out", "formal", "sea", "short", "Ada", "Grace"))
+    assert all(words in parts["failures"] for words in ("refused", "cut off at the limit", "529"))
+    assert all(words in parts["controls"] for words in ("skill − placebo", "baseline again"))
+    assert all(words in parts["skill"] for words in ("Say ahoy, a comma, and the name.", "c1", "own"))
+    assert "This is look" in parts["looks"]
+    assert "scripted:learns" in parts["notes"]
+
+
+def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser, report: str) -> None:
+    def use(page: Any) -> str:
+        def choose(name: str, value: str, count: str) -> None:
+            page.locator(f"#trials [name={name}]").select_option(value)
+            wait_for_text(page, "#trials-status", count)
+
+        wait_for_text(page, "#trials-status", "192 trials")
+        choose("model", "scripted:hostile", "96 trials")
+        choose("outcome", "errored", "8 trials")
+        choose("arm", "skill", "2 trials")
+        page.get_by_role("button", name="Clear").click()
+        wait_for_text(page, "#trials-status", "192 trials")
+        choose("tag", "sea", "64 trials")
+        page.locator("#trials [name=text]").fill("CANNOT HELP")
+        wait_for_text(page, "#trials-status", "No trial fits.")
+        choose("tag", "", "8 trials")
+        return page.locator(".trials").inner_text()
+
+    found = browser.run(use, report)
+    assert found.count("greet-4") == 8
+    assert "refused" in found
+
+
+def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        page.locator(".cell").first.click()
+        page.wait_for_selector("dialog .answer")
+        first = page.url.partition("#")[2]
+        marked = [page.locator(f"dialog {tag}").all_inner_texts() for tag in ("del", "ins")]
+        page.get_by_role("link", name="Next case →").click()
+        wait_for_text(page, "#opened-title", "greet-2")
+        page.locator("dialog select").first.select_option("scripted:hostile")
+        page.wait_for_selector("dialog .note:has-text('5,100,006')")
+        long = page.locator("dialog .answer pre").first.inner_text()
+        page.go_back()
+        page.go_back()
+        wait_for_text(page, "#opened-title", "greet-1")
+        page.goto(f"{report}#trial=greet-7/scripted%3Ahostile/skill/1")
+        page.wait_for_selector("dialog .timeline")
+        steps = page.locator("dialog [data-arm=skill] .timeline").inner_text()
+        thinking = page.locator("dialog [data-arm=skill] .thinking details").get_attribute("open")
+        chosen = [page.locator("dialog select").nth(number).input_value() for number in (0, 1)]
+        findings = page.locator("dialog [data-arm=skill] .findings").inner_text()
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="hidden")
+        return first, marked, long, steps, thinking, chosen, findings, page.url
+
+    first, marked, long, steps, thinking, chosen, findings, url = browser.run(use, report)
+    assert first == "trial=greet-1/scripted%3Alearns/baseline"
+    assert marked == [["hello"], ["ahoy"]]
+    assert 200 < len(long) < 25_000
+    assert long.startswith("ahoy, a very long word")
+    assert all(words in steps for words in ("What the agent did (4 steps)", "bash", "cat SKILL.md", "write_file"))
+    assert thinking is None
+    assert chosen == ["scripted:hostile", "1"]
+    assert "the answer lacks 'ahoy'" in findings
+    assert "#" not in url
+
+
+def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[str, list[str]]:
+        page.wait_for_selector("dialog[open] .answer")
+        page.reload()
+        page.wait_for_selector("dialog[open] .answer")
+        return page.locator("#opened-title").inner_text(), page.locator("dialog .answer h3").all_inner_texts()
+
+    title, answers = browser.run(use, f"{report}#case=greet-5")
+    assert (title, len(answers)) == ("greet-5", 4)
+    for unknown, said in (("#case=nothing", "No case is called nothing"), ("#trial=greet-3/x/y/z", "greet-3")):
+        seen = browser.run(lambda page: page.locator("#opened-title").inner_text(), report + unknown)
+        assert seen == said
+
+
+def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        page.wait_for_selector("dialog[open] .answer pre")
+        said = page.locator("dialog .answer pre").first.inner_text()
+        page.goto(f"{report}#trial=greet-7/scripted%3Ahostile/skill/0")
+        page.wait_for_selector("dialog .timeline")
+        output = page.locator("dialog .timeline").last.text_content()
+        elements = page.locator("dialog img, dialog svg, dialog a[href^=javascript]").count()
+        scripts = page.evaluate("[...document.scripts].filter((one) => one.type !== 'application/octet-stream').length")
+        return said, output, elements, scripts, page.evaluate("window.pwned ?? null")
+
+    said, output, elements, scripts, pwned = browser.run(use, f"{report}#trial=greet-1/scripted%3Ahostile/skill/0")
+    assert (elements, scripts, pwned) == (0, 1, None)
+    for shown in ("</script><script>window.pwned = 1</script>", "<img src=x onerror='window.pwned = 2'>"):
+        assert shown in said
+    assert "\\x1b[31mred\\x1b[0m \\x9b2J \\x202egnp.exe\\x2066 \\xdcff\\xd800 \\x00 \\x2028" in said
+    assert "javascript:window.pwned" in output
+
+
+def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(browser: Browser, report: str) -> None:
+    def use(page: Any) -> Any:
+        return page.evaluate(
+            """async () => {
+              const blocked = [];
+              document.addEventListener("securitypolicyviolation", (event) => blocked.push(event.effectiveDirective));
+              const script = document.createElement("script");
+              script.textContent = "window.pwned = 1";
+              document.body.append(script);
+              const link = document.createElement("div");
+              link.setAttribute("onclick", "window.pwned = 2");
+              document.body.append(link);
+              link.click();
+              const form = document.createElement("style");
+              form.textContent = "body { display: none }";
+              document.body.append(form);
+              const fetched = await fetch("http://127.0.0.1:9/").then(() => "fetched", () => "refused");
+              await new Promise((resolve) => setTimeout(resolve, 50));
+              const shown = getComputedStyle(document.body).display;
+              return [window.pwned ?? null, fetched, shown, [...new Set(blocked)].sort()];
+            }"""
+        )
+
+    found: list[Any] = []
+    with pytest.raises(AssertionError, match="Content Security Policy"):  # the browser logs what it refuses
+        browser.run(lambda page: found.append(use(page)), report)
+    assert found == [
+        [None, "refused", "block", ["connect-src", "script-src-attr", "script-src-elem", "style-src-elem"]]
+    ]
+
+
+def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report: str, run: tuple[Path, str]) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        page.wait_for_selector("dialog[open] .answer")
+        answer = page.locator("dialog [data-arm=skill]")
+        answer.get_by_text("wrong").click()
+        answer.locator("textarea").fill("It should name the guest. </script>")
+        answer.locator("textarea").blur()
+        answer.get_by_text("Kept.").wait_for()
+        page.reload()
+        page.wait_for_selector("dialog[open] .answer")
+        again = page.locator("dialog [data-arm=skill] textarea").input_value()
+        page.keyboard.press("Escape")
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name="Download feedback (1)").click()
+        text = Path(waiting.value.path()).read_text(encoding="utf-8")
+        page.goto(f"{report}#case=greet-5")
+        page.wait_for_selector("dialog[open] .answer")
+        page.locator("dialog [data-arm=skill]").get_by_role("button", name="Clear").click()
+        page.locator("dialog [data-arm=skill]").get_by_text("Taken back.").wait_for()
+        left = page.evaluate("Object.values(localStorage)")
+        return again, waiting.value.suggested_filename, json.loads(text), left
+
+    again, name, said, left = browser.run(use, f"{report}#case=greet-5")
+    review = said["reviews"][0]
+    assert again == "It should name the guest. </script>"
+    assert (name, said["run"], said["skill"], said["status"]) == ("feedback.json", run[1], "greeter", "complete")
+    assert review.pop("timestamp").endswith("Z")
+    assert review == {
+        "run_id": f"{run[1]}/greet-5/scripted:learns/skill/0",
+        "case": "greet-5",
+        "model": "scripted:learns",
+        "arm": "skill",
+        "seed": 0,
+        "verdict": "wrong",
+        "feedback": "It should name the guest. </script>",
+    }
+    assert left == ["[]"]
+
+
+def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        def focused() -> str:
+            return page.evaluate("document.activeElement.textContent.trim() || document.activeElement.name")
+
+        def tab_to(words: str) -> None:
+            for _ in range(400):
+                page.keyboard.press("Tab")
+                if focused() == words:
+                    return
+            raise AssertionError(f"{words} is never reached")
+
+        page.keyboard.press("Tab")
+        first = focused()
+        tab_to("Dark")
+        page.keyboard.press("Enter")
+        theme = page.evaluate("document.documentElement.dataset.theme")
+        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        tab_to("greet-1")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open] .answer")
+        title = focused()
+        for _ in range(60):  # what is behind the dialog is never reached
+            page.keyboard.press("Tab")
+            assert page.evaluate(
+                "document.activeElement === document.body || !!document.activeElement.closest('dialog')"
+            )
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="hidden")
+        return first, theme, ring, title
+
+    assert browser.run(use, report) == ("Skip to the verdicts", "dark", "solid", "greet-1")
+
+
+def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        page.emulate_media(media="print")
+        shown = [page.locator(name).first.is_visible() for name in (".menu", ".filters", "#skill .skill", "#looks")]
+        return shown, page.pdf()[:5]
+
+    assert browser.run(use, report) == ([False, False, True, True], b"%PDF-")
+
+
+def test_a_report_of_ten_thousand_trials_never_stops_for_long(browser: Browser, tmp_path: Path) -> None:
+    """As the page measures itself. What the browser calls a long task is over 50 ms; on a busy machine it is longer,
+    so the page's own work is asserted in steps of a bounded size, not in seconds."""
+    plan = plan_of_models(["many"], cases=100, folder=tmp_path, runs=50)
+    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}"))
+    with open_store(tmp_path / "runs") as store:
+        found = store.run(name)
+        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+    assert len(page) < 2_000_000
+    file = tmp_path / "many.html"
+    file.write_text(page, encoding="utf-8")
+
+    def use(page: Any) -> tuple[Any, ...]:
+        wait_for_text(page, "#trials-status", "10,000 trials")
+        page.locator("#trials [name=text]").fill("ahoy greet-77 4")
+        wait_for_text(page, "#trials-status", "22 trials")
+        nodes = page.evaluate("document.querySelectorAll('*').length")
+        return nodes, page.evaluate("window.upskillTimings.measures.map(([name]) => name)")
+
+    nodes, measures = browser.run(use, file.as_uri())
+    assert nodes < 6_000  # only what is looked at is on the page
+    assert measures.count("trials") > 3  # the search came back to the page between blocks
+
+
+def test_a_thousand_trials_stay_under_a_megabyte_whatever_they_say(tmp_path: Path) -> None:
+    plan = plan_of_models(["long"], cases=50, folder=tmp_path, runs=10)
+    text = "".join(f"{number * 7919 % 104729:x} " for number in range(4_000))  # compresses badly
+
+    def answered(trial: Trial) -> Result:
+        start = hash((trial.case, trial.arm, trial.seed)) % 9_000
+        return result_of(plan, trial, text[start : start + 12_000], passed=trial.arm == "skill")
+
+    name = store_run(tmp_path / "runs", plan, answered)
+    with open_store(tmp_path / "runs") as store:
+        found = store.run(name)
+        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+    assert len(page.encode()) < 1_000_000
+
+
+def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Path) -> None:
+    write_script(home / "model.yaml")
+    skill = write_skill(home / "greeter")
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--report", "html=made/eval.html", "-q")
+    run = upskill("runs", "--json").json[0]["run"]
+    assert upskill("report", "last").err.startswith(f"Wrote {run}.html (")
+    page = (home / f"{run}.html").read_text(encoding="utf-8")
+    assert page == (home / "made" / "eval.html").read_text(encoding="utf-8")
+    assert upskill("report", run[:-3], "-o", "-").out == page
+    upskill("report", "-o", "new/folder/lift.html")
+    assert (home / "new" / "folder" / "lift.html").read_text(encoding="utf-8") == page
+    assert "no run is called 'nothing'" in upskill("report", "nothing").err
+    assert (upskill("report", "last", "-o", ".").code, upskill("report", "--runs-dir", "no").code) == (2, 2)
