@@ -94,6 +94,12 @@ def redact_trace(trace: Trace) -> Redaction:
     return Redaction(replace(trace, steps=tuple(steps), **fields), dict(redactor.counts))
 
 
+@cache
+def _every_hint() -> tuple[str, ...]:
+    """Looked for once in a text, since many rules share them."""
+    return tuple(sorted({hint for rule in rules() for hint in rule.hints}))
+
+
 class Redactor:
     """Remembers the values it found, so that they are found again elsewhere."""
 
@@ -110,8 +116,9 @@ class Redactor:
 
     def _apply_rules(self, text: str) -> str:
         lowered, has_long_word = text.lower(), bool(LONG_WORD.search(text))
+        hints = {hint for hint in _every_hint() if hint in lowered}
         for rule in rules():
-            hinted = not rule.hints or any(hint in lowered for hint in rule.hints)
+            hinted = not rule.hints or not hints.isdisjoint(rule.hints)
             if hinted and (has_long_word or not rule.long_word):
                 text = self._apply(rule, text)
         return text
