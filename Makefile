@@ -1,5 +1,6 @@
 # make demo   from a fresh clone to a measured lift: no key, no network beyond the package registries
 # make test   everything CI runs
+# make site   the documentation as a site, in build/site
 
 PYTHON ?= python3
 VENV   := .venv
@@ -9,12 +10,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test golden format lint types docs pytest system clean
+.PHONY: demo test golden format lint types docs site pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
 
-test: $(VENV)/.dev lint types docs pytest
+test: $(VENV)/.dev lint types docs site pytest
 
 golden: $(VENV)/.dev
 	GOLDEN=write $(BIN)/pytest -q --no-cov tests/test_golden.py
@@ -36,6 +37,9 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python docs/make_reference.py --check
 	$(BIN)/python docs/make_schemas.py --check
+
+site: $(VENV)/.dev
+	$(BIN)/python docs/make_site.py
 
 pytest: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term
@@ -68,4 +72,4 @@ $(VENV)/.dev: $(VENV)/.local pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist
+	rm -rf $(VENV) build .cache runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist
