@@ -16,7 +16,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "build" / "docs", ROOT / "build" / "site"
@@ -28,7 +28,7 @@ PAGES = {
     "bench/README.md": "benchmarks.md",
     "examples/README.md": "examples.md",
 }
-LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(?=\))")
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
@@ -61,16 +61,17 @@ def _relinked(path: Path, name: str, names: dict[Path, str]) -> str:
     def link(found: re.Match[str]) -> str:
         if any(start <= found.start() < end for start, end in fences):
             return found[0]
-        target = (path.parent / found[1]).resolve()
+        target = (path.parent / found[2]).resolve()
         if not target.exists():
-            sys.exit(f"{path.relative_to(ROOT)}: links to {found[1]}, which does not exist")
+            sys.exit(f"{path.relative_to(ROOT)}: links to {found[2]}, which does not exist")
         if target in names:
             there = names[target]
         elif target.is_relative_to(ROOT / "docs"):
             there = target.relative_to(ROOT / "docs").as_posix()
         else:
-            sys.exit(f"{path.relative_to(ROOT)}: links to {found[1]}, which is not on the site; see docs/make_site.py")
-        return os.path.relpath(there, os.path.dirname(name) or ".") + (found[2] or "")  # noqa: PTH120 - names, not paths
+            return found[1]  # a file of the repository that is no page: its name, without a link
+        way = os.path.relpath(there, PurePosixPath(name).parent)
+        return f"[{found[1]}]({way}{found[3] or ''})"
 
     return LINK.sub(link, text)
 

@@ -28,17 +28,21 @@ def test_links_to_files_of_the_repository_lead_to_their_pages(tmp_path: Path, mo
     assert (tmp_path / "eval.schema.json").is_file()
 
 
-@pytest.mark.parametrize("link", ["nowhere.md", "../pyproject.toml"])
-def test_a_link_that_the_site_cannot_have_ends_the_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+def test_a_link_to_a_file_that_is_no_page_becomes_text_and_one_to_nothing_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
-    (tmp_path / "docs" / "page.md").write_text(f"```\n[shown](as-it-is.md)\n```\n[here]({link})\n", encoding="utf-8")
+    page = "```\n[shown](as-it-is.md)\n```\n[settings](../pyproject.toml)\n"
+    (tmp_path / "docs" / "page.md").write_text(page, encoding="utf-8")
     monkeypatch.setattr(make_site, "ROOT", tmp_path)
     monkeypatch.setattr(make_site, "PAGES", {})
     monkeypatch.setattr(make_site, "SOURCE", tmp_path / "build")
-    with pytest.raises(SystemExit, match=link):
+    make_site.gather()
+    made = (tmp_path / "build" / "page.md").read_text(encoding="utf-8")
+    assert made == "```\n[shown](as-it-is.md)\n```\nsettings\n"
+    (tmp_path / "docs" / "page.md").write_text("[here](nowhere.md)\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"docs/page.md: links to nowhere.md"):
         make_site.gather()
 
 
