@@ -11,8 +11,8 @@ __device__ __forceinline__ float gelu_tanh(float x) {
     return __fdividef(x, 1.0f + __expf(-2.0f * u));
 }
 
-__global__ void __launch_bounds__(THREADS) kernel(const half* __restrict__ x, const half* __restrict__ bias,
-                                                  half* __restrict__ y, int vectors, int cols) {
+__global__ void __launch_bounds__(THREADS)
+    kernel(const half* __restrict__ x, const half* __restrict__ bias, half* __restrict__ y, int vectors, int cols) {
     x += (int64_t)blockIdx.x * cols;
     y += (int64_t)blockIdx.x * cols;
     int first = blockIdx.y * THREADS * UNROLL + threadIdx.x;

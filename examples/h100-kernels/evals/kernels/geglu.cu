@@ -1,4 +1,5 @@
-// y = x[:, :cols] * gelu_tanh(x[:, cols:]) in bf16. A row is cut into pieces of THREADS vectors; one block does one piece.
+// y = x[:, :cols] * gelu_tanh(x[:, cols:]) in bf16. A row is cut into pieces of THREADS vectors; one block does one
+// piece.
 #include <cuda_bf16.h>
 #include <stdint.h>
 
@@ -11,8 +12,8 @@ __device__ __forceinline__ float gelu_tanh(float x) {
     return __fdividef(x, 1.0f + __expf(-2.0f * u));
 }
 
-__global__ void __launch_bounds__(THREADS) kernel(const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ y,
-                                                  int vectors, int cols) {
+__global__ void __launch_bounds__(THREADS)
+    kernel(const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ y, int vectors, int cols) {
     const __nv_bfloat16* value = x + (int64_t)blockIdx.x * 2 * cols;
     const __nv_bfloat16* gate = value + cols;
     y += (int64_t)blockIdx.x * cols;

@@ -95,9 +95,13 @@ extern "C" void launch(const half* x, const half* w, const half* b, half* y, int
     bool aligned = ((uintptr_t)x | (uintptr_t)y) % 16 == 0 && pixels % 8 == 0;
     int64_t vectors = (int64_t)channels / groups * pixels / 8;
     auto kernel = looped_kernel;
-    if (aligned && vectors <= THREADS) kernel = kept_kernel<1>;
-    else if (aligned && vectors <= THREADS * 4) kernel = kept_kernel<4>;
-    else if (aligned && vectors <= THREADS * 10) kernel = kept_kernel<10>;
-    else if (aligned && vectors <= THREADS * 16) kernel = kept_kernel<16>;
+    if (aligned && vectors <= THREADS)
+        kernel = kept_kernel<1>;
+    else if (aligned && vectors <= THREADS * 4)
+        kernel = kept_kernel<4>;
+    else if (aligned && vectors <= THREADS * 10)
+        kernel = kept_kernel<10>;
+    else if (aligned && vectors <= THREADS * 16)
+        kernel = kept_kernel<16>;
     kernel<<<batch * groups, THREADS, 0, stream>>>(x, w, b, y, groups, channels, pixels);
 }

@@ -5,7 +5,8 @@
 constexpr int WIDE = 128;  // threads of a block that shares a long row
 constexpr float EPS = 1e-5f;
 
-// Sum over the LANES threads of a row; every thread gets it. SLOT keeps two calls apart, so that one barrier each is enough.
+// Sum over the LANES threads of a row; every thread gets it. SLOT keeps two calls apart, so that one barrier each is
+// enough.
 template <int LANES, int SLOT>
 __device__ __forceinline__ float row_total(float v) {
 #pragma unroll

@@ -1,20 +1,23 @@
-// LayerNorm of bf16 rows and then the exact GELU. One read: mean and then variance are taken of the row kept in registers.
+// LayerNorm of bf16 rows and then the exact GELU. One read: mean and then variance are taken of the row kept in
+// registers.
 #include <cuda_bf16.h>
 #include <stdint.h>
 
 constexpr int WIDE = 128;  // threads of a block that shares a long row
 constexpr float EPS = 1e-5f;
 
-// x times the normal distribution. The upper tail of erf as a polynomial times exp(-z * z) (Abramowitz and Stegun, 7.1.26)
-// costs half of erff, and is as exact on the side of negative x, where 1 + erf would cancel.
+// x times the normal distribution. The upper tail of erf as a polynomial times exp(-z * z) (Abramowitz and
+// Stegun, 7.1.26) costs half of erff, and is as exact on the side of negative x, where 1 + erf would cancel.
 __device__ __forceinline__ float gelu(float x) {
     float z = fabsf(x) * 0.70710678f;
     float t = __fdividef(1.0f, 1.0f + 0.3275911f * z);
-    float series = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    float series =
+        t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return fmaxf(x, 0.0f) - 0.5f * fabsf(x) * series * __expf(-z * z);
 }
 
-// Sum over the LANES threads of a row; every thread gets it. SLOT keeps two calls apart, so that one barrier each is enough.
+// Sum over the LANES threads of a row; every thread gets it. SLOT keeps two calls apart, so that one barrier each is
+// enough.
 template <int LANES, int SLOT>
 __device__ __forceinline__ float row_total(float v) {
 #pragma unroll
@@ -72,15 +75,17 @@ __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             float2 a = __bfloat1622float2(p[j]), m = __bfloat1622float2(q[j]), t = __bfloat1622float2(s[j]);
-            p[j] = __floats2bfloat162_rn(gelu((a.x - mean) * inverse * m.x + t.x), gelu((a.y - mean) * inverse * m.y + t.y));
+            p[j] = __floats2bfloat162_rn(gelu((a.x - mean) * inverse * m.x + t.x),
+                                         gelu((a.y - mean) * inverse * m.y + t.y));
         }
         y[v] = kept[i];
     }
 }
 
 // Any width and alignment: three passes, the later ones mostly from the caches.
-__global__ void __launch_bounds__(256) looped_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
-                                                     const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ y, int cols) {
+__global__ void __launch_bounds__(256)
+    looped_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
+                  const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ y, int cols) {
     x += (int64_t)blockIdx.x * cols;
     y += (int64_t)blockIdx.x * cols;
     float sum = 0.0f, squares = 0.0f;
@@ -98,13 +103,15 @@ __global__ void __launch_bounds__(256) looped_kernel(const __nv_bfloat16* __rest
 }
 
 template <int LANES, int KEPT>
-void start(const __nv_bfloat16* x, const __nv_bfloat16* w, const __nv_bfloat16* b, __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
+void start(const __nv_bfloat16* x, const __nv_bfloat16* w, const __nv_bfloat16* b, __nv_bfloat16* y, int rows, int cols,
+           cudaStream_t stream) {
     int per_block = LANES == 32 ? 4 : 1;
     kept_kernel<LANES, KEPT><<<(rows + per_block - 1) / per_block, dim3(LANES, per_block), 0, stream>>>(
         (const uint4*)x, (const uint4*)w, (const uint4*)b, (uint4*)y, rows, cols / 8);
 }
 
-extern "C" void launch(const __nv_bfloat16* x, const __nv_bfloat16* w, const __nv_bfloat16* b, __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
+extern "C" void launch(const __nv_bfloat16* x, const __nv_bfloat16* w, const __nv_bfloat16* b, __nv_bfloat16* y,
+                       int rows, int cols, cudaStream_t stream) {
     bool aligned = ((uintptr_t)x | (uintptr_t)w | (uintptr_t)b | (uintptr_t)y) % 16 == 0 && cols % 8 == 0;
     int vectors = cols / 8;
     if (!aligned || vectors > WIDE * 32)

@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
 }
 
 // Any width and alignment: three passes, the later ones mostly from the caches.
-__global__ void __launch_bounds__(256) looped_kernel(const float* __restrict__ x, const uint8_t* __restrict__ mask,
-                                                     float* __restrict__ y, int cols) {
+__global__ void __launch_bounds__(256)
+    looped_kernel(const float* __restrict__ x, const uint8_t* __restrict__ mask, float* __restrict__ y, int cols) {
     x += (int64_t)blockIdx.x * cols;
     y += (int64_t)blockIdx.x * cols;
     mask += (int64_t)blockIdx.x * cols;

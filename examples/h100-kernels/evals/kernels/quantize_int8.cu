@@ -1,4 +1,5 @@
-// Quantises fp16 rows to int8, each with a scale of its own. One read: the row stays in registers while its largest is found.
+// Quantises fp16 rows to int8, each with a scale of its own. One read: the row stays in registers while its largest is
+// found.
 #include <cuda_fp16.h>
 #include <stdint.h>
 
@@ -20,7 +21,9 @@ __device__ __forceinline__ float row_largest(float v) {
 }
 
 // Adding 1.5 * 2^23 rounds to the nearest whole number (half to even) and leaves it in the low bits.
-__device__ __forceinline__ unsigned rounded(float x, float steps) { return __float_as_uint(fmaf(x, steps, 12582912.0f)); }
+__device__ __forceinline__ unsigned rounded(float x, float steps) {
+    return __float_as_uint(fmaf(x, steps, 12582912.0f));
+}
 
 __device__ __forceinline__ unsigned packed(float2 a, float2 b, float steps) {
     unsigned low = __byte_perm(rounded(a.x, steps), rounded(a.y, steps), 0x0040);
@@ -55,7 +58,7 @@ __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
         if (v >= vectors) continue;
         half2* p = (half2*)&kept[i];
         q[v] = make_uint2(packed(__half22float2(p[0]), __half22float2(p[1]), steps),
-                                 packed(__half22float2(p[2]), __half22float2(p[3]), steps));
+                          packed(__half22float2(p[2]), __half22float2(p[3]), steps));
     }
     if (threadIdx.x == 0) scale[row] = largest > 0.0f ? largest / 127.0f : 1.0f;
 }

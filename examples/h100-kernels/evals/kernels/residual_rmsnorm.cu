@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
 
 // Any width and alignment: the second pass reads what the same thread wrote in the first.
 __global__ void __launch_bounds__(256)
-    looped_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ residual, const __nv_bfloat16* __restrict__ w, __nv_bfloat16* total,
-                  __nv_bfloat16* __restrict__ y, int cols) {
+    looped_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ residual,
+                  const __nv_bfloat16* __restrict__ w, __nv_bfloat16* total, __nv_bfloat16* __restrict__ y, int cols) {
     int64_t row = blockIdx.x;
     float sum = 0.0f;
     for (int c = threadIdx.x; c < cols; c += 256) {
@@ -88,14 +88,17 @@ __global__ void __launch_bounds__(256)
 }
 
 template <int LANES, int KEPT>
-void start(const __nv_bfloat16* x, const __nv_bfloat16* residual, const __nv_bfloat16* w, __nv_bfloat16* total, __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
+void start(const __nv_bfloat16* x, const __nv_bfloat16* residual, const __nv_bfloat16* w, __nv_bfloat16* total,
+           __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
     int per_block = LANES == 32 ? 4 : 1;
     kept_kernel<LANES, KEPT><<<(rows + per_block - 1) / per_block, dim3(LANES, per_block), 0, stream>>>(
         (const uint4*)x, (const uint4*)residual, (const uint4*)w, (uint4*)total, (uint4*)y, rows, cols / 8);
 }
 
-extern "C" void launch(const __nv_bfloat16* x, const __nv_bfloat16* residual, const __nv_bfloat16* w, __nv_bfloat16* total, __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
-    bool aligned = ((uintptr_t)x | (uintptr_t)residual | (uintptr_t)w | (uintptr_t)total | (uintptr_t)y) % 16 == 0 && cols % 8 == 0;
+extern "C" void launch(const __nv_bfloat16* x, const __nv_bfloat16* residual, const __nv_bfloat16* w,
+                       __nv_bfloat16* total, __nv_bfloat16* y, int rows, int cols, cudaStream_t stream) {
+    bool aligned = ((uintptr_t)x | (uintptr_t)residual | (uintptr_t)w | (uintptr_t)total | (uintptr_t)y) % 16 == 0 &&
+                   cols % 8 == 0;
     int vectors = cols / 8;
     if (!aligned || vectors > WIDE * 32)
         looped_kernel<<<rows, 256, 0, stream>>>(x, residual, w, total, y, cols);

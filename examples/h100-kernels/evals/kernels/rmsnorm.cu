@@ -23,7 +23,8 @@ __device__ __forceinline__ float row_total(float v) {
 // LANES threads per row, KEPT 16-byte vectors of it in each thread; blockDim = (LANES, rows of a block).
 template <int LANES, int KEPT>
 __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
-    kept_kernel(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y, int rows, int vectors) {
+    kept_kernel(const uint4* __restrict__ x, const uint4* __restrict__ w, uint4* __restrict__ y, int rows,
+                int vectors) {
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // whole warps, and only where a row is one warp's
     x += row * vectors;

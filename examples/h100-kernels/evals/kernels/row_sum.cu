@@ -7,7 +7,9 @@ constexpr int WIDE = 256;  // threads of a block that shares a long row
 // Nothing is read twice, so nothing has to stay in L1.
 __device__ __forceinline__ uint4 load_once(const uint4* p) {
     uint4 v;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(p));
     return v;
 }
 
@@ -52,8 +54,8 @@ __global__ void __launch_bounds__(LANES == 32 ? 128 : LANES)
 }
 
 // Any width and alignment.
-__global__ void __launch_bounds__(256) looped_kernel(const half* __restrict__ x, float* __restrict__ y, int cols,
-                                                     int64_t stride) {
+__global__ void __launch_bounds__(256)
+    looped_kernel(const half* __restrict__ x, float* __restrict__ y, int cols, int64_t stride) {
     x += blockIdx.x * stride;
     float sum = 0.0f;
     for (int c = threadIdx.x; c < cols; c += 256) sum += __half2float(x[c]);

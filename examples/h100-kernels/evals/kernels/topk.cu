@@ -1,4 +1,5 @@
-// The k largest of each fp32 row in falling order, with their places. Short rows: a warp keeps the row, and takes the largest k times.
+// The k largest of each fp32 row in falling order, with their places. Short rows: a warp keeps the row, and takes the
+// largest k times.
 #include <stdint.h>
 
 constexpr int KEPT = 8;  // entries of a short row per lane
@@ -73,8 +74,8 @@ __global__ void __launch_bounds__(WARPS * 32)
 }
 
 // Longer rows: k passes of a block, each for the largest that comes after the last one found.
-__global__ void __launch_bounds__(256) block_kernel(const float* __restrict__ x, float* __restrict__ values,
-                                                    int* __restrict__ indices, int cols, int k) {
+__global__ void __launch_bounds__(256)
+    block_kernel(const float* __restrict__ x, float* __restrict__ values, int* __restrict__ indices, int cols, int k) {
     __shared__ unsigned keys[8], places[8];
     x += (int64_t)blockIdx.x * cols;
     unsigned last = ~0u, last_place = 0;

@@ -1,4 +1,5 @@
-// Transpose of an fp16 matrix. A thread turns a square of 8 x 8 in its registers, so loads and stores are both 16 bytes wide.
+// Transpose of an fp16 matrix. A thread turns a square of 8 x 8 in its registers, so loads and stores are both 16 bytes
+// wide.
 #include <cuda_fp16.h>
 #include <stdint.h>
 

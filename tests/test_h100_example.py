@@ -1,0 +1,105 @@
+"""The example about CUDA kernels: its suite, its known-good kernels, and how its skill was made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import REPOSITORY, Upskill
+from upskill import Skill, Suite
+from upskill.checks import Evidence, read_check
+from upskill.checks.kernel.task import TaskHeader, read_signature, read_task
+from upskill.sandboxes import SANDBOXES, Setup
+from upskill.suites.quality import probe_suite
+from upskill.suites.twins import near_duplicates
+from upskill.traces import Step, Trace, read_trace
+
+EXAMPLE = REPOSITORY / "examples" / "h100-kernels"
+EVALS = EXAMPLE / "evals"
+NAMES = sorted(path.stem for path in (EVALS / "kernels").glob("*.cu"))
+LAUNCHER = re.compile(r'extern "C" void launch\(([^)]*),\s+cudaStream_t stream\)')
+
+
+def task(name: str) -> TaskHeader:
+    return read_task((EVALS / "tasks" / f"{name}.py").read_text(encoding="utf-8"))
+
+
+def kernel(name: str) -> str:
+    return (EVALS / "kernels" / f"{name}.cu").read_text(encoding="utf-8")
+
+
+def suites() -> tuple[Suite, Suite]:
+    return Suite.load(EVALS / "suite.yaml"), Suite.load(EVALS / "without-gpu.yaml")
+
+
+def test_every_case_has_a_task_a_kernel_and_asks_for_their_launcher() -> None:
+    suite, _ = suites()
+    assert len(suite.cases) >= 16
+    assert sorted(case.id.replace("-", "_") for case in suite.cases) == NAMES
+    for case in suite.cases:
+        name = case.id.replace("-", "_")
+        asked, written = LAUNCHER.search(case.prompt), LAUNCHER.search(kernel(name))
+        assert asked, name
+        assert written, name
+        assert asked[1] == " ".join(task(name).written.split())
+        assert [one.kind for one in read_signature(written[1])] == [one.kind for one in task(name).signature]
+        assert f"tasks/{name}.py" in str([named.written for named in case.checks])
+
+
+def test_every_task_is_checked_at_one_element_at_odd_sizes_and_at_a_large_one() -> None:
+    for name in NAMES:
+        header = task(name)
+        assert header.timed
+        assert any(set(shape) <= {1, 2} for shape in header.shapes), name
+        assert any(size % 2 and size > 2 for shape in header.shapes for size in shape), name
+        assert header.tolerance, name
+
+
+def test_the_suite_without_a_gpu_asks_the_same() -> None:
+    full, without = suites()
+    assert [(case.id, case.prompt) for case in full.cases] == [(case.id, case.prompt) for case in without.cases]
+    kinds = {named.name for case in without.cases for named in case.checks}
+    assert kinds == {"kernel_compiles", "kernel_resources", "not_contains"}
+
+
+def test_no_answer_passes_that_knows_nothing_not_even_the_skill_recited() -> None:
+    _, without = suites()
+    assert asyncio.run(probe_suite(without, Skill.load(EXAMPLE))) == []
+    assert near_duplicates(without.cases) == []
+
+
+# One of each form; all of them are built where they are run, by `python bench/kernels.py`.
+@pytest.mark.parametrize("name", ["rotary", "softmax", "topk", "transpose"])
+async def test_a_known_good_kernel_compiles_and_spills_nothing(name: str) -> None:
+    async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
+        evidence = Evidence(Trace((Step("assistant", f"```cuda\n{kernel(name)}```"),)), sandbox=sandbox)
+        finding = await read_check({"kernel_resources": {"spills": 0, "shared": 49152}}, name).check.run(evidence)
+    assert finding.passed, finding.reason
+
+
+def test_the_skill_is_short_and_shows_no_kernel_that_is_known_to_be_good() -> None:
+    skill = Skill.load(EXAMPLE)
+    assert skill.problems("strict") == []
+    assert skill.tokens <= 600
+    assert not [path for path in skill.resources if path.endswith((".cu", ".py", ".json"))]
+
+
+def test_the_skill_is_made_of_the_trace_by_the_answer_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upskill: Upskill
+) -> None:
+    trace = read_trace(EVALS / "trace.json", "atif")
+    assert sum(step.status == "error" for step in trace.steps) >= 4
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EVALS, tmp_path / "evals")
+    words = ["generate", "write a CUDA kernel for the H100 with a plain C launcher, as one complete file"]
+    words += ["--from", "evals/trace.json", "--handoff", "desk", "--no-eval", "--tests", "evals/suite.yaml"]
+    words += ["--tokens", "600", "--output", "skills/h100-kernels"]
+    assert upskill(*words).code == 0
+    (prompt,) = Path("desk").glob("*.prompt.md")
+    shutil.copy(EVALS / "handoff" / "skill.answer.json", str(prompt).replace(".prompt.md", ".answer.json"))
+    assert upskill(*words).code == 0
+    assert Path("skills/h100-kernels/SKILL.md").read_text() == (EXAMPLE / "SKILL.md").read_text()
