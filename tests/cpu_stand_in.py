@@ -3,7 +3,7 @@
 It carries out recorded launch plans one thread at a time, so it knows no shared memory and no shuffles; times are those
 of a clock. `STAND_IN_KERNELS` names a library with the kernels of the file under test (`compile_for_cpu`).
 
-    python cpu_stand_in.py runner|referee CHANNEL STORE
+    python cpu_stand_in.py SOCKET          forks runners and referees, as `fork_server` does
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import ctypes
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from upskill.checks.kernel import referee, runner
-from upskill.checks.kernel.device import Device, KernelFailed, Missing
+from upskill.checks.kernel import fork_server
+from upskill.checks.kernel.device import Device
+from upskill.checks.kernel.driver import KernelFailed, Missing
 
 PRELUDE = """
 #include <cmath>
@@ -63,7 +63,7 @@ class CpuStandIn(Device):
         if arch != "sm_90a":
             raise Missing(f"the stand-in is no {arch}")
 
-    def attributes(self) -> dict[int, int]:
+    def attributes(self, index: int = 0) -> dict[int, int]:
         return KNOWN
 
     def dtype(self, name: str) -> Any:
@@ -161,5 +161,4 @@ def _at(number: int, sizes: Sequence[int]) -> list[int]:
 
 
 if __name__ == "__main__":
-    role = sys.argv.pop(1)
-    runner.main(CpuStandIn, referee.serve if role == "referee" else runner.serve)
+    fork_server.main(CpuStandIn, "numpy")

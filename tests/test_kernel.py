@@ -74,7 +74,7 @@ async def test_the_compiler_speaks_for_itself_and_later_tiers_fail_with_it(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
-    monkeypatch.setattr(gpu_process, "RUNNER", ("never", "started"))
+    monkeypatch.setattr(gpu_process, "SERVER", ("never", "started"))
     answer = f"```cuda\n{GOOD.replace('2.0f * x[i]', '2.0f * y[i]')}```"
     said = 'does not compile for sm_90a: kernel.cu(4): error: identifier "y" is undefined'
     for tier in ("kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"):

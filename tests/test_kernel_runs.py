@@ -12,7 +12,7 @@ import pytest
 
 import cpu_stand_in
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel import gpu_process
+from upskill.checks.kernel import correct, gpu_process
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 
@@ -30,9 +30,8 @@ async def sandbox() -> AsyncGenerator[Sandbox]:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The runner and the referee on the CPU."""
-    program = (sys.executable, str(Path(cpu_stand_in.__file__)))
-    monkeypatch.setattr(gpu_process, "RUNNER", (*program, "runner"))
-    monkeypatch.setattr(gpu_process, "REFEREE", (*program, "referee"))
+    monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, str(Path(cpu_stand_in.__file__))))
+    monkeypatch.setattr(correct, "find_sanitizer", lambda: ())
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
     monkeypatch.setattr(gpu_process, "KEPT_PREFIXES", (*gpu_process.KEPT_PREFIXES, "STAND_IN_"))
 

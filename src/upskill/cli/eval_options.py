@@ -93,6 +93,11 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         metavar="AGENT",
         show_default=True,
     )
+    gpu: bool = option(
+        "--gpu",
+        default=False,
+        help="Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; such trials take turns on it.",
+    )
     with_skills: tuple[str, ...] = option(
         "--with-skills",
         default=(),
@@ -386,6 +391,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
             distractors=load_skills(self.with_skills, beside=skill),
             bounds=self.bounds,
             sandbox=self.sandbox,
+            gpu=self.gpu,
         )
 
     def parse_requirements(self) -> tuple[Requirement, ...]:

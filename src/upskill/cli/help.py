@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("--strict-suite", "--queries", "--count", "--query-model", "--test-gen-model", "--judge-model"),
     ),
     "Agents": (
-        *("--agent", "--eval-agent", "--with-skills", "--sandbox", "--max-turns", "--trial-tokens"),
+        *("--agent", "--eval-agent", "--with-skills", "--sandbox", "--gpu", "--max-turns", "--trial-tokens"),
         "--trial-timeout",
     ),
     "Statistics": (

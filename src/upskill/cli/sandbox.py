@@ -30,6 +30,7 @@ from upskill.sandboxes import (
     printable,
 )
 from upskill.sandboxes.files import copy_in
+from upskill.sandboxes.gpu import check_gpu
 
 SECONDS = FiniteRange(min=0, min_open=True)
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -80,6 +81,7 @@ def _size(name: str, default: str, line: str) -> Callable[[Any], Any]:
 @_size("--file-size", "256M", "Size of its largest file.")
 @_size("--disk", "512M", "Size of all its files together.")
 @_size("--output", "1M", "How much it may print.")
+@click.option("--gpu", is_flag=True, help="Show it the NVIDIA GPU.")
 @json_option
 def command(
     command_line: tuple[str, ...],
@@ -93,6 +95,7 @@ def command(
     file_size: int,
     disk: int,
     output: int,
+    gpu: bool,
     as_json: bool,
 ) -> None:
     """Run COMMAND in a sandbox, exactly as a trial would, and end with its exit code.
@@ -104,13 +107,16 @@ def command(
         wall=wall, cpu=cpu, memory=memory, processes=processes, file_size=file_size, disk=disk, output=output
     )
     chosen = asyncio.run(choose_sandbox(kind))
+    if gpu:
+        check_gpu(chosen.backend)
     if chosen.warning:
         note(f"upskill: {chosen.warning}")
     if not command_line:
         _show(chosen, as_json=as_json)
         return
     stdin = b"" if given is None else sys.stdin.buffer.read(MAX_INPUT_BYTES) if given == "-" else read_input(given)
-    done = asyncio.run(_run(chosen, command_line, workspace, stdin, limits, quiet=as_json))
+    setup = Setup(limits=limits, gpu=gpu)
+    done = asyncio.run(_run(chosen, command_line, workspace, stdin, setup, quiet=as_json))
     if as_json:
         show_json({"sandbox": chosen.record(), **asdict(done)})
     elif done.killed_why:
@@ -119,9 +125,9 @@ def command(
 
 
 async def _run(
-    chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, limits: Limits, *, quiet: bool
+    chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, setup: Setup, *, quiet: bool
 ) -> CommandResult:
-    async with await chosen.backend.open(Setup(limits=limits)) as sandbox:
+    async with await chosen.backend.open(setup) as sandbox:
         if workspace is not None:
             try:
                 left_out = await copy_in(sandbox, workspace)

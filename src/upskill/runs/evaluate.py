@@ -294,7 +294,12 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
         return None
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
-    return await choose_sandbox(plan.sandbox or None)
+    chosen = await choose_sandbox(plan.sandbox or None)
+    if any(case.gpu and (plan.acts or case.needs_sandbox) for case in plan.suite.cases):
+        from upskill.sandboxes.gpu import check_gpu  # noqa: PLC0415
+
+        check_gpu(chosen.backend)
+    return chosen
 
 
 @contextmanager

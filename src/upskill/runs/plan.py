@@ -364,6 +364,7 @@ class PlanOptions:
     distractors: Sequence[Skill] = ()
     bounds: Bounds = field(default_factory=Bounds)
     sandbox: str = ""
+    gpu: bool = False  # every case gets one, also those that do not say so
     keys: Mapping[str, str] | None = None  # None: those of the environment and of .env
 
 
@@ -418,6 +419,8 @@ def make_plan(
     limit = options.max_output_tokens or suite.max_output_tokens
     if options.max_output_tokens:
         suite = replace(suite, cases=tuple(replace(case, max_output_tokens=None) for case in suite.cases))
+    if options.gpu:
+        suite = replace(suite, cases=tuple(replace(case, gpu=True) for case in suite.cases))
     return Plan(
         skill,
         suite,

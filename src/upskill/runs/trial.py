@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -240,13 +240,15 @@ async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> Asy
         yield None
         return
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
 
     # `evaluate` has tried it out; a trial that is run by itself has that still to do.
     kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
-    with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
-        sandbox = await kind.open(agent.setup(task))
-    async with sandbox:
-        yield sandbox
+    async with gpu_turn() if case.gpu else nullcontext():
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
+            sandbox = await kind.open(replace(agent.setup(task), gpu=case.gpu))
+        async with sandbox:
+            yield sandbox
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ Kinds (`SandboxBackend`), one module each:
 What the kinds share: `open_sandbox` (running a command, files held from outside), `processes` (a process per command,
 for kinds without namespaces), `wrappers` and `confine` (the program around such a command), `seccomp` (the filter of
 system calls), `files` (a workspace from outside), `capture` (output up to a limit), `process_usage` (what processes
-use), `proxy_socket` (the one way out), `users` (a user id for commands when we are root).
+use), `proxy_socket` (the one way out), `users` (a user id for commands when we are root), `gpu` (devices and turns).
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class Setup:
     `files` go into the workspace and `home_files` into the student's home folder, both by relative path; those named in
     `runnable` are executable.
     `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
-    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`. `gpu` shows it the
+    devices and libraries of the NVIDIA driver, and nothing else.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -119,6 +120,7 @@ class Setup:
     readonly_mounts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     limits: Limits = field(default_factory=Limits)
     proxy_port: int | None = None
+    gpu: bool = False
 
     def validated(self) -> Self:
         for name in self.environment:
@@ -184,7 +186,8 @@ class SandboxBackend(Protocol):
     """A kind of sandbox, by its name in `SANDBOXES`; constructed without arguments.
 
     `isolated` is False for a kind that protects nothing. `reduced` names what a kind does not protect, `experimental`
-    marks one that has only been run against a stand-in, and `fix` says how to make it work.
+    marks one that has only been run against a stand-in, and `fix` says how to make it work. One that can show a GPU has
+    `shows_gpu`.
     """
 
     name: str

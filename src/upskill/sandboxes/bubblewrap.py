@@ -55,6 +55,7 @@ class Bubblewrap:
     isolated = True
     reduced = ""
     experimental = False
+    shows_gpu = True
     fix = (
         "Install it (`apt install bubblewrap`, `dnf install bubblewrap`). If it is installed, user namespaces are "
         "switched off: on Ubuntu, allow them with `sysctl kernel.apparmor_restrict_unprivileged_userns=0`; in docker, "
@@ -165,7 +166,7 @@ class BubblewrapSandbox(FolderSandbox):
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             cleanup.callback(os.close, bash)
             mounts, become_user = mount_arguments(self._setup.readonly_mounts, self._user)
-            arguments = namespace_arguments(self._setup.limits)
+            arguments = namespace_arguments(self._setup.limits, gpu=self._setup.gpu)
             for path, text in ETC_FILES.items():
                 arguments += ["--perms", "0444", "--file", data(text.encode()), path]
             arguments += [

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from upskill.sandboxes import Limits, seccomp
+from upskill.sandboxes.gpu import gpu_devices, gpu_libraries
 from upskill.sandboxes.open_sandbox import PreparedCommand
 
 WORKSPACE, HOME = "/workspace", "/home/student"
@@ -67,7 +68,13 @@ def _system_mounts() -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def namespace_arguments(limits: Limits) -> list[str]:
+def gpu_arguments() -> list[str]:
+    """The NVIDIA devices, and the driver's libraries read-only where they are not below /usr."""
+    devices = [word for path in gpu_devices() for word in ("--dev-bind", str(path), str(path))]
+    return devices + [word for path in gpu_libraries() for word in (BIND, str(path), str(path))]
+
+
+def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
     """Everything that holds a student back, apart from limits and the filter of system calls."""
     arguments = [
         "--unshare-user",
@@ -80,6 +87,7 @@ def namespace_arguments(limits: Limits) -> list[str]:
         *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
         *_system_mounts(),
         *("--proc", "/proc", "--dev", "/dev"),
+        *(gpu_arguments() if gpu else ()),
     ]
     for place in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
         arguments += ["--perms", "1777" if place in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108

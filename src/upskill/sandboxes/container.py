@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import Entry, MiB, Setup, process_usage
@@ -41,6 +42,7 @@ class Container:
     isolated = True
     reduced = ""
     experimental = True
+    shows_gpu = True
     fix = f"Start docker or podman as a user who may use it, and fetch the image once: `docker pull {IMAGE}`."
 
     async def version(self) -> str:
@@ -80,7 +82,7 @@ async def _engine() -> tuple[str, str]:
     raise SandboxError(said)
 
 
-def run_arguments(name: str, setup: Setup) -> list[str]:
+def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
     """Everything after `docker run`."""
     limits = setup.limits
     user = 1000
@@ -99,6 +101,8 @@ def run_arguments(name: str, setup: Setup) -> list[str]:
         line += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
     for place, path in setup.readonly_mounts.items():
         line += ["--mount", f"type=bind,source={path.absolute()},target={place},readonly"]
+    if setup.gpu:
+        line += ["--device", "nvidia.com/gpu=all"] if Path(engine).name == "podman" else ["--gpus", "all"]
     return [*line, IMAGE, "bash", "-c", PROCESS_1]
 
 
@@ -118,7 +122,7 @@ class ContainerSandbox(OpenSandbox):
 
     async def start(self) -> None:
         self._client = await asyncio.create_subprocess_exec(
-            *(self._engine, "run", *run_arguments(self._name, self._setup)),
+            *(self._engine, "run", *run_arguments(self._name, self._setup, self._engine)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

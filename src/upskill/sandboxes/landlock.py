@@ -48,6 +48,8 @@ class Landlock:
         return f"Landlock {version} on Linux {platform.release()}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
+        if setup.gpu:
+            raise SandboxError("landlock cannot show a GPU", "Use bubblewrap or a container.")
         if setup.readonly_mounts and any(
             place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()
         ):

@@ -19,6 +19,7 @@ class NoSandbox:
     isolated = False
     reduced = ""
     experimental = False
+    shows_gpu = True  # it hides nothing
     fix = ""
 
     async def version(self) -> str:

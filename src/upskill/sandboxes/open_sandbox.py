@@ -8,7 +8,7 @@ import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from socket import socket
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from upskill.sandboxes.capture import Capture
 from upskill.sandboxes.files import Folder
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has it
+GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
 LOGGED_CHARACTERS = 200  # of a command
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,9 @@ class OpenSandbox(ABC):
         on_output: OnOutput | None = None,
     ) -> CommandResult:
         limits = limits or self._setup.limits
+        if self._setup.gpu:  # its libraries reserve far more than they use, and start many threads
+            memory, processes = max(limits.memory, GPU_MEMORY), max(limits.processes, GPU_PROCESSES)
+            limits = replace(limits, address_space=None, memory=memory, processes=processes)
         argv = _to_argv(command, self.shell)
         if problem := _problem_with(argv):
             return CommandResult(126, "", problem)

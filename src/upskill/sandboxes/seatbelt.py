@@ -50,6 +50,8 @@ class Seatbelt:
         return f"sandbox-exec of macOS {platform.mac_ver()[0]}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
+        if setup.gpu:
+            raise SandboxError("seatbelt cannot show a GPU", "Use bubblewrap or a container.")
         if any(place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()):
             raise SandboxError("seatbelt can mount files only at their own path")
 

@@ -66,6 +66,7 @@ class OurCase(_Strict):
     max_output_tokens: int | None = Field(
         default=None, ge=1, description="How long an answer may be; one cut off has failed."
     )
+    gpu: bool = Field(default=False, description="Whether its sandbox shows the NVIDIA GPU; such trials take turns.")
     metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
 
 

@@ -58,6 +58,7 @@ class Case:
     wrong: tuple[str | Script, ...] = ()  # plausible answers, or scripts, that must fail
     max_output_tokens: int | None = None  # how long an answer may be; None: as the suite says
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
+    gpu: bool = False  # its sandbox shows the GPU
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
@@ -78,6 +79,7 @@ class Case:
             "wrong": [_plain_answer(answer) for answer in self.wrong],
             "max_output_tokens": self.max_output_tokens,
             "metadata": dict(self.metadata),
+            "gpu": self.gpu,
         }
         return said | {key: value for key, value in optional.items() if value}
 
@@ -112,6 +114,8 @@ class Case:
             decides.append(self.reference)
         if self.output_file:
             decides.append({"output_file": self.output_file})
+        if self.gpu:
+            decides.append({"gpu": True})
         if not all(named.check.decides for named in self.checks):
             decides.append("beside the outcome")  # they were part of it once
         if revised := {named.name: named.check.revision for named in self.checks if named.check.revision}:
@@ -289,6 +293,7 @@ def _read_case(
         tuple(ours.wrong),
         ours.max_output_tokens,
         ours.metadata,
+        ours.gpu,
     )
     return case, ours.held_out
 

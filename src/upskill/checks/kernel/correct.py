@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from math import prod
 
 from pydantic import Field
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.gpu_process import expect_gpu
 from upskill.checks.kernel.kernel_check import TaskCheck
-from upskill.checks.kernel.task import Shape
-from upskill.checks.kernel.trial_run import Wanted, run_on_gpu
+from upskill.checks.kernel.trial_run import GpuRun, Wanted
 
 
 class KernelCorrect(TaskCheck):
@@ -22,6 +20,7 @@ class KernelCorrect(TaskCheck):
     launch is its failure."""
 
     timeout: float = Field(default=60.0, gt=0, le=3600)
+    sanitize: bool = True
 
     async def run(self, evidence: Evidence) -> Finding:
         expect_gpu()
@@ -30,24 +29,12 @@ class KernelCorrect(TaskCheck):
             return made
         header = self.header
         shapes = [*header.shapes, *([header.timed] if header.timed and header.timed not in header.shapes else [])]
-        wanted = Wanted(shapes, seconds=self.timeout)
-        found = await run_on_gpu(evidence, made, self.source, header, self.arch, wanted)
+        wanted = Wanted(shapes, seconds=self.timeout, watched_by=find_sanitizer() if self.sanitize else ())
+        found = await GpuRun(evidence, made, self.source, header, self.arch, wanted).run()
         if isinstance(found, Finding):
             return found
-        if sanitizer := find_sanitizer():
-            watched = Wanted(
-                [min(header.shapes or shapes, key=_odd)], 1, seconds=4 * self.timeout, watched_by=sanitizer
-            )
-            seen = await run_on_gpu(evidence, made, self.source, header, self.arch, watched)
-            if isinstance(seen, Finding):
-                return seen
         cases = len(shapes) * len(header.dtypes)
         return Finding(True, f"right at {cases} shape{'s' if cases != 1 else ''} ({', '.join(header.dtypes)})")
-
-
-def _odd(shape: Shape) -> tuple[bool, int]:
-    """Small shapes of more than one element come first: memory behind a single one is seldom touched."""
-    return prod(shape) < 2, prod(shape)
 
 
 def find_sanitizer() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The GPU, as runner and referee use it: arrays by PyTorch, launches by the driver's own interface.
+"""The GPU, as runner and referee use it: arrays by PyTorch, launches by its `driver`.
 
 Everything that runner and referee do goes through the methods of `Device`, so that tests can put a stand-in on the CPU
 in its place. PyTorch is imported here, and only in their processes.
@@ -9,42 +9,18 @@ in its place. PyTorch is imported here, and only in their processes.
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import Any
+
+from upskill.checks.kernel.driver import Driver, Missing
 
 FLUSH_BYTES = 2**28  # several times the L2 cache
 SLEEP_CYCLES = 2_000_000  # long enough for Python to put a whole round into the queue
 COPY_BYTES = 2**30
-ATTRIBUTES = 200
-CLUSTER, COOPERATIVE = 4, 2  # launch attributes
 
 
-class Missing(Exception):
-    """This machine lacks something, whatever the kernel is."""
-
-
-class KernelFailed(Exception):
-    """The kernel cannot be launched, or broke while it ran."""
-
-
-class _Attribute(ctypes.Structure):
-    _fields_ = [("id", c_int), ("pad", c_int), ("value", c_uint * 16)]
-
-
-class _Config(ctypes.Structure):
-    _fields_ = [
-        ("dimensions", c_uint * 6),
-        ("shared", c_uint),
-        ("stream", c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", c_uint),
-    ]
-
-
-class Device:
+class Device(Driver):
     """One NVIDIA GPU. Buffers are one-dimensional arrays of bytes."""
 
     def __init__(self) -> None:
@@ -57,18 +33,10 @@ class Device:
             raise Missing("PyTorch sees no CUDA GPU; look at nvidia-smi, and install a PyTorch built for CUDA")
         self.place = torch.device("cuda", torch.cuda.current_device())
         torch.zeros(1, device=self.place)  # makes the context that the driver calls below use
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        self.stream: Any = torch.cuda.Stream()
-        torch.cuda.set_stream(self.stream)
-        self._functions: dict[str, c_void_p] = {}
+        self._stream: Any = torch.cuda.Stream()
+        torch.cuda.set_stream(self._stream)
+        super().__init__(self._stream.cuda_stream)
         self._flush: Any = None
-
-    def _ask(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.driver, name)(*arguments)
-        if code:
-            text = c_char_p()
-            self.driver.cuGetErrorString(code, byref(text))
-            raise KernelFailed(f"{(text.value or b'unknown error').decode()} ({name}: {code})")
 
     # What it is.
 
@@ -88,18 +56,6 @@ class Device:
             or (wanted[3] and int(wanted[2]) != minor)
         ):
             raise Missing(f"the kernel is for {arch}, and {here}; run it on such a GPU, or name another arch")
-
-    def attributes(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        value = c_int()
-        for which in range(1, ATTRIBUTES):
-            if self.driver.cuDeviceGetAttribute(byref(value), which, self.place.index) == 0:
-                found[which] = value.value
-        return found
-
-    def memory_used(self) -> int:
-        free, total = self.xp.cuda.mem_get_info(self.place)
-        return int(total - free)
 
     # Arrays.
 
@@ -153,73 +109,6 @@ class Device:
         """As double precision; by way of float32, as there is no direct way from the 8-bit types."""
         small = array.dtype.is_floating_point and array.dtype.itemsize < 4
         return (array.float() if small else array).double()
-
-    # Kernels.
-
-    def load(self, cubin: bytes) -> None:
-        module = c_void_p()
-        self._ask("cuModuleLoadData", byref(module), cubin)
-        self._module = module
-
-    def _function(self, name: str) -> c_void_p:
-        if name not in self._functions:
-            found = c_void_p()
-            self._ask("cuModuleGetFunction", byref(found), self._module, name.encode())
-            self._functions[name] = found
-        return self._functions[name]
-
-    def prepare(self, plan: Sequence[Sequence[Any]]) -> list[Callable[[], None]]:
-        """A plan as calls that only put their work into the queue, so that timing them times the GPU."""
-        return [getattr(self, f"_prepare_{kind}")(*rest) for kind, *rest in plan]
-
-    def _prepare_attribute(self, name: str, which: int, value: int) -> Callable[[], None]:
-        self._ask("cuFuncSetAttribute", self._function(name), c_int(which), c_int(value))
-        return lambda: None
-
-    def _prepare_memset(self, pointer: int, value: int, size: int) -> Callable[[], None]:
-        stream = c_void_p(self.stream.cuda_stream)
-        words = (c_ulonglong(pointer), ctypes.c_ubyte(value), c_size_t(size), stream)
-        return lambda: self._ask("cuMemsetD8Async", *words)
-
-    def _prepare_memcpy(self, to: int, source: int, size: int) -> Callable[[], None]:
-        stream = c_void_p(self.stream.cuda_stream)
-        words = (c_ulonglong(to), c_ulonglong(source), c_size_t(size), stream)
-        return lambda: self._ask("cuMemcpyDtoDAsync_v2", *words)
-
-    def _prepare_launch(
-        self,
-        name: str,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        cooperative: int,
-        cluster: Sequence[int],
-        arguments: Sequence[str],
-    ) -> Callable[[], None]:
-        raw = [ctypes.create_string_buffer(bytes.fromhex(word), len(word) // 2) for word in arguments]
-        pointers = (c_void_p * max(1, len(raw)))(*(ctypes.addressof(one) for one in raw))
-        given: list[_Attribute] = []
-        if any(cluster):
-            given.append(_Attribute(CLUSTER, 0, (c_uint * 16)(*cluster)))
-        if cooperative:
-            given.append(_Attribute(COOPERATIVE, 0, (c_uint * 16)(1)))
-        attributes = (_Attribute * max(1, len(given)))(*given)
-        stream = c_void_p(self.stream.cuda_stream)
-        config = _Config((c_uint * 6)(*grid, *block), shared, stream, attributes, len(given))
-        function, kept = self._function(name), (raw, attributes)
-
-        def launch(_: object = kept) -> None:
-            self._ask("cuLaunchKernelEx", byref(config), function, pointers, None)
-
-        return launch
-
-    def run(self, steps: Sequence[Callable[[], None]]) -> None:
-        for step in steps:
-            step()
-
-    def finish(self) -> None:
-        """Wait until everything in the queue has ended."""
-        self._ask("cuCtxSynchronize")
 
     # Time.
 

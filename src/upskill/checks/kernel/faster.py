@@ -10,7 +10,7 @@ from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.gpu_process import expect_gpu
 from upskill.checks.kernel.kernel_check import TaskCheck
 from upskill.checks.kernel.speed import compare_speed
-from upskill.checks.kernel.trial_run import Wanted, run_on_gpu
+from upskill.checks.kernel.trial_run import GpuRun, Wanted
 
 
 class KernelFaster(TaskCheck):
@@ -39,7 +39,7 @@ class KernelFaster(TaskCheck):
         header = self.header
         assert header.timed is not None
         wanted = Wanted([header.timed], self.launches + WARMUP, WARMUP, tuple(self.than), self.timeout)
-        found = await run_on_gpu(evidence, made, self.source, header, self.arch, wanted)
+        found = await GpuRun(evidence, made, self.source, header, self.arch, wanted).run()
         if isinstance(found, Finding):
             return found
         speed = compare_speed(found)

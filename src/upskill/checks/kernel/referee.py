@@ -9,7 +9,7 @@ import mmap
 from typing import Any
 
 from upskill.checks.kernel.device import Device
-from upskill.checks.kernel.runner import Channel, Task, main
+from upskill.checks.kernel.runner import Channel, Task
 
 
 def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float]) -> str:
@@ -74,7 +74,3 @@ def serve(device: Device, request: dict[str, Any], store: int, channel: Channel)
                 return
             before = {"seed": run["seed"], "data": data}
     channel.say({"done": {"wrong": ""}})
-
-
-if __name__ == "__main__":
-    main(serve=serve)

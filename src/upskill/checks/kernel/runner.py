@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from upskill.checks.kernel.device import Device, KernelFailed, Missing
+from upskill.checks.kernel.device import Device
+from upskill.checks.kernel.driver import KernelFailed, Missing
 from upskill.checks.kernel.task import Shape, TaskHeader, read_task
 
-GUARD = 2**18  # bytes before and behind a buffer; none where a tool watches every access
+GUARD = 2**18  # bytes before and behind a buffer
 POISONS = (0xFF, 0x7B)  # not a number in every float format; the second tells what was not written
 MOST_STORED = 2**32  # bytes of outputs of timed launches
 
@@ -51,24 +51,23 @@ class Buffer:
     shape: Sequence[int]
     strides: Sequence[int]
     seed: int  # of the bytes around it, and between its elements
-    guard: int
 
     def __post_init__(self) -> None:
         reach = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) + 1
         self.size = reach * self.device.itemsize(self.dtype)
-        self.padded = self.guard + self.size + self.guard
+        self.padded = GUARD + self.size + GUARD
         self.memory = self.device.pattern(self.padded, self.seed)
 
     @property
     def address(self) -> int:
-        return self.device.address(self.memory) + self.guard
+        return self.device.address(self.memory) + GUARD
 
     @property
     def data(self) -> Any:
-        return self.memory[self.guard : self.guard + self.size]
+        return self.memory[GUARD : GUARD + self.size]
 
     def put(self, value: Any, memory: Any = None) -> None:
-        inner = self.data if memory is None else memory[self.guard : self.guard + self.size]
+        inner = self.data if memory is None else memory[GUARD : GUARD + self.size]
         self.device.assign(self.device.view(inner, self.dtype, self.shape, self.strides), value)
 
     def holds(self, value: Any) -> bool:
@@ -80,20 +79,20 @@ class Buffer:
     def guards_hold(self) -> str:
         """Which guard was written to; empty where none was."""
         wanted = self.device.pattern(self.padded, self.seed)
-        if not self.device.same(wanted[: self.guard], self.memory[: self.guard]):
+        if not self.device.same(wanted[:GUARD], self.memory[:GUARD]):
             return "in front of"
-        end = self.guard + self.size
+        end = GUARD + self.size
         return "" if self.device.same(wanted[end:], self.memory[end:]) else "behind"
 
 
 class Setting:
     """The buffers for one dtype and shape, and the arguments of a call on them."""
 
-    def __init__(self, device: Device, task: Task, dtype: str, shape: Shape, seed: int, guard: int) -> None:
+    def __init__(self, device: Device, task: Task, dtype: str, shape: Shape, seed: int) -> None:
         self.device, self.task, self.dtype, self.shape = device, task, dtype, shape
         drawn = self.draw(seed)
         self.inputs = {
-            name: Buffer(device, *device.layout(value), seed + number, guard)
+            name: Buffer(device, *device.layout(value), seed + number)
             for number, (name, value) in enumerate(drawn.items())
             if device.is_array(value)
         }
@@ -103,7 +102,7 @@ class Setting:
             strides = [1] * len(size)
             for axis in reversed(range(len(size) - 1)):
                 strides[axis] = strides[axis + 1] * size[axis + 1]
-            self.outputs[name] = Buffer(device, kind, size, strides, seed + 1000 + number, guard)
+            self.outputs[name] = Buffer(device, kind, size, strides, seed + 1000 + number)
         buffers = self.inputs | self.outputs
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
@@ -149,7 +148,7 @@ class Runner:
         self.scratch = device.pattern(header.scratch, self.seed)
         shapes = [tuple(shape) for shape in request["shapes"]]
         self.settings = [
-            Setting(device, self.task, dtype, shape, self.seed + 10_000 * number, request["guard"])
+            Setting(device, self.task, dtype, shape, self.seed + 10_000 * number)
             for number, (dtype, shape) in enumerate((dtype, shape) for dtype in header.dtypes for shape in shapes)
         ]
 
@@ -172,7 +171,7 @@ class Runner:
                 setting.fill(seed, POISONS[again % 2])
                 self._launch(setting, partial(self.device.run, steps), seed)
                 runs.append(self._store(setting, seed))
-        return {"runs": runs}
+        return {"runs": runs, "watched": self._keep_inputs()}
 
     def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
         """Time every setting against its rivals, taking turns; every launch has an input and an output of its own."""
@@ -219,20 +218,41 @@ class Runner:
             raise KernelFailed(f"at {setting.label}: {error}") from error
         return result
 
+    def _keep_inputs(self) -> dict[str, Any]:
+        """A small call as it was made, for `watched`: of more than one element, behind which something could lie."""
+        sizes = [sum(buffer.size for buffer in setting.outputs.values()) for setting in self.settings]
+        setting = min(zip(sizes, self.settings, strict=True), key=lambda pair: (pair[0] < 64, pair[0]))[1]
+        names = [argument.name for argument in self.task.header.signature]
+        buffers = [
+            {
+                "word": names.index(name),
+                "bytes": buffer.size,
+                "at": self._put(buffer) if name in setting.inputs else None,
+            }
+            for name, buffer in (setting.inputs | setting.outputs).items()
+            if name in names
+        ]
+        return {"entry": self.task.header.entry(setting.dtype), "words": setting.words, "buffers": buffers}
+
+    def _put(self, buffer: Buffer) -> int:
+        """Where in the store the bytes of a buffer are from now on."""
+        at, data = self.stored, memoryview(self.device.to_bytes(buffer.data)).cast("B")
+        while data:
+            written = os.pwrite(self.store, data, self.stored)
+            self.stored, data = self.stored + written, data[written:]
+        return at
+
     def _store(self, setting: Setting, seed: int) -> dict[str, Any]:
         """Hand the outputs over, out of reach of any launch that follows."""
-        places: dict[str, Any] = {}
-        for name, buffer in setting.outputs.items():
-            data = memoryview(self.device.to_bytes(buffer.data)).cast("B")
-            places[name] = {
-                "at": self.stored,
-                "bytes": len(data),
+        places = {
+            name: {
+                "at": self._put(buffer),
+                "bytes": buffer.size,
                 "dtype": self.device.name_of(buffer.dtype),
                 "shape": list(buffer.shape),
             }
-            while data:
-                written = os.pwrite(self.store, data, self.stored)
-                self.stored, data = self.stored + written, data[written:]
+            for name, buffer in setting.outputs.items()
+        }
         return {"dtype": setting.dtype, "shape": list(setting.shape), "seed": seed, "outputs": places}
 
 
@@ -286,18 +306,17 @@ class Channel:
         return json.loads(self._in.readline())
 
 
-def main(make: Callable[[], Device] = Device, serve: Callable[..., None] = serve) -> None:
+def main(make: Callable[[], Device], serve: Callable[..., None], descriptor: int, store: int) -> NoReturn:
     """Serve one request and end, without waiting for anything that may still hang on the GPU."""
-    channel, store = Channel(int(sys.argv[1])), int(sys.argv[2])
+    channel = Channel(descriptor)
     try:
         request = channel.hear()
-        serve(make(), request, store, channel)
+        device = make()
+        if request.get("warm"):  # it has made its context; what to do is said later
+            request = channel.hear()
+        serve(device, request, store, channel)
     except Missing as error:
         channel.say({"missing": str(error)})
     except Exception as error:
         channel.say({"broken": f"{type(error).__name__}: {error}"})
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

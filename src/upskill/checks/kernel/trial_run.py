@@ -1,4 +1,4 @@
-"""A kernel on the GPU, from its file to what came of it: built, recorded, run, and held against the reference."""
+"""A kernel on the GPU, from its build to what came of it: recorded, run, and held against the reference."""
 
 from __future__ import annotations
 
@@ -6,114 +6,151 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.kernel import gpu_process
 from upskill.checks.kernel.build import Build
-from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Silent, gpu_turn
+from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Silent
 from upskill.checks.kernel.plans import BadLauncher, Call, record
-from upskill.checks.kernel.runner import GUARD
 from upskill.checks.kernel.task import Shape, TaskHeader
 from upskill.errors import MissingTool
+from upskill.sandboxes.gpu import gpu_turn
 
 REFEREE_SECONDS = 600.0
+SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)")  # what compute-sanitizer objects to
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be run: shapes, how often each, and what to time against; nothing there for a check of outputs."""
+    """What is to be run: shapes, how often each, and what to time against; nothing there for a check of outputs.
+
+    `watched_by` is a program that one small launch is run under as well.
+    """
 
     shapes: Sequence[Shape]
     repeat: int = 3
     warmup: int = 0
     than: Sequence[str] = ()
     seconds: float = 60.0
-    watched_by: Sequence[str] = ()  # a program that the runner is run by
-
-    @property
-    def mode(self) -> str:
-        return "time" if self.than else "check"
+    watched_by: Sequence[str] = ()
 
 
-async def run_on_gpu(
-    evidence: Evidence, build: Build, source: str, header: TaskHeader, arch: str, wanted: Wanted
-) -> dict[str, Any] | Finding:
-    """What the runner found, once the referee has looked at every output; or why the kernel fails."""
-    store = os.memfd_create("outputs")
-    runner = GpuProcess([*wanted.watched_by, *gpu_process.RUNNER], store)
-    referee = GpuProcess(gpu_process.REFEREE, store)
-    try:
-        async with gpu_turn():
-            request = {
-                "task": source,
-                "mode": wanted.mode,
-                "arch": arch,
+@dataclass(frozen=True, slots=True)
+class GpuRun:
+    """One kernel of one trial, with the GPU to itself."""
+
+    evidence: Evidence
+    build: Build
+    source: str  # of the task
+    header: TaskHeader
+    arch: str
+    wanted: Wanted
+
+    async def run(self) -> dict[str, Any] | Finding:
+        """What the runner found, once the referee has looked at every output; or why the kernel fails."""
+        with ExitStack() as closing:
+            store = os.memfd_create("outputs")
+            closing.callback(os.close, store)
+            runner, referee = GpuProcess("runner", store), GpuProcess("referee", store)
+            closing.callback(runner.close)
+            closing.callback(referee.close)
+            async with gpu_turn():
+                if not self.wanted.than:  # nothing is timed, so it may make its context meanwhile
+                    referee.say({"warm": True})
+                try:
+                    found = await self._launch(runner)
+                    if "failed" in found:
+                        raise _Failed(found["failed"])
+                    runner.close()
+                    await self._judge(referee, found["done"]["runs"])
+                    if self.wanted.watched_by:
+                        await self._watch(found["done"]["watched"], store)
+                except BadLauncher as failure:
+                    return Finding(False, f"the kernel fails: {failure}")
+                except Silent as failure:
+                    runner.close()
+                    await probe()
+                    return Finding(False, f"the kernel fails: {failure}")
+                except _Failed as failure:
+                    runner.close()
+                    await probe()
+                    return Finding(False, f"the kernel fails {failure}")
+                except _Wrong as wrong:
+                    return Finding(False, f"the kernel is wrong {wrong}")
+        return found["done"]
+
+    async def _launch(self, runner: GpuProcess) -> dict[str, Any]:
+        runner.say(
+            {
+                "task": self.source,
+                "mode": "time" if self.wanted.than else "check",
+                "arch": self.arch,
                 "seed": secrets.randbits(48),
-                "cubin": build.cubin.hex(),
-                "shapes": wanted.shapes,
-                "repeat": wanted.repeat,
-                "warmup": wanted.warmup,
-                "than": wanted.than,
-                "guard": 0 if wanted.watched_by else GUARD,
+                "cubin": self.build.cubin.hex(),
+                "shapes": self.wanted.shapes,
+                "repeat": self.wanted.repeat,
+                "warmup": self.wanted.warmup,
+                "than": self.wanted.than,
             }
-            try:
-                found = await _run(evidence, build, header, runner, request, wanted.seconds)
-            except (BadLauncher, Silent) as failure:
-                if isinstance(failure, Silent):
-                    await _probe(runner)
-                return Finding(False, f"the kernel fails: {failure}")
-            said = runner.said()
+        )
+        await self._hand_over_plans(runner)
+        return await runner.hear(self.wanted.seconds)
+
+    async def _hand_over_plans(self, process: GpuProcess) -> None:
+        """Have the launcher recorded for the calls that a process wants to make."""
+        try:
+            message = await process.hear(START_SECONDS)
+            while "warm" in message:
+                message = await process.hear(START_SECONDS)
+        except Silent as silent:  # nothing of the student has been there yet
+            raise MissingTool(f"the GPU could not be used: {silent}") from silent
+        calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
+        process.say({"plans": await record(self.evidence, self.build, self.header, calls, message)})
+
+    async def _judge(self, referee: GpuProcess, runs: list[dict[str, Any]]) -> None:
+        referee.say({"task": self.source, "runs": runs, "timed": bool(self.wanted.than)})
+        try:
+            judged = await referee.hear(REFEREE_SECONDS)
+        except Silent as silent:
+            raise MissingTool(f"the reference could not be computed: {silent}") from silent
+        if judged["done"]["wrong"]:
+            raise _Wrong(judged["done"]["wrong"])
+
+    async def _watch(self, call: dict[str, Any], store: int) -> None:
+        with ExitStack() as closing:
+            watched = GpuProcess("watched", store, self.wanted.watched_by)
+            closing.callback(watched.close)
+            watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
+            await self._hand_over_plans(watched)
+            found = await watched.hear(4 * self.wanted.seconds)
+            await watched.end(START_SECONDS)
+            if seen := SEEN.search(watched.printed()):
+                raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
             if "failed" in found:
-                await _probe(runner)
-                return Finding(False, f"the kernel fails {found['failed']}" + _watched(said))
-            runner.close()
-            referee.say({"task": source, "runs": found["done"]["runs"], "timed": wanted.mode == "time"})
-            try:
-                judged = await referee.hear(REFEREE_SECONDS)
-            except Silent as silent:
-                raise MissingTool(f"the reference could not be computed: {silent}; {referee.said()}") from silent
-            if judged["done"]["wrong"]:
-                return Finding(False, f"the kernel is wrong {judged['done']['wrong']}")
-            return found["done"]
-    finally:
-        runner.close()
-        referee.close()
-        os.close(store)
+                raise _Failed(f"under compute-sanitizer: {found['failed']}")
 
 
-def _watched(said: str) -> str:
-    """What a tool that watches every access has seen, where one did."""
-    seen = re.search(r"========= (Invalid [^\n]*)", said)
-    return f" ({seen[1]})" if seen else ""
+class _Failed(Exception):
+    """The kernel broke while it ran; the message says where and how."""
 
 
-async def _run(
-    evidence: Evidence, build: Build, header: TaskHeader, runner: GpuProcess, request: dict[str, Any], seconds: float
-) -> dict[str, Any]:
-    runner.say(request)
-    try:
-        message = await runner.hear(START_SECONDS)
-        while "warm" in message:
-            message = await runner.hear(START_SECONDS)
-    except Silent as silent:  # nothing of the student has been there yet
-        raise MissingTool(f"the GPU could not be used: {silent}") from silent
-    calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
-    runner.say({"plans": await record(evidence, build, header, calls, message)})
-    return await runner.hear(seconds)
+class _Wrong(Exception):
+    """An output is not what it should be."""
 
 
-async def _probe(runner: GpuProcess) -> None:
-    """End the runner, and see that the GPU still works; where it does not, that is nobody's answer."""
-    runner.close()
-    store = os.memfd_create("nothing")
-    probe = GpuProcess(gpu_process.RUNNER, store)
-    try:
-        probe.say({"mode": "probe"})
-        await probe.hear(START_SECONDS)
-    except Silent as silent:
-        raise MissingTool(f"the GPU no longer answers after this kernel: {silent}; reset it or start again") from silent
-    finally:
-        probe.close()
-        os.close(store)
+async def probe() -> None:
+    """See that the GPU still works after a kernel broke; where it does not, that is nobody's answer."""
+    with ExitStack() as closing:
+        store = os.memfd_create("nothing")
+        closing.callback(os.close, store)
+        process = GpuProcess("runner", store)
+        closing.callback(process.close)
+        process.say({"mode": "probe"})
+        try:
+            await process.hear(START_SECONDS)
+        except Silent as silent:
+            raise MissingTool(
+                f"the GPU no longer answers after this kernel: {silent}; reset it or start the machine again"
+            ) from silent

@@ -1,0 +1,67 @@
+"""The fork server: has imported PyTorch, touches no GPU, and forks a runner or a referee whenever it is asked.
+
+Importing PyTorch takes seconds, and every trial wants processes of its own. A worker gets its descriptors by the socket
+that the request comes by. A keeper, forked between server and worker, says on one of them which process it is, and how
+it ended, when it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+from upskill.checks.kernel import referee, runner
+from upskill.checks.kernel.device import Device
+
+ROLES = {"runner": runner.serve, "referee": referee.serve}
+MOST_ASKED = 2**18  # bytes of a request
+
+
+def main(make: Callable[[], Device] = Device, preload: str = "torch") -> None:
+    with suppress(ImportError):  # a worker says what is missing
+        import_module(preload)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need nobody to wait for them
+    while True:
+        asked, descriptors, *_ = socket.recv_fds(control, MOST_ASKED, 8)
+        if not asked:  # whoever started us has ended
+            os._exit(0)
+        if os.fork() == 0:
+            control.close()
+            _keep(json.loads(asked), descriptors, make)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], Device]) -> NoReturn:
+    stdin, printed, channel, store, status = descriptors
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    worker = os.fork()
+    if worker == 0:
+        os.setpgid(0, 0)  # so that it can be killed with all that it starts, and the keeper tells of it
+        os.close(status)
+        for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
+            os.dup2(source, target)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        tempfile.tempdir = None
+        runner.main(make, ROLES[request["role"]], channel, store)
+    for descriptor in (stdin, printed, channel, store):
+        os.close(descriptor)
+    os.write(status, b"%d\n" % worker)
+    _, ended = os.waitpid(worker, 0)
+    os.write(status, b"%d\n" % os.waitstatus_to_exitcode(ended))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
