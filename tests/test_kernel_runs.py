@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cpu_stand_in
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel import correct, gpu_process
+from upskill.checks.kernel import correct, gpu_process, referee
+from upskill.checks.kernel.speed import compare_speed
+from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 
@@ -80,3 +85,179 @@ async def test_a_hostile_kernel_fails(
     wanted = re.search(r"^// finding: (.*)", code, re.MULTILINE)
     assert wanted
     assert re.search(wanted[1], finding.reason), finding.reason
+
+
+# What a launcher may do, and what the machinery finds.
+
+BUSY = """#include <cuda_runtime.h>
+__global__ void affine(const float* x, const float* offset, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 2.0f * x[i] + 1.0f + offset[i];
+}
+extern "C" void launch(const float* x, float* out, int n, cudaStream_t stream) {
+  float *zeros, *copy;
+  cudaDeviceProp device;
+  int blocks = 0, best = 0;
+  cudaGetDeviceProperties(&device, 0);
+  cudaOccupancyMaxPotentialBlockSize(&blocks, &best, affine);
+  cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+  if (device.multiProcessorCount != 132 || best < 32 || cudaGetLastError() != cudaSuccess) return;
+  if (cudaMallocAsync(&zeros, 1ull << 40, stream) != cudaErrorMemoryAllocation) return;
+  if (cudaGetLastError() == cudaSuccess) return;
+  if (cudaMallocAsync(&zeros, n * sizeof(float), stream) || cudaMallocAsync(&copy, n * sizeof(float), stream)) return;
+  cudaMemsetAsync(zeros, 0, n * sizeof(float), stream);
+  cudaMemcpyAsync(copy, zeros, n * sizeof(float), cudaMemcpyDeviceToDevice, stream);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = (n + 63) / 64, config.blockDim = 64, config.stream = stream;
+  cudaLaunchKernelEx(&config, affine, x, (const float*)copy, out, n);
+  cudaFreeAsync(zeros, stream);
+  cudaFreeAsync(copy, stream);
+  cudaDeviceSynchronize();
+}
+int main() {
+  float* x;
+  cudaMallocManaged(&x, 4);
+  cudaEvent_t event;
+  cudaEventCreate(&event);
+}
+"""
+MOODY = """#include <cuda_runtime.h>
+__device__ int mood;
+__global__ void affine(const float* x, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 2.0f * x[i] + 1.0f + 1e-7f * mood;
+  if (i == n - 1) mood++;
+}
+extern "C" void launch(const float* x, float* out, int n, cudaStream_t stream) {
+  affine<<<(n + 63) / 64, 64, 0, stream>>>(x, out, n);
+}
+"""
+DEADLY = """#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+__global__ void affine(const float* x, float* out, int n) {
+#ifndef __CUDACC__
+  fclose(fopen(getenv("STAND_IN_GONE"), "w"));
+#endif
+  *(float*)16 = 1.0f;
+}
+extern "C" void launch(const float* x, float* out, int n, cudaStream_t stream) {
+  affine<<<1, 1, 0, stream>>>(x, out, n);
+}
+"""
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_launcher_may_ask_and_use_memory_and_have_a_main_of_its_own(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(BUSY, tmp_path, monkeypatch)
+    finding = await look("kernel_correct", BUSY, sandbox)
+    assert finding.passed, finding.reason
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_runs_on_one_input_have_to_agree_bit_for_bit_unless_the_task_says_otherwise(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(MOODY, tmp_path, monkeypatch)
+    finding = await look("kernel_correct", MOODY, sandbox)
+    assert not finding.passed
+    assert re.search(r"at \d+ float32: a second run on the same input gives other bits", finding.reason)
+    loose = beside("affine.py") + "EXACT = False\n"
+    assert (await look("kernel_correct", MOODY, sandbox, source=loose)).passed
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_GONE", str(tmp_path / "gone"))
+    on_cpu(DEADLY, tmp_path, monkeypatch)
+    with pytest.raises(MissingTool, match="the stand-in is told to be no GPU"):
+        await look("kernel_correct", DEADLY, sandbox)
+    (tmp_path / "gone").unlink()
+    on_cpu(GOOD, tmp_path, monkeypatch)
+    broken = beside("affine.py").replace("return 2 * np", "return 2 / 0 * np")
+    with pytest.raises(MissingTool, match="the task of the kernel breaks here: ZeroDivisionError"):
+        await look("kernel_correct", GOOD, sandbox, source=broken)
+    with pytest.raises(MissingTool, match="the stand-in is no sm_80"):
+        await look("kernel_correct", GOOD, sandbox, arch="sm_80")
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_processes_and_files_are_gone_after_a_trial(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    code = (FIXTURES / "hostile_kernels" / "leaves_a_kernel_running.cu").read_text(encoding="utf-8")
+    on_cpu(code, tmp_path, monkeypatch)
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    assert not (await look("kernel_correct", code, sandbox, timeout=1.0)).passed
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_before + 1  # the fork server's socket
+    assert [path.name for path in (tmp_path / "temporary").iterdir()] == ["upskill-gpu.lock"]
+    server = gpu_process.ForkServer.running()
+    assert workers_of(server.pid) == []
+    server.stop()
+    assert not Path(f"/proc/{server.pid}").exists()
+
+
+def workers_of(server: int) -> list[str]:
+    """Processes that came from it: they carry its command line."""
+    line = Path(f"/proc/{server}/cmdline").read_bytes()
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if folder.name != str(server) and (folder / "cmdline").read_bytes() == line:
+                found.append(folder.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "wrong"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], ""),
+        ([1.0009, 2.0], [1.0, 2.0], ""),
+        ([1.1, 2.0], [1.0, 2.0], "1 of 2 elements are wrong; element 0 is 1.1 and should be 1"),
+        ([np.nan, 2.0], [1.0, 2.0], "1 of 2 elements are wrong, 1 of them not a number; element 0 is nan"),
+        ([np.inf, 2.0], [1.0, 2.0], "1 of 2 elements are wrong; element 0 is inf"),
+        ([1.0, np.inf], [1.0, np.inf], ""),
+        ([1.0, -np.inf], [1.0, np.inf], "1 of 2 elements are wrong"),
+        ([1.0, 1e30], [1.0, np.inf], "1 of 2 elements are wrong"),
+        ([np.nan, 2.0], [np.nan, 2.0], ""),
+        ([0.0, 2.0], [np.nan, 2.0], "1 of 2 elements are wrong; element 0 is 0 and should be nan"),
+        ([1.0], [1.0, 2.0], "the reference has the shape (2,), not (1,)"),
+    ],
+)
+def test_an_output_is_right_within_its_tolerance_and_nan_only_where_the_reference_has_it(
+    got: list[float], want: list[float], wrong: str
+) -> None:
+    with np.errstate(invalid="ignore"):  # PyTorch does not warn of ∞ − ∞ either
+        found = referee.compare(cpu_stand_in.CpuStandIn(), np.array(got), np.array(want), (1e-3, 1e-4))
+    assert found.startswith(wrong)
+    assert bool(found) is bool(wrong)
+
+
+def test_speed_is_a_ratio_of_medians_with_an_interval() -> None:
+    random = np.random.default_rng(1)
+    times = {"kernel": [1e-5] * 20, "eager": [2e-5] * 20, "compile": list(random.normal(1e-5, 2e-6, 20))}
+    speed = compare_speed({"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12})
+    eager, compiled = speed.rivals
+    assert (eager.name, eager.ratio, eager.low, eager.high) == ("eager", 2.0, 2.0, 2.0)
+    assert compiled.low < compiled.ratio < compiled.high
+    assert compiled.ratio == pytest.approx(np.median(times["compile"]) / 1e-5)
+    assert speed.bandwidth == pytest.approx(0.75)
+    assert str(speed).startswith("10.0 µs: 2.00× the speed of PyTorch eager [2.00, 2.00], ")
+    assert str(speed).endswith(", 75% of the bandwidth of a copy")
+
+
+def test_an_interval_of_speed_holds_the_true_ratio_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(2)
+    held = 0
+    for _ in range(200):
+        times = {"kernel": random.gamma(20, 1e-6, 30).tolist(), "eager": (1.5 * random.gamma(20, 1e-6, 30)).tolist()}
+        (rival,) = compare_speed({"times": times}).rivals
+        held += rival.low <= 1.5 <= rival.high
+    assert 176 <= held <= 200

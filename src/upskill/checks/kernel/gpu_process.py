@@ -65,6 +65,10 @@ class ForkServer:
             atexit.register(found.stop)
         return found
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def fork(self, role: str, variables: dict[str, str], descriptors: Sequence[int]) -> None:
         request = json.dumps({"role": role, "environment": variables}).encode()
         socket.send_fds(self._control, [request], list(descriptors))
@@ -85,7 +89,7 @@ class GpuProcess:
         self._closing = ExitStack()
         folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what it and its tools leave
         self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._printed = self._closing.enter_context(tempfile.TemporaryFile())
+        self._printed = self._closing.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
         self._buffer, self._started, self._ended = b"", b"", False
         stdin, self._stdin = os.pipe()
         self._reader, channel = os.pipe()
