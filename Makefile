@@ -1,6 +1,7 @@
 # make demo   from a fresh clone to a measured lift: no key, no network beyond the package registries
 # make test   everything CI runs
 # make site   the documentation as a site, in build/site
+# make pictures   the pictures of README and docs, from recorded answers
 
 PYTHON ?= python3
 VENV   := .venv
@@ -10,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test golden format lint types docs site pytest system clean
+.PHONY: demo test golden format lint types docs site pictures pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -40,6 +41,9 @@ docs: $(VENV)/.dev
 
 site: $(VENV)/.dev
 	$(BIN)/python docs/make_site.py
+
+pictures: $(VENV)/.dev system
+	$(BIN)/python docs/make_pictures.py
 
 pytest: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term

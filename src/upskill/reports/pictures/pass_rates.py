@@ -65,13 +65,13 @@ def _group(drawing: Drawing, model: Mapping[str, Any], scale: Scale, *, beside: 
     for arm, words in (("baseline", drawing.options.baseline), ("skill", "with skill")):
         rate = model[arm]["pass_rate"]
         value = _value(model[arm])
-        if rate is not None:
+        if rate:
             drawing.add(
                 "rect",
                 f"bar-{arm}",
                 x=scale(0),
                 y=y + 1.5,
-                width=max(1.0, scale(rate) - scale(0)),
+                width=scale(rate) - scale(0),
                 height=BAR - 3,
                 stroke_width=1.5,
             )

@@ -1,0 +1,122 @@
+"""Makes the pictures of README and docs, in docs/pictures: `make pictures`.
+
+The figures are measured ones: examples/recorded has what three embedded models answered, and everything is graded and
+computed from that anew, so no model is asked. With Chromium on this machine, screenshots of the report and the live
+page are made too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from upskill.reports.pictures import PictureOptions, lift_by_group, pass_rates
+
+ROOT = Path(__file__).parent.parent
+PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
+# What is shown, in the order of the README's table: recording -> skill, suite, and what it is.
+SHOWN = {
+    "kernel-builder-cuda-kernels": ("kernel-builder-cuda-kernels", "suite", "look-up form, 48 cases"),
+    "kernel-builder": ("kernel-builder", "suite", "ordinary prose, 30 cases"),
+    "tern-deploy": ("tern-deploy", "suite", "look-up form, 20 cases"),
+    "tern-questions": ("tern", "questions", "ordinary prose, 26 direct questions"),
+    "tern": ("tern", "suite", "ordinary prose, 24 tasks that combine facts"),
+    "house-commit-messages": ("house-commit-messages", "suite", "look-up form, 20 cases"),
+    "pidgin-language": ("pidgin-language", "suite", "a skill where it does not belong, 36 cases"),
+}
+FIRST = "kernel-builder-cuda-kernels"  # the one that the README begins with
+MODELS = {
+    "local:smollm2-135m": "SmolLM2 135M",
+    "local:qwen2.5-coder-0.5b": "Qwen2.5-Coder 0.5B",
+    "local:qwen2.5-coder-1.5b": "Qwen2.5-Coder 1.5B",
+}
+
+
+def upskill(*given: object) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "upskill", *map(str, given)]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8").stdout
+
+
+def arguments(name: str) -> list[object]:
+    """What `eval` is given to measure a recording anew."""
+    skill, suite, _ = SHOWN[name]
+    folder = ROOT / "examples" / skill
+    return [folder, "-t", folder / "evals" / f"{suite}.yaml", "--replay", RECORDED / f"{name}.jsonl.gz", "--json"]
+
+
+def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The pictures, by the names of their files, from the `--json` document of each recording."""
+    named = {
+        name: [model | {"model": MODELS[model["model"]]} for model in document["models"]]
+        for name, document in documents.items()
+    }
+    groups = [(f"{SHOWN[name][0]}: {SHOWN[name][2]}", models) for name, models in named.items()]
+    first = documents[FIRST] | {"models": named[FIRST]}
+    return {
+        "pass-rates.svg": pass_rates(
+            first, PictureOptions(notes=["48 cases about building CUDA kernels, one run each."])
+        ),
+        "lift.svg": lift_by_group("What small models gain", groups),
+    }
+
+
+@contextmanager
+def view(store: Path) -> Generator[str]:
+    """The live page of a store; its address."""
+    command = [sys.executable, "-m", "upskill", "view", "--store", str(store), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
+        assert process.stdout is not None
+        found = next(filter(None, (re.search(r"http://\S+", line) for line in process.stdout)))
+        yield found[0]
+        process.terminate()
+
+
+def take_screenshots(store: Path, run: str) -> None:
+    """The report and the live page as a reader sees them first, light and dark."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the extra `dev`
+
+    program = shutil.which("chromium")
+    if program is None:
+        print("Chromium is not installed, so no screenshots were made.", file=sys.stderr)
+        return
+    page_of_run = store / "report.html"
+    upskill("report", run, "--store", store, "-o", page_of_run)
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with view(store) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=options)
+        for name, url in (("report", page_of_run.as_uri()), ("live", address)):
+            for scheme in ("light", "dark"):
+                page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+                page.goto(url)
+                page.wait_for_load_state("load")
+                page.locator("main").wait_for()
+                page.wait_for_timeout(1500)  # until everything is drawn
+                page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
+                page.close()
+        browser.close()
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder)
+        documents = {name: json.loads(upskill("eval", *arguments(name), "--store", store / name)) for name in SHOWN}
+        found = drawn({name: documents[name] for name in SHOWN})
+        PICTURES.mkdir(exist_ok=True)
+        for name, svg in found.items():
+            (PICTURES / name).write_text(f"{svg}\n", encoding="utf-8")
+        take_screenshots(store / FIRST, documents[FIRST]["run"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The figures of the README, and its pictures, are what the recorded answers of the examples come to."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY, Upskill
+
+sys.path.insert(0, str(REPOSITORY / "docs"))
+import make_pictures
+
+
+@pytest.fixture
+def documents(upskill: Upskill) -> dict[str, dict[str, Any]]:
+    """Every recording, measured anew, each in a store of its own: what `--json` prints."""
+    return {name: upskill("eval", *make_pictures.arguments(name), "--store", name).json for name in make_pictures.SHOWN}
+
+
+def test_the_table_and_the_pictures_of_the_readme_are_what_was_recorded(documents: dict[str, dict[str, Any]]) -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `([a-z-]+)`: ([^|]+) \|(.*)\|$", text, re.MULTILINE)
+    assert [(skill, what) for skill, what, _ in table] == [
+        (skill, what) for skill, _, what in make_pictures.SHOWN.values()
+    ]
+    for (_, _, row), document in zip(table, documents.values(), strict=True):
+        for cell, model in zip(row.replace("*", "").split("|"), document["models"], strict=True):
+            low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in model["interval"])
+            before, after = (round(100 * model[arm]["pass_rate"]) for arm in ("baseline", "skill"))
+            assert cell.strip() == f"{before} → {after} % ({low} to {high}) `{model['decision']}`", document["skill"]
+    for name, svg in make_pictures.drawn(documents).items():
+        made = (make_pictures.PICTURES / name).read_text(encoding="utf-8")
+        assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"
+        assert f"docs/pictures/{name}" in text
