@@ -14,6 +14,7 @@ Parts that several of them share, and what other commands print:
 - `numbers`: how percentages, points, prices and intervals are written
 - `layout`: paragraphs and tables for any width
 - `sentences`: what is said about a run in words
+- `exports`: a stored run as files of other tools (`upskill export`)
 - `trials`: every trial of a stored run (`upskill show`)
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -103,7 +103,23 @@ def plan_of(run: Run) -> Plan:
 
 def _skill_of(said: Mapping[str, Any]) -> Skill:
     files = (SkillFile("skill_meta.json", said["meta"].encode("utf-8")),) if said.get("meta") else ()
-    return Skill(said["name"], said.get("description", ""), said.get("body", ""), {}, files)
+    hashes = said.get("fingerprint", ""), said.get("visible_hash", "")
+    return _StoredSkill(said["name"], said.get("description", ""), said.get("body", ""), {}, files, hashes=hashes)
+
+
+@dataclass(frozen=True)
+class _StoredSkill(Skill):
+    """What a store keeps of a skill. Its hashes are those of the files that it had."""
+
+    hashes: tuple[str, str] = ("", "")
+
+    @property
+    def fingerprint(self) -> str:
+        return self.hashes[0]
+
+    @property
+    def visible_hash(self) -> str:
+        return self.hashes[1]
 
 
 def _case_without_checks(said: Mapping[str, Any]) -> Case:

@@ -1,0 +1,99 @@
+"""An export is a stored run as files of another tool. `upskill export RUN --format KIND` writes them.
+
+Kinds:
+
+- `csv`, `jsonl`, `parquet`: one row for each trial, with the columns of `trial_rows`
+- `junit`, `markdown`: the reports of these names (`rendered`)
+- `inspect`: logs of inspect_ai, one for each model and arm (`inspect_log`; `inspect_samples` writes a trial)
+- `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`; `skill_creator_run` writes a trial)
+- `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
+
+A kind is a `FileExport` or a `FolderExport`, and one row of `EXPORTS`; from another package, an entry point in the
+group `upskill.exports`. It reads trials as they come: a run may have more than fit into memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from upskill.outputs import whole_file, whole_folder
+from upskill.registry import Registry
+from upskill.runs.plan import Result
+from upskill.runs.stores import Run, RunStore
+
+EXPORTS = Registry(
+    "export format",
+    "upskill.exports",
+    {
+        "csv": "upskill.reports.exports.csv:EXPORT",
+        "jsonl": "upskill.reports.exports.jsonl:EXPORT",
+        "parquet": "upskill.reports.exports.parquet:EXPORT",
+        "junit": "upskill.reports.exports.rendered:JUNIT",
+        "markdown": "upskill.reports.exports.rendered:MARKDOWN",
+        "inspect": "upskill.reports.exports.inspect_log:EXPORT",
+        "skill-creator": "upskill.reports.exports.skill_creator:EXPORT",
+        "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
+    },
+)
+MARKER = ".upskill-export"  # in a folder that was exported, so that it may be replaced
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run in a store, as exports read it."""
+
+    store: RunStore
+    run: Run
+
+    @cached_property
+    def cases(self) -> dict[str, Mapping[str, Any]]:
+        """The cases of its suite by their ids, in their order."""
+        return {case["id"]: case for case in self.run.plan["suite"]["cases"]}
+
+    @property
+    def baseline(self) -> str:
+        """What the arm `baseline` is called: with `--against` it has an older skill."""
+        return "older skill" if self.run.plan.get("reference_skill") else "baseline"
+
+    def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
+        return self.store.results(self.run, model=model, arm=arm)
+
+
+@dataclass(frozen=True)
+class FileExport:
+    """A run as one file."""
+
+    write: Callable[[StoredRun, BinaryIO], None]
+    ending: str
+    is_text: bool = True  # and may go to standard output
+
+    def save(self, run: StoredRun, place: str | Path) -> None:
+        with whole_file(place) as stream:
+            self.write(run, stream)
+
+
+@dataclass(frozen=True)
+class FolderExport:
+    """A run as a folder of files."""
+
+    write: Callable[[StoredRun, Path], None]
+    ending: str = ""
+    is_text: bool = False
+
+    def save(self, run: StoredRun, place: str | Path) -> None:
+        with whole_folder(place, MARKER) as folder:
+            self.write(run, folder)
+
+
+Export = FileExport | FolderExport
+
+
+def file_name(text: str, number: int = 0) -> str:
+    """Text that anybody may have chosen as part of a file's name; `number` keeps those apart that become alike."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
+    return plain if plain == text or not number else f"{plain}-{number}"

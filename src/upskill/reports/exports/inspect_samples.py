@@ -1,0 +1,194 @@
+"""One trial as a sample of inspect_ai: messages with tool calls, scores, usage, and what ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from upskill.plain import as_list, as_mapping
+from upskill.reports.exports import StoredRun
+from upskill.runs.plan import Result
+from upskill.traces import Step, Trace, Usage
+
+OUTCOME = "outcome"  # the score that says whether the trial passed
+STOPS = {"length": "max_tokens", "context": "model_length", "refusal": "content_filter", "repetition": "max_tokens"}
+LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
+LONGEST = 1000  # characters of a text in a summary
+
+
+def sample(source: StoredRun, result: Result) -> dict[str, Any]:
+    trial, trace = result.trial, result.trace
+    plan = source.run.plan
+    case = source.cases.get(trial.case, {"id": trial.case, "prompt": ""})
+    judge = plan.get("judge")
+    used = {trial.model: usage(result.usage)}
+    if judge and result.judging.total_tokens:
+        add_usage(used, judge["name"], usage(result.judging))
+    metadata = {"arm": trial.arm, "seed": trial.seed, "held_out": bool(case.get("held_out"))}
+    more = {
+        "tags": case.get("tags"),
+        "cause": result.cause,
+        "activated": result.activated,
+        "leak": result.leak,
+        **case.get("metadata", {}),
+    }
+    metadata |= {name: value for name, value in more.items() if value not in (None, "", [])}
+    return {
+        "id": trial.case,
+        "epoch": trial.seed - plan.get("seed", 0) + 1,
+        "input": case["prompt"],
+        "target": str(case.get("reference") or case.get("expected_output") or ""),
+        "messages": [*_asked(source, result, case), *(_messages(trace) if trace else ())],
+        "output": _output(result),
+        "scores": _scores(result) if result.passed is not None else None,
+        "metadata": metadata,
+        "store": {},
+        "events": [],
+        "attachments": {},
+        "model_usage": used,
+        "total_time": result.seconds,
+        "working_time": result.seconds,
+        "uuid": result.key,
+        "error": _error(result) if result.passed is None else None,
+        "limit": _limit(trace, plan.get("bounds") or {}),
+    }
+
+
+def summarise(written: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample as the list of a log shows it."""
+    full: dict[str, Any] = written["scores"] or {}
+    scores = {
+        name: {**score, "answer": _cut(score["answer"]), "explanation": _cut(score["explanation"])}
+        for name, score in full.items()
+    }
+    kept = ("id", "epoch", "metadata", "model_usage", "total_time", "working_time", "uuid")
+    return {
+        **{name: written[name] for name in kept},
+        "input": _cut(written["input"]),
+        "target": _cut(written["target"]),
+        "scores": scores or None,
+        "error": written["error"] and written["error"]["message"],
+        "limit": written["limit"] and written["limit"]["type"],
+        "message_count": len(written["messages"]),
+        "completed": True,
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def usage(used: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "total_tokens": used.total_tokens,
+        "input_tokens_cache_read": used.cached_tokens,
+        "reasoning_tokens": used.reasoning_tokens,
+        "total_cost": used.cost_usd,
+    }
+
+
+def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, Any]) -> None:
+    """Add to what a model has used; a sum with an unknown price is unknown."""
+    before = total.get(model)
+    total[model] = (
+        dict(used)
+        if before is None
+        else {
+            name: None if value is None or before[name] is None else before[name] + value
+            for name, value in used.items()
+        }
+    )
+
+
+def _asked(source: StoredRun, result: Result, case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the student was told: the skill where it is in the prompt, and the task with its files."""
+    plan = source.run.plan
+    if plan["agent"] == "chat" and result.trial.arm == "skill":
+        yield {"role": "system", "content": plan["skill"].get("body", "")}
+    files = [f"{name}:\n```\n{text}\n```" for name, text in case.get("files", {}).items()]
+    shown = files if plan["agent"] == "chat" else []
+    yield {"role": "user", "content": "\n\n".join([*shown, case["prompt"]]), "source": "input"}
+
+
+def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Thoughts belong to what is said or called next; a result follows its call."""
+    thoughts: list[dict[str, Any]] = []
+    for number, step in enumerate(trace.steps, start=1):
+        if step.kind == "thinking":
+            thoughts.append({"type": "reasoning", "reasoning": step.text})
+        elif step.kind == "tool":
+            yield _assistant(thoughts, "", trace.model) | {"tool_calls": [_call(number, step)]}
+            yield _tool_result(number, step)
+            thoughts = []
+        elif step.kind == "assistant":
+            yield _assistant(thoughts, step.text, trace.model)
+            thoughts = []
+        else:
+            yield {"role": step.kind, "content": step.text}
+    if thoughts:
+        yield _assistant(thoughts, "", trace.model)
+
+
+def _assistant(thoughts: list[dict[str, Any]], text: str, model: str) -> dict[str, Any]:
+    content = [*thoughts, {"type": "text", "text": text}] if thoughts else text
+    return {"role": "assistant", "content": content, "source": "generate", "model": model}
+
+
+def _call(number: int, step: Step) -> dict[str, Any]:
+    return {"id": f"call-{number}", "function": step.tool, "arguments": dict(step.arguments), "type": "function"}
+
+
+def _tool_result(number: int, step: Step) -> dict[str, Any]:
+    said = {"role": "tool", "content": step.output, "tool_call_id": f"call-{number}", "function": step.tool}
+    return said | ({"error": {"type": "unknown", "message": step.output[:LONGEST]}} if step.status == "error" else {})
+
+
+def _output(result: Result) -> dict[str, Any]:
+    trace = result.trace
+    if trace is None:
+        return {"model": result.trial.model, "choices": [], "completion": ""}
+    message = _assistant([], trace.answer, trace.model)
+    return {
+        "model": trace.model or result.trial.model,
+        "choices": [{"message": message, "stop_reason": STOPS.get(trace.stop, "stop")}],
+        "completion": trace.answer,
+        "usage": usage(result.usage),
+        "time": result.seconds,
+    }
+
+
+def _scores(result: Result) -> dict[str, Any]:
+    answer = result.trace.answer if result.trace else ""
+    said = "; ".join(one.reason for one in result.judgements if one.decides and one.passed is not True)
+    scores = {OUTCOME: _score(result.passed is True, answer, said or "every check passed")}
+    for one in result.judgements:
+        name, number = one.check, 2
+        while name in scores:
+            name, number = f"{one.check} {number}", number + 1
+        scores[name] = _score(one.passed, answer, one.reason) | {"metadata": {"decides": one.decides}}
+    return scores
+
+
+def _score(passed: bool, answer: str, why: str) -> dict[str, Any]:
+    return {"value": "C" if passed else "I", "answer": answer, "explanation": why}
+
+
+def _error(result: Result) -> dict[str, Any]:
+    traceback = result.traceback or result.error
+    return {"message": result.error, "traceback": traceback, "traceback_ansi": traceback}
+
+
+def _limit(trace: Trace | None, bounds: Mapping[str, Any]) -> dict[str, Any] | None:
+    stop = trace.stop if trace else ""
+    return {"type": LIMITS[stop], "limit": bounds[stop]} if stop in LIMITS and bounds.get(stop) else None
+
+
+def clean(value: Any) -> Any:
+    """Plain data without halves of surrogate pairs, which its reader refuses."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if (fields := as_mapping(value)) is not None:
+        return {clean(name): clean(item) for name, item in fields.items()}
+    return value if (items := as_list(value)) is None else [clean(item) for item in items]

@@ -1,0 +1,31 @@
+"""`jsonl`: one JSON object for each trial, with its findings and every step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, BinaryIO
+
+from upskill.reports.exports import FileExport, StoredRun
+from upskill.reports.exports.trial_rows import trial_row
+from upskill.traces import Step
+
+
+def write(run: StoredRun, stream: BinaryIO) -> None:
+    for result in run.results():
+        row = trial_row(run, result)
+        row["tags"] = list(run.cases.get(result.trial.case, {}).get("tags", ()))
+        row["findings"] = json.loads(row["findings"])
+        row["steps"] = [_step(step) for step in result.trace.steps] if result.trace else []
+        if result.traceback:
+            row["traceback"] = result.traceback
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        # Half a surrogate pair has no place in UTF-8, and an escape in JSON.
+        stream.write(line.encode(errors="backslashreplace") + b"\n")
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {name: value for name, value in asdict(step).items() if value not in ("", {}, None)}
+
+
+EXPORT = FileExport(write, ".jsonl")

@@ -1,0 +1,45 @@
+"""`parquet`: one row for each trial, with types. Needs pyarrow (`pip install 'skill-lift[parquet]'`)."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetWriter
+
+from upskill.reports.exports import FileExport, StoredRun
+from upskill.reports.exports.trial_rows import COLUMNS, trial_row
+
+ROWS_AT_ONCE, LETTERS_AT_ONCE = 1000, 1_000_000
+_TYPES: dict[str, Any] = {
+    "text": pa.string(),
+    "whole": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+SCHEMA: Any = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+
+
+def write(run: StoredRun, stream: BinaryIO) -> None:
+    rows: list[dict[str, Any]] = []
+    letters = 0
+    with ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
+        for result in run.results():
+            rows.append({name: _value(value) for name, value in trial_row(run, result).items()})
+            letters += sum(len(rows[-1][name]) for name in ("prompt", "answer", "findings"))
+            if len(rows) == ROWS_AT_ONCE or letters > LETTERS_AT_ONCE:
+                writer.write_table(_table(rows))
+                rows, letters = [], 0
+        writer.write_table(_table(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _value(value: Any) -> Any:
+    """Half a surrogate pair, which has no place in UTF-8, as its escape."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+EXPORT = FileExport(write, ".parquet", is_text=False)

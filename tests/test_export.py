@@ -1,0 +1,353 @@
+"""`upskill export`: a stored run as files of other tools, read by those tools where they can be had."""
+
+from __future__ import annotations
+
+import csv
+import json
+import resource
+import subprocess
+import sys
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Done, Upskill, greetings, write_script, write_skill
+from upskill import Skill, open_store
+from upskill.reports.exports import EXPORTS, Export, StoredRun
+from upskill.runs.plan import Judgement, PlanOptions, Result, make_plan
+from upskill.suites import Suite
+from upskill.traces import Step, Trace, Usage
+
+HOSTILE = '=HYPERLINK("http://x","y")\n"quoted", \x1b[31mred\x00 \ud83d\r\nnext <script>alert(1)</script> ahoy, friend'
+RULES: list[dict[str, Any]] = [
+    {"when": "guest 3", "system": "ahoy", "error": "the server is on fire"},
+    {"when": "guest 2", "answer": HOSTILE, "usage": {"input": 50, "output": 9, "cost": 0.004}},
+    {"system": "ahoy", "answer": "ahoy, friend", "usage": {"input": 60, "output": 3, "cost": 0.002}},
+    {"answer": "hello, friend", "usage": {"input": 20, "output": 3, "cost": 0.001}},
+]
+CHECKS = [{"contains": "ahoy"}, {"max_length": 160}, {"max_length": 161}]
+TRIALS = 4 * 2 * 2 * 2  # cases, runs, models, arms
+
+
+@pytest.fixture
+def run(upskill: Upskill, home: Path) -> dict[str, Any]:
+    """A run of two models with errors and hostile answers; returns what its JSON says."""
+    suite: dict[str, Any] = greetings(4) | {"checks": CHECKS}
+    suite["cases"][0] |= {"tags": ["polite", "=1+1"], "metadata": {"author": "Ann"}, "reference": "ahoy"}
+    skill = write_skill(home / "skills" / "greeting", suite=suite)
+    models = [write_script(home / f"{name}.json", RULES) for name in ("one", "two")]
+    done = upskill("eval", skill, "-m", models[0], "-m", models[1], "--runs", 2, "--seed", 3, "--json")
+    assert done.code == 3, done.err  # a tenth and more has errored
+    return done.json
+
+
+def spent(run: dict[str, Any]) -> int:
+    """Tokens of both arms of all models."""
+    arms = [model[arm] for model in run["models"] for arm in ("baseline", "skill")]
+    return sum(arm["input_tokens"] + arm["output_tokens"] for arm in arms)
+
+
+def export(upskill: Upskill, kind: str, place: str) -> Done:
+    done = upskill("export", "last", "--format", kind, "-o", place)
+    assert done.code == 0, done.err
+    return done
+
+
+def test_pandas_and_duckdb_read_the_same_totals_from_csv_and_parquet(upskill: Upskill, run: dict[str, Any]) -> None:
+    assert "Wrote 32 trials to t.csv" in export(upskill, "csv", "t.csv").err
+    export(upskill, "parquet", "t.parquet")
+    # Programs of their own: what they warn of is none of ours.
+    program = """
+import json, sys, duckdb, pandas
+sums = []
+for table in (pandas.read_csv("t.csv"), pandas.read_parquet("t.parquet"),
+              duckdb.sql("SELECT * FROM read_csv('t.csv')").df(), duckdb.sql("SELECT * FROM 't.parquet'").df()):
+    sums.append({
+        "rows": len(table), "tokens": int((table.input_tokens + table.output_tokens).sum()),
+        "cost": round(float(table.cost_usd.sum()), 6), "outcomes": table.outcome.value_counts().to_dict(),
+        "held_out": int(table.held_out.sum()), "seeds": sorted(map(int, table.seed.unique())),
+        "columns": list(table.columns), "prompts": sorted(table.prompt.unique()),
+        "authors": sorted(table.author.unique()),
+    })
+print(json.dumps(sums))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    first, *others = json.loads(done.stdout)
+    assert all(other == first for other in others)
+    assert (first["rows"], first["tokens"], first["seeds"]) == (TRIALS, spent(run), [3, 4])
+    assert first["outcomes"] == {"passed": 16, "failed": 12, "errored": 4}
+    assert (first["held_out"], first["authors"]) == (16, ["Ann", "people"])
+
+
+def test_csv_holds_no_formula_and_no_control_character(upskill: Upskill, run: dict[str, Any]) -> None:
+    export(upskill, "csv", "t.csv")
+    text = Path("t.csv").read_bytes().decode()
+    assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
+    rows = list(csv.DictReader(text.splitlines(keepends=True)))
+    [answer] = {row["answer"] for row in rows if row["case"] == "greet-2"}
+    assert answer.startswith("'=HYPERLINK")
+    assert '\n"quoted", \\x1b[31mred\\x00 \\ud83d\nnext' in answer
+    assert {row["tags"] for row in rows if row["case"] == "greet-1"} == {"polite, =1+1"}
+    for row in rows:
+        assert not any(cell.startswith(("=", "+", "@", "\t")) for cell in row.values())
+    printed = upskill("export", "last", "--format", "csv", "-o", "-")
+    assert (printed.out, printed.err.count("Wrote")) == (text, 0)
+    assert run["run"] == rows[0]["run"]
+
+
+def test_jsonl_has_every_finding_and_every_step(upskill: Upskill, run: dict[str, Any]) -> None:
+    export(upskill, "jsonl", "t.jsonl")
+    rows = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
+    assert Counter(row["outcome"] for row in rows) == {"passed": 16, "failed": 12, "errored": 4}
+    assert sum(row["input_tokens"] + row["output_tokens"] for row in rows) == spent(run)
+    first = rows[0]
+    assert (first["tags"], first["author"], first["case"]) == (["polite", "=1+1"], "Ann", "greet-1")
+    assert [finding["check"] for finding in first["findings"]] == ["contains", "max_length", "max_length"]
+    assert first["steps"] == [{"kind": "assistant", "text": "hello, friend", "status": "unknown"}]
+    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {HOSTILE}
+    assert {row["error"] for row in rows if row["outcome"] == "errored"} == {
+        f"asking scripted:{name}.json: the server is on fire" for name in ("one", "two")
+    }
+
+
+def test_junit_and_markdown_are_the_reports_of_the_run(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+    for kind in ("junit", "markdown"):
+        command = ("eval", home / "skills/greeting", "-m", "scripted:one.json", "-m", "scripted:two.json")
+        upskill(*command, "--runs", 2, "--seed", 3, "--report", f"{kind}=reported")
+        export(upskill, kind, f"exported.{kind}")
+        exported = Path(f"exported.{kind}").read_text()
+        assert run["run"] in exported or kind == "junit"
+        assert exported == Path("reported").read_text()
+
+
+READ_LOGS = """
+import json, sys
+from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
+said = []
+for info in sorted(list_eval_logs("logs"), key=lambda info: info.name):
+    log = read_eval_log(info)
+    header = read_eval_log(info, header_only=True)
+    summaries = read_eval_log_sample_summaries(info)
+    assert header.results == log.results and len(summaries) == len(log.samples)
+    said.append({
+        "task": log.eval.task, "arm": log.eval.metadata["arm"], "model": log.eval.model, "status": log.status,
+        "epochs": log.eval.config.epochs, "tokens": sum(one.total_tokens for one in log.stats.model_usage.values()),
+        "accuracy": {score.name: score.metrics["accuracy"].value for score in log.results.scores},
+        "samples": [
+            {"id": one.id, "epoch": one.epoch, "roles": [message.role for message in one.messages],
+             "answer": one.output.completion, "error": one.error and one.error.message, "target": one.target,
+             "scores": {name: [score.value, score.explanation] for name, score in (one.scores or {}).items()},
+             "calls": [call.function for message in one.messages
+                       for call in getattr(message, "tool_calls", None) or []],
+             "thoughts": [part.reasoning for message in one.messages if isinstance(message.content, list)
+                          for part in message.content if part.type == "reasoning"],
+             "limit": one.limit and one.limit.type}
+            for one in log.samples
+        ],
+    })
+print(json.dumps(said))
+"""
+
+
+def read_logs() -> list[dict[str, Any]]:
+    command = [sys.executable, "-W", "ignore", "-c", READ_LOGS]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_inspect_reads_a_log_for_each_model_and_arm(upskill: Upskill, run: dict[str, Any]) -> None:
+    export(upskill, "inspect", "logs")
+    before = {path.name: path.read_bytes() for path in Path("logs").iterdir()}
+    logs = read_logs()
+    assert [(log["model"], log["arm"]) for log in logs] == [
+        (f"scripted:{model}.json", arm) for arm in ("baseline", "skill") for model in ("one", "two")
+    ]
+    assert sum(log["tokens"] for log in logs) == spent(run)
+    skill = logs[2]
+    assert (skill["task"], skill["status"], skill["epochs"]) == ("greeting (skill)", "success", 2)
+    assert skill["accuracy"]["outcome"] == 1.0
+    assert logs[0]["accuracy"] == {"outcome": 0.25, "contains": 0.25, "max_length": 1.0, "max_length 2": 1.0}
+    by_id = {(sample["id"], sample["epoch"]): sample for sample in skill["samples"]}
+    assert sorted(by_id) == [(f"greet-{number}", epoch) for number in range(1, 5) for epoch in (1, 2)]
+    assert by_id["greet-1", 1]["roles"] == ["system", "user", "assistant"]
+    assert by_id["greet-1", 1]["scores"]["contains"] == ["C", "the answer has 'ahoy'"]
+    assert (by_id["greet-1", 1]["target"], by_id["greet-1", 1]["answer"]) == ("ahoy", "ahoy, friend")
+    assert by_id["greet-3", 1]["error"] == "asking scripted:one.json: the server is on fire"
+    assert by_id["greet-3", 1]["scores"] == {}
+    assert by_id["greet-2", 2]["answer"] == HOSTILE.replace("\ud83d", "\\ud83d")
+    export(upskill, "inspect", "logs")  # the same bytes again, in place of the first
+    assert {path.name: path.read_bytes() for path in Path("logs").iterdir()} == before
+
+
+def test_what_an_agent_did_is_in_the_logs_and_the_transcript(upskill: Upskill, home: Path) -> None:
+    plan = make_plan(
+        Skill.load(write_skill(home / "skills" / "greeting", cases=1)), None, [write_script(home / "one.json")]
+    )
+    steps = (
+        Step("thinking", "I look first."),
+        Step("tool", tool="bash", arguments={"command": "ls"}, output="no such file", status="error", seconds=0.5),
+        Step("assistant", "ahoy"),
+    )
+    with open_store("runs") as store:
+        stored, _ = store.start_run(plan, "test")
+        for trial in plan.trials():
+            trace = Trace(steps, Usage(7, 2, cost_usd=None), "turns", "the-model", turns=2)
+            judged = (Judgement("contains", passed=True, reason="it is there"),)
+            result = Result(trial, plan.key(trial), True, "", trace, judged, trace.usage, seconds=1.5)
+            add(store.add_result(stored, result))
+    export(upskill, "inspect", "logs")
+    [sample] = read_logs()[0]["samples"]
+    assert sample["roles"] == ["user", "assistant", "tool", "assistant"]
+    assert (sample["calls"], sample["thoughts"], sample["limit"]) == (["bash"], ["I look first."], "turn")
+    export(upskill, "skill-creator", "work")
+    place = Path("work/iteration-1/eval-0/with_skill/run-1")
+    assert "## 2. bash (error)" in (place / "transcript.md").read_text()
+    metrics = json.loads((place / "grading.json").read_text())["execution_metrics"]
+    assert (metrics["tool_calls"], metrics["errors_encountered"]) == ({"bash": 1}, 1)
+    export(upskill, "upskill-runs", "tree")
+    [batch] = Path("tree").glob("2*")
+    stats = json.loads((batch / "run_2" / "run_result.json").read_text())["stats"]
+    assert (stats["tool_time_ms"], stats["llm_time_ms"], stats["tool_error_map"]) == (500.0, 1000.0, {"bash": 1})
+
+
+def add(waiting: Any) -> None:
+    import asyncio  # noqa: PLC0415
+
+    asyncio.run(waiting)
+
+
+def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Upskill, run: dict[str, Any]) -> None:
+    """As its `aggregate_benchmark.py` and `generate_review.py` read it; they are in no package."""
+    export(upskill, "skill-creator", "work")
+    for model in run["models"]:
+        [workspace] = [path for path in Path("work").iterdir() if model["model"].rpartition(":")[2] in path.name]
+        place = workspace / "iteration-1"
+        benchmark = json.loads((place / "benchmark.json").read_text())
+        assert benchmark["metadata"]["executor_model"] == model["model"]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for folder in sorted(place.glob("eval-*")):
+            metadata = json.loads((folder / "eval_metadata.json").read_text())
+            assert metadata["eval_id"] == int(folder.name.split("-")[1])
+            for configuration in sorted(path for path in folder.iterdir() if path.is_dir()):
+                for each in sorted(configuration.glob("run-*")):
+                    assert (each / "outputs").is_dir()
+                    beside = json.loads((each.parent / "eval_metadata.json").read_text())  # where the viewer looks
+                    assert beside["prompt"].startswith("Please greet guest")
+                    if not (each / "grading.json").exists():
+                        assert (each / "outputs" / "error.txt").read_text().endswith("on fire")
+                        continue
+                    grading = json.loads((each / "grading.json").read_text())
+                    timing = json.loads((each / "timing.json").read_text())
+                    assert all({"text", "passed", "evidence"} <= one.keys() for one in grading["expectations"])
+                    assert grading["summary"]["total"] == len(grading["expectations"]) == 3
+                    assert "timing" not in grading  # or the script would not look for the tokens
+                    row = {"pass_rate": grading["summary"]["pass_rate"], "tokens": timing["total_tokens"]}
+                    found.setdefault(configuration.name, []).append(row)
+        assert list(found) == ["with_skill", "without_skill"]  # the first is compared with the second
+        assert len(benchmark["runs"]) == len(found["with_skill"]) + len(found["without_skill"]) == 14
+        for name, rows in found.items():
+            summary = benchmark["run_summary"][name]
+            for metric in ("pass_rate", "tokens"):
+                assert summary[metric]["mean"] == round(sum(row[metric] for row in rows) / len(rows), 4)
+        assert {each["configuration"] for each in benchmark["runs"]} == set(found)
+        assert benchmark["run_summary"]["delta"]["pass_rate"] == "+0.25"
+        assert "with_skill 6 of 6, without_skill 2 of 8 trials" in benchmark["notes"][0]
+        assert "| pass rate |" in (place / "benchmark.md").read_text()
+
+
+def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Upskill, run: dict[str, Any]) -> None:
+    export(upskill, "upskill-runs", "tree")
+    [batch] = [path for path in Path("tree").iterdir() if path.is_dir()]
+    summary = json.loads((batch / "batch_summary.json").read_text())
+    assert {"batch_id": batch.name, "total_runs": 8}.items() <= summary.items()
+    for number, result in enumerate(summary["results"], start=1):
+        folder = batch / f"run_{number}"
+        assert json.loads((folder / "run_result.json").read_text()) == result
+        assert json.loads((folder / "run_metadata.json").read_text()) == result["metadata"]
+        assert result["metadata"].keys() == {"model", "task", "batch_id", "run_number", "timestamp"}
+    rates = [
+        (result["metadata"]["model"], result["run_type"], result["assertions_passed"], result["assertions_total"])
+        for result in summary["results"]
+    ]
+    one, two = (
+        [(name, "baseline", 1, 4), (name, "with_skill", 3, 3)] for name in ("scripted:one.json", "scripted:two.json")
+    )
+    assert rates == one * 2 + two * 2
+    assert sum(result["stats"]["total_tokens"] for result in summary["results"]) == spent(run)
+    assert "1 trial errored: asking scripted:one.json" in summary["results"][1]["error_message"]
+    assert upskill("runs", "-d", "tree").err.count("in upstream's format") == 1  # which we tell from a store
+
+
+def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    Path("link").symlink_to("mine")
+    Path("file").write_text("a file")
+    for place, words in (("mine", "has something else in it"), ("link", "has something"), ("file", "is not a folder")):
+        done = upskill("export", "last", "--format", "upskill-runs", "-o", place)
+        assert (done.code, words in done.err) == (2, True), done.err
+    assert Path("mine/thesis.txt").read_text() == "years of work"
+    done = upskill("export", "last", "--format", "csv", "-o", "mine")
+    assert (done.code, "is not a file that can be replaced" in done.err) == (2, True)
+    for words, argv in (
+        ("nothing was asked for", ()),
+        ("no export format is called 'cvs'", ("--format", "cvs")),
+        ("parquet is not text", ("--format", "parquet", "-o", "-")),
+        ("-o goes with --format", ("-o", "x", "--replies", "y")),
+    ):
+        done = upskill("export", "last", *argv)
+        assert (done.code, words in done.err) == (2, True), done.err
+    assert upskill("export", "last", "--format", "upskill-runs").code == 0
+    (home / f"{run['run']}-upskill-runs" / "left").write_text("gone after the next")
+    assert upskill("export", "last", "--format", "upskill-runs").code == 0
+    assert not (home / f"{run['run']}-upskill-runs" / "left").exists()
+
+
+def test_a_disk_that_is_full_leaves_nothing_behind(big: StoredRun, home: Path) -> None:
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+    Path("t.csv").write_text("the export of yesterday")
+    runs = Path(big.run.plan["suite"]["source"])
+    for kind, place in (("csv", "t.csv"), ("inspect", "logs"), ("skill-creator", "work")):
+        command = [sys.executable, "-m", "upskill", "export", "last", "-d", runs, "--format", kind, "-o", place]
+        done = subprocess.run(command, preexec_fn=small_disk, capture_output=True, text=True, check=False)
+        assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True), done.stderr
+        assert [path.name for path in home.iterdir()] == ["t.csv"]
+    assert Path("t.csv").read_text() == "the export of yesterday"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EXPORTS.table if kind not in ("junit", "markdown")])
+def test_memory_does_not_grow_with_the_run(kind: str, big: StoredRun, tmp_path: Path) -> None:
+    exporter: Export = EXPORTS.load(kind)
+    exporter.save(big, tmp_path / "warm")
+    tracemalloc.start()
+    exporter.save(big, tmp_path / "again")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < BIG / 2
+
+
+BIG = 10_000_000  # letters of all answers together
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    """A run whose answers would fill tens of megabytes."""
+    folder = tmp_path_factory.mktemp("big")
+    script = folder / "one.json"
+    script.write_text("[]")
+    suite = Suite.parse(
+        {"cases": [{"id": f"c{n}", "prompt": "Greet."} for n in range(50)], "checks": [{"contains": "x"}]},
+        str(folder / "runs"),
+    )
+    plan = make_plan(Skill.load(write_skill(folder / "greeting")), suite, [f"scripted:{script}"], PlanOptions(runs=4))
+    letters = "ahoy " * (BIG // len(plan) // 5)
+    store = open_store(folder / "runs")
+    stored, _ = store.start_run(plan, "test")
+    for trial in plan.trials():
+        trace = Trace((Step("assistant", letters),), Usage(1, 1, cost_usd=0.0), "end", turns=1)
+        add(store.add_result(stored, Result(trial, plan.key(trial), False, "", trace, (), trace.usage)))
+    return StoredRun(store, store.run(stored.id))
