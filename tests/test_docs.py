@@ -60,7 +60,7 @@ tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
 """
 MODEL_FLAGS = ("-m", "--model", "--eval-model", "--teacher", "--query-model", "--test-gen-model", "--judge-model")
 LEFT_OUT = (
-    *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch"),
+    *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch", "view"),
     *("--agent codex", "--agent claude-code", "--agent opencode"),
     *("last:", "skills/corvane", "show RUN"),  # of runs that these would have made
 )
@@ -109,6 +109,7 @@ def test_commands_run_as_they_are_written(name: str, upskill: Upskill, home: Pat
     shutil.copy(TRACE, home / "trace.jsonl")
     shutil.copytree(home / "others", home / "project")
     (home / "promptfooconfig.yaml").write_text(PROMPTFOO, encoding="utf-8")
+    (home / "feedback.json").write_text('{"reviews": []}', encoding="utf-8")
     (home / "page.md").write_text("Guests are greeted with the words ahoy and guest.\n", encoding="utf-8")
     write_script(home / "student.yaml")
     assert upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0  # `show last` and its like need a run

@@ -420,6 +420,22 @@ def test_the_latest_runs_are_read_a_page_at_a_time(store: Store) -> None:
     assert [run.id for run in store.latest_runs(9, page[-1].number)] == [run.id for run in runs[2::-1]]
 
 
+async def test_skills_and_scores_are_counted(store: Store) -> None:
+    sailing = replace(PLAN, skill=SAILOR)
+    run, latest = begin(store), begin(store, fresh=True)
+    sail = begin(store, sailing)
+    assert store.skills() == {"greeter": (2, latest.id), "sailor": (1, sail.id)}
+    long = replace(PLAN, runs=3)
+    run = begin(store, long)
+    wanted = [trial for trial in long.trials() if trial.arm == "skill"]
+    marks: list[bool | None] = [True, False, None]
+    results = [result_of(trial, marks[trial.seed % 3], plan=long) for trial in long.trials() if trial.case != "greet-3"]
+    gone = [result_of(trial, None, plan=long) for trial in wanted if trial.case == "greet-3"]
+    await add_all(store, run, [*results, *gone])
+    assert store.scores(run, "one", "skill") == {"greet-1": (1, 2), "greet-2": (1, 2)}
+    assert store.scores(run, "two", "skill") == {}
+
+
 def test_a_summary_is_kept_with_the_revision_that_it_is_of(store: Store) -> None:
     run = begin(store)
     assert store.summary(run) is None

@@ -38,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("upskill.cli.report:command", "Write a run as one HTML page that opens anywhere."),
     "compare": ("upskill.cli.compare:command", "Show which cases changed between two runs, with both answers."),
     "export": ("upskill.cli.export:command", "Write a run for other tools, or its replies for other machines."),
+    "view": ("upskill.cli.view:command", "Look at stored runs in a browser, also while they go on."),
+    "feedback": ("upskill.cli.feedback:command", "Show how well checks agree with what people say of answers."),
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
     "plot": ("upskill.cli.plot:command", "Draw a run as SVG or PNG: lift, pass rates, cost, every case."),
     "list": ("upskill.cli.list:command", "List the skills in a folder."),

@@ -18,6 +18,7 @@ Parts that several of them share, and what other commands print:
 - `trials`: every trial of a stored run (`upskill show`)
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
+- `live`: stored runs as pages in a browser, while they go on (`upskill view`)
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
 - `trigger`: how a skill fires, and whether a better description was found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -14,7 +14,7 @@ from rich.text import Text
 from upskill.plain import counted
 from upskill.reports import trials
 from upskill.runs.comparison import ComparedCase, Comparison, Side
-from upskill.runs.plan import Result
+from upskill.runs.plan import Arm, Result, Trial
 from upskill.runs.stores import RunStore
 from upskill.verdicts.to_json import rounded
 
@@ -35,11 +35,11 @@ def render(found: Comparison) -> Iterator[RenderableType]:
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
     yield Text("")
-    yield from (_line(words) for words in _words(found))
+    yield from (_line(said) for said in words(found))
     yield Text("")
 
 
-def _words(found: Comparison) -> Iterator[str]:
+def words(found: Comparison) -> Iterator[str]:
     same = found.same_skill
     if found.differences:
         also = "Besides the skill, " if not same else "The skill is the same; "
@@ -94,7 +94,7 @@ def render_case(store: RunStore, found: Comparison, case: ComparedCase) -> Itera
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{colour}]{case.change}[/{colour}]  [dim]{shares}[/dim]")
     prompt = next(each["prompt"] for each in found.after.run.plan["suite"]["cases"] if each["id"] == case.id)
     yield _line(prompt.strip())
-    answers = _answers(store, found, case)
+    answers = shown_answers(store, found, case)
     panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
     yield from trials.side_by_side(panels, answers)
     yield Text("")
@@ -105,15 +105,19 @@ def _share(scores: tuple[int, int]) -> str:
     return ("passed" if passed else "failed") if scored == 1 else f"{passed} of {scored} passed"
 
 
-def _answers(store: RunStore, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
+def shown_answers(store: RunStore, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
     """A trial of each side that shows the change: one that failed on the worse side, one that passed on the other."""
     better = case.change == "better"
     return _answer(store, found.before, case.id, passed=not better), _answer(store, found.after, case.id, passed=better)
 
 
 def _answer(store: RunStore, side: Side, case: str, *, passed: bool) -> Result:
-    results = [result for result in store.results(side.run, case, side.model, side.arm) if result.passed is not None]
-    return next((result for result in results if result.passed is passed), results[0])
+    rows = [row for row in store.outcomes(side.run, case) if (row.model, row.arm) == (side.model, side.arm)]
+    scored = [row for row in rows if row.passed is not None]
+    row = next((row for row in scored if row.passed is passed), scored[0])
+    result = store.result(side.run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
+    assert result is not None
+    return result
 
 
 def to_json(found: Comparison, store: RunStore) -> dict[str, Any]:
@@ -144,6 +148,6 @@ def _case(found: Comparison, case: ComparedCase, store: RunStore) -> dict[str, A
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
         said[name] = {"passed": passed, "scored": scored}
     if case.change != "same":
-        for name, result in zip(("before", "after"), _answers(store, found, case), strict=True):
+        for name, result in zip(("before", "after"), shown_answers(store, found, case), strict=True):
             said[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
     return said

@@ -13,6 +13,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `looks`: Looks, how often a skill has been looked at on these cases
 - `preregistration`: Registration, a plan that was written down before anything was run
 - `comparison`: Comparison, two stored runs set side by side, case by case
+- `feedback`: what people say of answers, as a file and in the store, and how well checks agree with it
 - `failing`: which cases failed with the skill when they were last run
 - `estimate`: what trials will cost, before they do
 - `sample_size`: how many cases and runs it takes to see a lift

@@ -41,12 +41,7 @@ class Side:
 
     def scores(self, store: RunStore) -> dict[str, tuple[int, int]]:
         """By case: how many trials passed, and how many were scored."""
-        found: dict[str, tuple[int, int]] = {}
-        for outcome in store.outcomes(self.run):
-            if (outcome.model, outcome.arm) == (self.model, self.arm) and outcome.passed is not None:
-                passed, scored = found.get(outcome.case, (0, 0))
-                found[outcome.case] = passed + outcome.passed, scored + 1
-        return found
+        return store.scores(self.run, self.model, self.arm)
 
 
 @dataclass(frozen=True, slots=True)

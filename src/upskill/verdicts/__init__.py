@@ -9,5 +9,6 @@
 - `verdict`: Verdict and `compute_verdict`; `to_json`: the one JSON form of it; `advice`: what to do about it
 - `diagnosis`: what each case can still show; `choices`: which model is worth its price
 - `requirements`: conditions that CI holds a skill to
+- `agreement`: how well checks agree with people
 - `firing`: how readily a model opens a skill
 """

@@ -88,6 +88,10 @@ class LookStore(Protocol):
         """The looks at the run with this id, oldest first."""
         ...
 
+    def latest_look(self, skill: str) -> Look | None:
+        """The latest look at the skill of this name."""
+        ...
+
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
         """Looks at the skill of this name, oldest first: all, or those that share the id of a case with this suite."""
         ...
@@ -164,6 +168,10 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
         """The latest runs, newest first: of all, or of those before the one with this number."""
         ...
 
+    def skills(self) -> Mapping[str, tuple[int, str]]:
+        """By name, sorted: how many runs each skill has, and the id of the latest."""
+        ...
+
     def count_runs(self) -> int: ...
 
     def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
@@ -223,6 +231,10 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
 
         Of one case; those that come after a trial; so many at most: a page of them costs the same wherever it begins.
         """
+        ...
+
+    def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
+        """By case: how many trials of this model and arm passed, and how many were scored."""
         ...
 
     def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:

@@ -63,7 +63,7 @@ class Progress(Tally):
     cost_usd: float | None  # None: some price is not known
 
 
-FeedbackVerdict = Literal["right", "wrong", "odd"]
+FeedbackVerdict = Literal["right", "wrong", "odd", ""]  # empty: there is only a note
 
 
 @dataclass(frozen=True, slots=True)

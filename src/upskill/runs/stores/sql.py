@@ -128,6 +128,13 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
         return list(map(_run, self._rows(_runs_query(where, "DESC"), before or _LARGEST, count)))
 
+    def skills(self) -> dict[str, tuple[int, str]]:
+        rows = self._rows(
+            "SELECT runs.skill, found.count, runs.id FROM runs JOIN"
+            " (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs GROUP BY skill) AS found ON number = latest"
+        )
+        return {skill: (count, latest) for skill, count, latest in sorted(rows)}
+
     def count_runs(self) -> int:
         return self._rows("SELECT COUNT(*) FROM runs")[0][0]
 
@@ -213,6 +220,13 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
             for place in _BOOLEANS:  # which SQLite has not
                 values[place] = None if values[place] is None else values[place] == 1
             yield Outcome(*values)
+
+    def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
+        query = (
+            "SELECT case_id, COUNT(CASE WHEN passed THEN 1 END), COUNT(passed) FROM results"
+            " WHERE run = ? AND model = ? AND arm = ? GROUP BY case_id HAVING COUNT(passed) > 0"
+        )
+        return {case: (passed, scored) for case, passed, scored in self._rows(query, run.number, model, arm)}
 
     def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
         query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"

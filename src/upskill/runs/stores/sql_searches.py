@@ -41,6 +41,10 @@ class SqlLooks(Database):
     def looks_at(self, run: str) -> list[Look]:
         return list(map(_look, self._rows(_looks_query("run = ?"), run)))
 
+    def latest_look(self, skill: str) -> Look | None:
+        latest = "number = (SELECT MAX(number) FROM looks WHERE skill = ?)"
+        return next(map(_look, self._rows(_looks_query(latest), skill)), None)
+
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
         found = map(_look, self._stream(_looks_query("skill = ?"), skill))
         return (look for look in found if suite is None or look.cases.keys() & suite.by_id.keys())

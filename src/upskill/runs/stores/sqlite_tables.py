@@ -296,6 +296,10 @@ def _progress(db: sqlite3.Connection) -> None:
         _note_change(db, "feedback", event, f"{row}.run")
 
 
+def _skill_names(db: sqlite3.Connection) -> None:
+    db.execute("CREATE INDEX runs_by_skill ON runs (skill, number)")
+
+
 # By column of the table `progress`: what a row of `results` adds to it.
 _COUNTED = {
     "passed": "{row}.passed IS 1",
@@ -366,6 +370,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _earlier_tries,
     _pages,
     _progress,
+    _skill_names,
 )
 
 

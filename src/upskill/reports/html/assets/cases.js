@@ -22,7 +22,12 @@ function changeOf(report, row) {
 function cases(report) {
   const models = report.document.models.map((verdict) => verdict.model);
   const arms = Object.entries(report.arms);
-  const rows = report.cases.map((one, place) => ({ one, cells: report.matrix[place], change: changeOf(report, report.matrix[place]) }));
+  const read = () => report.cases.map((one, place) => ({ one, cells: report.matrix[place], change: changeOf(report, report.matrix[place]) }));
+  let rows = read();
+  report.redrawCases = () => {
+    rows = read();
+    if (!box.contains(document.activeElement)) draw();
+  };
   const box = h("div", {});
   const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["held", "held out"]].map(([value, name]) => h("option", { value }, name)));
   const order = h("select", { id: "cases-order" }, [["suite", "as in the suite"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));

@@ -31,8 +31,8 @@ async function startReport(source, before = null) {
     await readReviews(source);
     await draw(page, report, source, before);
     source.watch(async () => {
-      const changed = { ...(await source.summary()), source };
-      for (const make of [header, verdicts]) replaceTop(page, make(changed));
+      Object.assign(report, await source.summary());
+      update(page, report);
     });
   } catch (error) {
     fill(page, h("p", { class: "warning" }, `This report cannot be shown: ${error.message}. A recent browser opens it.`));
@@ -41,8 +41,15 @@ async function startReport(source, before = null) {
   document.documentElement.dataset.ready = "true";
 }
 
-function replaceTop(page, node) {
-  page.querySelector(node.id ? `#${node.id}` : "header.top").replaceWith(node);
+/* Draws anew what a changed summary changes; a part that somebody is using stays as it is until the next change. */
+function update(page, report) {
+  for (const make of [header, verdicts, ...SECTIONS.filter((each) => each !== cases)]) {
+    const part = make(report);
+    const before = part && page.querySelector(part.id ? `#${part.id}` : "header.top");
+    if (before && !before.contains(document.activeElement)) before.replaceWith(part);
+    else if (part && !before) page.querySelector("#trials")?.before(part);
+  }
+  report.redrawCases?.();
 }
 
 async function draw(page, report, source, before) {
@@ -61,7 +68,7 @@ async function draw(page, report, source, before) {
     add(menu, h("a", { href: `#${part.id}` }, part.querySelector("h2").textContent.split(" and ")[0]));
     measure(part.id, begun);
   }
-  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. Everything on this page is in the file; nothing is fetched.`));
+  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "Everything on this page is in the file; nothing is fetched."}`));
   const follow = () => {
     const link = readLink(location.hash);
     if (link) opened.open(link);

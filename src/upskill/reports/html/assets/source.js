@@ -5,7 +5,8 @@
    trials(filter, after) a page of the list: {rows, next, total, done}. `filter` has any of case, model, arm, outcome,
                          tag, text; empty ones do not count. `after` is null, or the `next` of the page before; `next`
                          is null on the last. `rows` are like data.trial_row(); `total` is how many match as far as is
-                         known, and `done` says whether that is final: where it is not, the list asks again.
+                         known, and `done` says whether the page is complete: where it is not, the list asks again;
+                         `atLeast` that there may be more than `total`.
    trial(key)            all that is shown of one trial, like data.trial_to_page(); null where it was not run.
                          `key` is {case, model, arm, seed}.
    reviews()             what was marked before: a list like `reviews` of feedback.json

@@ -38,7 +38,7 @@ function trials(report, source) {
       const found = await source.trials(filter, starts.at(-1));
       if (mine !== asked) return;
       const first = (starts.length - 1) * PAGE;
-      fill(status, found.total ? `${found.done ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial fits." : "Searching …");
+      fill(status, found.total ? `${found.done && !found.atLeast ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial fits." : "Searching …");
       fill(list, found.rows.map((row) => trialLine(report, row)));
       list.setAttribute("start", String(first + 1));
       fill(pages, pager(starts.length > 1, found.next !== null, (forward) => {

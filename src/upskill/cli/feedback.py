@@ -1,0 +1,75 @@
+"""`upskill feedback`: what people say of the answers of a run, and how well its checks agree with them."""
+
+from __future__ import annotations
+
+import click
+
+from upskill.cli.completion import complete_runs
+from upskill.cli.console import note, show_json, to_json_text, write_file
+from upskill.cli.help import Command
+from upskill.cli.options import json_option, open_existing_store, runs_dir_option
+from upskill.cli.run_names import find_run
+from upskill.plain import counted
+from upskill.runs.stores import Run, RunStore
+from upskill.sandboxes import printable
+from upskill.settings import Settings
+
+MOST_NAMED = 5
+
+
+@click.command("feedback", cls=Command)
+@click.argument("run", shell_complete=complete_runs)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("-o", "--output", metavar="FILE", help="Write all feedback on the run as feedback.json (- prints it).")
+@runs_dir_option
+@json_option
+def command(run: str, files: tuple[str, ...], output: str | None, runs_dir: str | None, as_json: bool) -> None:
+    """Show how well the checks of RUN agree with what people say of its answers (Cohen's kappa).
+
+    FILE is a feedback.json that a report exported, or skill-creator's: it is stored with the run first. What is marked
+    in `upskill view` is stored already.
+
+    \b
+    upskill feedback last                      agreement of checks and people
+    upskill feedback last feedback.json        the same, with what the file says
+    upskill feedback last -o feedback.json     for generate --feedback
+    """
+    from upskill.runs.feedback import agreement_with_people, export_feedback  # noqa: PLC0415 - numpy comes with it
+
+    with open_existing_store(runs_dir or Settings.load().store) as store:
+        found = find_run(store, run)
+        for file in files:
+            _import(store, found, file)
+        if output:
+            _write(to_json_text(export_feedback(store, found)) + "\n", output)
+            return
+        agreement = agreement_with_people(store, found)
+    if as_json:
+        show_json({"run": found.id, "feedback": agreement.plain() if agreement else None})
+    elif agreement:
+        click.echo("\n".join(agreement.lines()))
+    else:
+        note(
+            f"Nobody has said anything about {found.id}.\n  `upskill view {found.id}` shows its answers, to be marked."
+        )
+
+
+def _import(store: RunStore, run: Run, file: str) -> None:
+    from upskill.runs.feedback import import_feedback  # noqa: PLC0415
+
+    found = import_feedback(store, run, file)
+    note(f"{file}: {counted(found.stored, 'review')} stored with {run.id}.")
+    if found.other_run:
+        note(f"  Left out: {counted(found.other_run, 'review')} of another run.")
+    if found.unknown:
+        names = ", ".join(printable(name) for name in found.unknown[:MOST_NAMED])
+        more = f" and {len(found.unknown) - MOST_NAMED} more" if len(found.unknown) > MOST_NAMED else ""
+        note(f"  Left out, as the run has no such answer: {names}{more}.")
+
+
+def _write(text: str, output: str) -> None:
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    write_file(output, text, make_folders=False)
+    note(f"Wrote {output}")

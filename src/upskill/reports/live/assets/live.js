@@ -1,0 +1,215 @@
+/* What all live pages share: asking the server, hearing what has changed, and the bar on top. */
+
+const BASE = document.querySelector('meta[name="upskill-base"]').content; // with the token
+const AGAIN = 1500; // ms between two times that a page asks for everything anew
+
+async function ask(path, query = {}, options = {}) {
+  const url = new URL(`${BASE}api/${path}`, location.href);
+  for (const [name, value] of Object.entries(query)) if (value !== null && value !== undefined) url.searchParams.set(name, wellFormed(String(value)));
+  let response;
+  try {
+    response = await fetch(url, options);
+  } catch {
+    throw new Error("The server does not answer: upskill view has ended. Start it again, and open its new address.");
+  }
+  if (!response.ok && response.status !== 304) throw new Error((await response.text()).trim() || response.statusText);
+  return response;
+}
+
+const askJson = async (path, query) => (await ask(path, query)).json();
+
+/* Addresses of pages. */
+const pageOf = (...parts) => BASE + parts.map((part) => encodeURIComponent(wellFormed(String(part)))).join("/");
+const runPage = (run) => pageOf("run", run);
+const skillPage = (skill) => pageOf("skill", skill);
+const comparePage = (before, after) => `${BASE}compare?${new URLSearchParams({ before: wellFormed(before), after: wellFormed(after) })}`;
+
+/* Calls heard(rows) with the runs that have changed, as the list of runs has them; null: anything may have.
+
+   A browser opens six connections to one server and no more, so that all its pages share one: the page that has the
+   lock listens, and passes on what it hears. When it is closed, the next one gets the lock. */
+const listeners = new Set();
+const connections = new Set(); // elements that show it
+let connected = null;
+
+function startEvents() {
+  const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(`upskill${BASE}`);
+  const hear = ({ state, rows }) => {
+    connected = state;
+    for (const node of connections) showConnection(node, state);
+    if (rows !== undefined) for (const heard of [...listeners]) heard(rows);
+  };
+  const pass = (said) => {
+    hear(said);
+    channel?.postMessage(said);
+  };
+  channel?.addEventListener("message", (event) => (event.data === "who?" ? connected !== null && leads && channel.postMessage({ state: connected }) : hear(event.data)));
+  let leads = false;
+  const follow = () =>
+    new Promise(() => {
+      leads = true;
+      const events = new EventSource(`${BASE}events`);
+      events.addEventListener("message", (event) => {
+        const rows = JSON.parse(event.data);
+        pass({ state: "live", rows: rows.length ? rows : null });
+      });
+      events.addEventListener("error", () => pass({ state: "lost" }));
+    });
+  if (channel && navigator.locks) {
+    navigator.locks.request(`upskill${BASE}`, follow);
+    channel.postMessage("who?");
+  } else follow();
+}
+
+function showConnection(node, state) {
+  node.dataset.connection = state;
+  fill(node, state === "live" ? "live" : state === "lost" ? "not connected" : "connecting");
+}
+
+/* Calls a function now and then: at once, and once more at the end where it was wanted again meanwhile. */
+function calmly(act) {
+  let busy = false;
+  let wanted = false;
+  return async function again() {
+    if (busy) {
+      wanted = true;
+      return;
+    }
+    busy = true;
+    const begun = performance.now();
+    try {
+      await act();
+    } catch (error) {
+      console.info(error.message); // the next change asks again
+    }
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, AGAIN - (performance.now() - begun))));
+    busy = false;
+    if (wanted) {
+      wanted = false;
+      again();
+    }
+  };
+}
+
+/* The bar on top of every live page. */
+function topBar(links = null, theme = true) {
+  const state = h("span", { class: "connection", role: "status", "data-connection": "" });
+  connections.add(state);
+  showConnection(state, connected ?? "connecting");
+  return h(
+    "nav",
+    { class: "topbar", "aria-label": "upskill" },
+    h("a", { href: BASE, class: "home" }, h("strong", {}, "upskill")),
+    h("a", { href: BASE }, "Runs"),
+    h("a", { href: pageOf("compare") }, "Compare"),
+    links,
+    h("span", { class: "grow" }),
+    state,
+    theme ? themeButton() : null,
+  );
+}
+
+/* How far a run is, and what it has cost. */
+const STATES = { running: "running", done: "done", ended: "done", interrupted: "interrupted" };
+
+function duration(seconds) {
+  if (seconds < 100) return `${Math.ceil(seconds)} s`;
+  const minutes = Math.ceil(seconds / 60);
+  return minutes < 100 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+function spent(row) {
+  const price = row.cost_usd === null ? "price not known" : dollars(row.cost_usd);
+  return row.tokens ? `${grouped(row.tokens)} tokens, ${price}` : "nothing spent";
+}
+
+function progress(row) {
+  const done = row.passed + row.failed + row.errored;
+  const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "time left not known yet" : `about ${duration(row.seconds_left)} left`;
+  const facts = [
+    `${grouped(done)} of ${counted(row.trials, "trial")}`,
+    left,
+    `${grouped(row.passed)} passed, ${grouped(row.failed)} failed${row.errored ? `, ${grouped(row.errored)} errored` : ""}`,
+    spent(row),
+  ].filter(Boolean);
+  const meter = h("progress", { max: String(row.trials || 1), value: String(done), "aria-label": `Progress of ${row.id}` });
+  return h("div", { class: "progress" }, meter, h("p", { class: "what" }, facts.join(" · ")));
+}
+
+const stateMark = (row) => h("span", { class: `state ${row.state}` }, STATES[row.state]);
+const day = (time) => time.slice(0, 16).replace("T", " ");
+
+/* A verdict in a line: the decision, the lift, and both pass rates. */
+function verdictLine(verdict, name = verdict.model) {
+  const invalid = verdict.reason === "isolation";
+  const kind = invalid ? "bad" : (KINDS[verdict.decision] ?? "open");
+  const lift = verdict.lift === null || invalid ? "" : `${points(verdict.lift)}${verdict.interval ? ` (${interval(verdict.interval)})` : ""}`;
+  return h(
+    "span",
+    { class: `verdict ${kind}` },
+    h("span", { class: "decision" }, h("span", { "aria-hidden": "true" }, `${invalid ? "✗" : (MARKS[verdict.decision] ?? "?")} `), invalid ? "invalid" : verdict.decision),
+    name ? h("span", { class: "model" }, name) : null,
+    h("span", { class: "lift" }, lift),
+    verdict.skill === null ? null : h("span", { class: "what" }, beforeAfter(percent(verdict.baseline), percent(verdict.skill))),
+  );
+}
+
+/* The source of data of a run's page; source.js says what each function has to do. */
+function liveSource(run) {
+  let tag = "";
+  let known = null;
+  let search = null;
+  const changes = new Set();
+  const changed = calmly(async () => {
+    if (search && search.rows.length <= 2 * PAGE) search = null; // who reads on further down is left alone
+    for (const act of changes) await act();
+  });
+  listeners.add((rows) => (rows === null || rows.some((row) => row.id === run)) && changed());
+
+  async function more(mine, filter) {
+    const found = await askJson("trials", { ...filter, run, after: mine.next });
+    mine.rows.push(...found.rows);
+    mine.next = found.next;
+    mine.total = found.total;
+    mine.done = found.next === null;
+  }
+
+  return {
+    canDownload: true,
+    async summary() {
+      for (;;) {
+        const response = await ask("summary", { run }, tag ? { headers: { "If-None-Match": tag } } : {});
+        if (response.status === 304) return known;
+        if (response.status === 200) {
+          tag = response.headers.get("ETag") ?? "";
+          known = { ...(await response.json()), limit: 20000, live: true };
+          return known;
+        }
+        if (known) return known;
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+      }
+    },
+    async trials(filter, after) {
+      const asked = JSON.stringify(filter);
+      if (search?.asked !== asked) search = { asked, rows: [], next: null, total: null, done: false, busy: Promise.resolve() };
+      const mine = search;
+      const start = after ?? 0;
+      const enough = () => mine.done || mine.rows.length > start + PAGE;
+      mine.busy = mine.busy.catch(() => null).then(() => (enough() ? null : more(mine, filter)));
+      await mine.busy;
+      return {
+        rows: mine.rows.slice(start, start + PAGE),
+        next: mine.rows.length > start + PAGE ? start + PAGE : null,
+        total: mine.total ?? mine.rows.length,
+        atLeast: mine.total === null && !mine.done,
+        done: enough(),
+      };
+    },
+    trial: ({ case: id, model, arm, seed }) => askJson("trial", { run, key: JSON.stringify([id, model, arm, Number(seed)]) }),
+    reviews: async () => (await askJson("feedback.json", { run })).reviews,
+    async review(one) {
+      await ask("feedback", { run }, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(one) });
+    },
+    watch: (act) => changes.add(act),
+  };
+}

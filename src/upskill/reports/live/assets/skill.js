@@ -1,0 +1,59 @@
+/* A skill over its versions and models. */
+
+async function skillVersionsPage(page, name) {
+  document.title = `${name} · upskill`;
+  const heading = h("h1", { dir: "auto" }, name);
+  const facts = h("p", { class: "facts" });
+  const main = h("main", { id: "content", tabindex: "-1" });
+
+  async function read() {
+    const skill = await askJson("skill", { skill: name, width: page.clientWidth - 66 });
+    const versions = skill.versions;
+    fill(facts, [counted(versions.length, "version"), counted(versions.reduce((sum, each) => sum + each.runs.length, 0), "run"), skill.searches ? `${counted(skill.searches, "candidate")} in searches` : ""].filter(Boolean).map((fact) => h("span", {}, fact)));
+    fill(main, picture(skill), list(versions), between(versions));
+  }
+
+  function picture(skill) {
+    if (!skill.picture) return h("section", { id: "lift" }, h("p", { class: "note" }, "No verdict of this skill was reported yet."));
+    const parsed = new DOMParser().parseFromString(skill.picture, "image/svg+xml").documentElement;
+    const figure = h("figure", { class: "picture scroll", tabindex: "0", role: "group", "aria-label": "Lift of each version and model" });
+    if (parsed.localName === "svg") figure.append(document.importNode(parsed, true));
+    return section("lift", "Lift over versions and models", figure, h("p", { class: "note" }, "Versions may have been tried on different cases: a lift is against the baseline of its own run. Compare two versions to see the cases that both had."));
+  }
+
+  function list(versions) {
+    const lines = versions.map((version, place) =>
+      h(
+        "li",
+        { class: "row plain" },
+        h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `version ${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
+        h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "nothing was decided")),
+        h("p", { class: "what" }, [day(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
+      ),
+    );
+    return section("versions", "Versions, the latest first", h("ol", { class: "rows", reversed: true }, lines.reverse()));
+  }
+
+  function between(versions) {
+    if (versions.length < 2) return null;
+    const choose = (title, at) => {
+      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.latest }, `version ${place + 1} (${version.hash})`)));
+      select.selectedIndex = at;
+      return [h("label", {}, `${title} `, select), select];
+    };
+    const [before, first] = choose("Before", versions.length - 2);
+    const [after, second] = choose("After", versions.length - 1);
+    const button = h("button", { type: "submit" }, "Compare");
+    const form = h("form", { class: "filters" }, before, after, button);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      location.href = comparePage(first.value, second.value);
+    });
+    return section("between", "Compare two versions", form);
+  }
+
+  await read();
+  fill(page, topBar(), h("header", { class: "top" }, heading, facts), main);
+  const again = calmly(read);
+  listeners.add((rows) => (rows === null || rows.some((row) => row.skill === name)) && again());
+}

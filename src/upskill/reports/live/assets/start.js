@@ -1,0 +1,43 @@
+/* Which page this is, by its address. */
+
+async function startRun(page, run) {
+  const state = h("div", { class: "going" });
+  const bar = topBar(null, false);
+  const before = h("div", { class: "live-top" }, bar, state);
+  document.title = `${run} · upskill`;
+  const show = (row) => {
+    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row)]);
+    state.dataset.state = row.state;
+    state.dataset.done = String(row.passed + row.failed + row.errored);
+  };
+  const row = await askJson("run", { run });
+  bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
+  show(row);
+  // Before everything is computed, what is known at once.
+  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing what ${counted(row.passed + row.failed + row.errored, "trial")} show …`)));
+  listeners.add((rows) => {
+    const mine = rows?.find((each) => each.id === run);
+    if (mine) show(mine);
+    else if (rows === null) askJson("run", { run }).then(show, () => null);
+  });
+  await startReport(liveSource(run), before);
+}
+
+async function start() {
+  const page = document.getElementById("page");
+  const parts = location.pathname.slice(BASE.length).split("/").map(decodeURIComponent);
+  const theme = remembered("upskill-theme");
+  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+  startEvents();
+  try {
+    if (parts[0] === "run") await startRun(page, parts[1]);
+    else if (parts[0] === "skill") await skillVersionsPage(page, parts[1]);
+    else if (parts[0] === "compare") await comparisonPage(page);
+    else await runsPage(page);
+  } catch (error) {
+    fill(page, topBar(), h("main", { id: "content" }, h("p", { class: "warning", role: "alert" }, error.message)));
+  }
+  document.documentElement.dataset.ready = "true";
+}
+
+start();

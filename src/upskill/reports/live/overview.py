@@ -1,0 +1,98 @@
+"""The first page: runs with how far they are and what was decided, and skills with their latest decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from upskill.runs.looks import reported_verdicts
+from upskill.runs.stores import Run, Store
+
+RUNS_AT_ONCE = 50
+
+State = Literal["running", "done", "ended", "interrupted"]
+
+
+def overview(store: Store, before: int | None = None) -> dict[str, Any]:
+    """A page of runs, the newest first, and all skills."""
+    runs = store.latest_runs(RUNS_AT_ONCE + 1, before)
+    return {
+        "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
+        "more": runs[RUNS_AT_ONCE - 1].number if len(runs) > RUNS_AT_ONCE else None,
+        "skills": [skill_row(store, name, count, latest) for name, (count, latest) in store.skills().items()],
+        "location": store.location,
+    }
+
+
+def run_row(store: Store, run: Run) -> dict[str, Any]:
+    """One run in the list: nothing here depends on how many trials it has."""
+    progress = store.progress(run)
+    costs = [row.cost_usd for row in progress]
+    verdicts, current = last_verdicts(store, run)
+    suite = run.plan["suite"]
+    return {
+        "id": run.id,
+        "number": run.number,
+        "skill": run.skill,
+        "version": run.plan["skill"].get("visible_hash", "")[:8],
+        "created": run.created,
+        "models": run.models,
+        "agent": run.plan.get("agent", "chat"),
+        "cases": len(suite["cases"]),
+        "held_out": sum(bool(case.get("held_out")) for case in suite["cases"]),
+        "part": bool(suite.get("part")),
+        "trials": run.trials,
+        "passed": run.passed,
+        "failed": run.failed,
+        "errored": run.errored,
+        "state": _state(store, run, decided=current),
+        "tokens": sum(row.tokens for row in progress),
+        "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
+        "arms": [
+            {"model": row.model, "arm": row.arm, "passed": row.passed, "failed": row.failed, "errored": row.errored}
+            for row in progress
+        ],
+        "verdicts": verdicts,
+        "verdicts_are_current": current,
+        "revision": store.revision(run),
+    }
+
+
+def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
+    """The verdicts that were last reported of a run, and whether they are what its trials say today."""
+    if (reported := reported_verdicts(store, run)) is not None and all(reported):
+        return [verdict_row(verdict) for verdict in reported], True
+    looks = {look.model: look for look in store.looks_at(run.id)}
+    found = [looks[model] for model in run.models if model in looks]
+    # An older version kept of its verdicts no more than the decision.
+    rows = [look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs} for look in found]
+    return [verdict_row(verdict) for verdict in rows], reported is not None
+
+
+def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown of a verdict in a line, under the names that `--json` has for it."""
+    arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
+    named = {name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs")}
+    return {**named, **arms}
+
+
+def _state(store: Store, run: Run, *, decided: bool) -> State:
+    if store.is_claimed(run):
+        return "running"
+    if run.finished:
+        return "done"
+    return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
+
+
+def skill_row(store: Store, name: str, count: int, latest: str) -> dict[str, Any]:
+    """A skill with what was last decided about it, in whichever run that was."""
+    run, look = store.run(latest), store.latest_look(name)
+    decided = store.run(look.run) if look else run
+    return {
+        "name": name,
+        "runs": count,
+        "latest": run.id,
+        "created": run.created,
+        "decided": decided.id,
+        "verdicts": last_verdicts(store, decided)[0],
+    }

@@ -1,0 +1,396 @@
+"""The live page: who may read it, what it answers, and that it follows what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Upskill, start
+from live_server import HOSTILE, Live, add_runs, served
+from test_store import PLAN, TRIALS, begin, result_of
+from upskill import open_store
+from upskill.reports import json as json_report
+from upskill.reports.live import summaries, trials
+from upskill.reports.live.watcher import Rate
+from upskill.runs.stored import evaluation_of
+from upskill.runs.stores import Store
+
+
+@dataclass(frozen=True)
+class Site:
+    live: Live
+    place: Path
+    first: str
+    second: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One store with two runs, and its pages."""
+    folder = tmp_path_factory.mktemp("site")
+    ids = add_runs(folder)
+    with served(folder / "runs") as live:
+        yield Site(live, folder / "runs", **ids)
+
+
+# Who may read it.
+
+
+def test_only_the_whole_address_opens_anything(site: Site) -> None:
+    live, token = site.live, site.live.page.token
+    assert len(token) >= 32
+    assert live.ask().status == 200
+    for path in (
+        "/",
+        f"/{token[:-1]}/",
+        f"/{token}x/",
+        f"/{token.swapcase()}/",
+        "/api/overview",
+        "/assets/page.js",
+        "//",
+    ):
+        answer = live.ask(path)
+        assert answer.status == 403, path
+        assert token not in answer.text
+        assert "address that `upskill view` printed" in answer.text
+
+
+def test_requests_under_another_name_or_from_another_site_are_refused(site: Site) -> None:
+    live = site.live
+    own = f"127.0.0.1:{live.port}"
+    near = (
+        "127.0.0.1.evil.example",
+        "user@127.0.0.1",
+        "127.0.0.1:x",
+        f"[::ffff:127.0.0.1]:{live.port}",
+        "127.1",
+        "0.0.0.0",
+    )
+    for host in ("evil.example", f"evil.example:{live.port}", "localhost.evil.example", *near):
+        assert live.ask(Host=host).status == 403, host
+    for host in (own, f"localhost:{live.port}", "127.0.0.1:9999"):  # also a port that was forwarded
+        assert live.ask(Host=host).status == 200, host
+    for origin in (
+        "http://evil.example",
+        "null",
+        "https://127.0.0.1",
+        f"https://{own}",
+        "http://127.0.0.1:1",
+        f"http://localhost:{live.port}",
+    ):
+        assert live.ask("api/overview", Origin=origin).status == 403, origin
+        assert live.mark(site.first, {}, Origin=origin).status == 403, origin
+    assert live.ask("api/overview", Origin=f"http://{own}").status == 200
+    assert live.ask("api/overview", Sec_Fetch_Site="cross-site").status == 403
+    assert live.ask("api/overview", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="cors").status == 403
+    assert live.ask(Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200  # a link in a mail
+    assert live.ask(f"api/feedback?run={site.first}", "POST", {}, Content_Type="application/json").status == 403
+
+
+def test_nothing_but_feedback_can_be_sent(site: Site) -> None:
+    live = site.live
+    origin = f"http://127.0.0.1:{live.port}"
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        for path in ("", "api/overview", "api/trials", f"run/{site.first}", "events"):
+            assert live.ask(path, method, Origin=origin).status == 405, (method, path)
+    assert live.ask("api/feedback", "DELETE", Origin=origin).status == 405
+
+
+def test_no_path_leads_to_a_file(site: Site) -> None:
+    for path in ("assets/../server.py", "assets/%2e%2e/server.py", "assets/..%2fserver.py", "assets/live.js", "assets/",
+                 "assets/%2fetc%2fpasswd", "../../etc/passwd", "assets/page.js/../../guard.py"):  # fmt: skip
+        assert site.live.ask(path).status in (403, 404), path
+
+
+def test_every_answer_forbids_what_a_page_does_not_need(site: Site) -> None:
+    asked = (
+        "",
+        "assets/page.css",
+        "api/overview",
+        "api/nothing",
+        "/",
+        f"api/trial?run={site.first}&key=x",
+        "run/nothing",
+    )
+    for path in asked:
+        headers = site.live.ask(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy, path
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Referrer-Policy"] == "no-referrer"
+
+
+# What it answers.
+
+
+def test_the_list_has_runs_with_their_decisions_and_skills(site: Site) -> None:
+    found = site.live.api("overview")
+    assert [row["id"] for row in found["runs"]] == [site.second, site.first]
+    first = found["runs"][1]
+    assert [(one["decision"], one["lift"]) for one in first["verdicts"]] == [("helps", 1.0), ("undecided", 0.0)]
+    assert (first["state"], first["trials"], first["passed"] + first["failed"]) == ("done", 24, 24)
+    assert first["verdicts_are_current"]
+    (skill,) = found["skills"]
+    assert (skill["name"], skill["runs"], skill["decided"]) == ("greeter", 2, site.second)
+
+
+def test_older_runs_are_listed_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upskill.reports.live.overview.RUNS_AT_ONCE", 2)
+    with open_store(tmp_path) as store:
+        ids = [begin(store, fresh=True).id for _ in range(5)]
+    with served(tmp_path) as live:
+        pages = [live.api("overview")]
+        while pages[-1]["more"] is not None:
+            pages.append(live.api("overview", before=pages[-1]["more"]))
+        assert [row["id"] for page in pages for row in page["runs"]] == ids[::-1]
+        assert [len(page["runs"]) for page in pages] == [2, 2, 1]
+
+
+def test_the_page_of_a_run_has_the_numbers_of_json(site: Site) -> None:
+    with open_store(site.place) as store:
+        expected = json_report.plain(evaluation_of(store, store.run(site.first)))
+    answer = site.live.ask(f"api/summary?run={site.first}")
+    assert answer.json["document"] == json.loads(json.dumps(expected))
+    again = site.live.ask(f"api/summary?run={site.first}", If_None_Match=answer.headers["ETag"])
+    assert (again.status, again.text) == (304, "")
+
+
+def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(site.place) as store:
+        run = store.run(site.first)
+        everything = {(row.case, row.model, row.arm, row.seed): row.passed for row in store.outcomes(run)}
+
+    def listed(**wanted: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        after: dict[str, str] = {}
+        while True:
+            page = site.live.api("trials", run=site.first, **wanted, **after)
+            found += [(row["case"], row["model"], row["arm"], row["seed"]) for row in page["rows"]]
+            assert page["total"] is None or page["total"] >= len(found)
+            if page["next"] is None:
+                assert page["total"] in (None, len(found))
+                return found
+            after = {"after": page["next"]}
+
+    whole = list(everything)
+    model = next(key[1] for key in whole if "student" in key[1])
+    for page, looked_at in ((trials.PAGE, trials.LOOKED_AT), (5, 3), (1, 7)):
+        monkeypatch.setattr(trials, "PAGE", page)
+        monkeypatch.setattr(trials, "LOOKED_AT", looked_at)
+        monkeypatch.setattr(trials, "READ", looked_at)
+        assert listed() == whole
+        assert listed(model=model) == [key for key in whole if key[1] == model]
+        assert listed(outcome="failed", arm="skill") == [
+            key for key in whole if key[2] == "skill" and not everything[key]
+        ]
+        assert listed(case="greet-2") == [key for key in whole if key[0] == "greet-2"]
+        assert listed(text="GUEST 4") == [key for key in whole if key[0] == "greet-4"]  # what was asked
+        assert listed(text="onerror=") == [("greet-1", model, "skill", 0)]  # what was answered
+        assert listed(text="onerror=", outcome="failed") == []
+        assert listed(tag="no such tag") == []
+    for after in ("x", "[]", "[1,2,3,4]", '["a","b","c","d"]', '["a","b","c",1e99]', "[" * 5000):
+        assert site.live.ask(f"api/trials?run={site.first}&after={after}").status == 400, after[:20]
+
+
+def test_one_trial_is_told_whole(site: Site) -> None:
+    with open_store(site.place) as store:
+        rows = [row for row in store.outcomes(store.run(site.first), "greet-1") if "student" in row.model]
+    key = next(row for row in rows if row.arm == "skill")
+    asked = json.dumps([key.case, key.model, key.arm, key.seed])
+    found = site.live.api("trial", run=site.first, key=asked)
+    assert found["outcome"] == "passed"
+    assert found["answer"]["text"] == HOSTILE
+    assert site.live.api("trial", run=site.first, key=asked.replace("greet-1", "nothing")) is None
+
+
+def test_what_there_is_not_is_said(site: Site) -> None:
+    for path in (
+        "api/summary?run=nothing",
+        "api/trials?run=",
+        "api/skill?skill=nothing",
+        f"api/compare?before={site.first}&after=no",
+    ):
+        answer = site.live.ask(path)
+        assert answer.status == 404, path
+        assert "o run is " in answer.text
+    refused = site.live.ask(f"api/compare?before={site.first}&after={site.second}&model=nobody")
+    assert (refused.status, "no model is called 'nobody'" in refused.text) == (400, True)
+
+
+def test_two_runs_are_compared_with_their_answers_and_skills(site: Site) -> None:
+    found = site.live.api("compare", before=site.first, after=site.second)
+    assert found["before"]["model"] == found["after"]["model"]
+    assert [(one["id"], one["change"]) for one in found["changed"]] == [(f"greet-{n}", "worse") for n in range(1, 7)]
+    answers = [[answer["answer"]["text"] for answer in one["answers"]] for one in found["changed"]]
+    assert answers == [[HOSTILE, "hello, friend"], *[["ahoy, friend", "hello, friend"]] * 5]
+    assert ["-", "Say ahoy, then the name."] in found["diff"]
+    assert ["+", "Say hello."] in found["diff"]
+    assert "6 got worse" in " ".join(found["words"])
+
+
+def test_a_skill_is_shown_over_its_versions_and_models(site: Site) -> None:
+    found = site.live.api("skill", skill="greeter", width=500)
+    first, second = found["versions"]
+    assert (first["latest"], second["latest"]) == (site.first, site.second)
+    assert [one["decision"] for one in first["verdicts"].values()] == ["helps", "undecided"]
+    assert 'width="524"' in found["picture"]  # and a margin
+    assert "version 2" in found["picture"]
+
+
+# Large runs.
+
+
+def test_a_large_run_is_computed_elsewhere_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = add_runs(tmp_path)
+    monkeypatch.setattr(summaries, "SMALL", 0)
+    asked = f"api/summary?run={ids['first']}"
+    with served(tmp_path / "runs") as live:
+        assert live.ask(asked).status == 202
+        assert live.ask(f"run/{ids['first']}").status == 200
+        while (answer := live.ask(asked)).status == 202:
+            pass
+        assert answer.json["run"]["id"] == ids["first"]
+    monkeypatch.setattr(summaries, "read_and_summarise", None)  # nobody computes anything any more
+    with served(tmp_path / "runs") as live:
+        assert live.ask(asked).json == answer.json
+
+
+# What goes on.
+
+
+@contextmanager
+def listening(live: Live) -> Generator[http.client.HTTPResponse]:
+    """A page that hears what has changed."""
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
+    connection.request("GET", f"/{live.page.token}/events")
+    response = connection.getresponse()
+    assert response.getheader("Content-Type") == "text/event-stream"
+    assert heard(response) == []
+    yield response
+    connection.close()
+
+
+def heard(response: http.client.HTTPResponse) -> list[dict[str, Any]]:
+    """The next message."""
+    while not (line := response.readline()).startswith(b"data: "):
+        assert line, "the server has gone"
+    return json.loads(line.removeprefix(b"data: "))
+
+
+def add(store: Store, number: int, passed: bool | None = True) -> None:
+    asyncio.run(store.add_result(store.run("last"), result_of(TRIALS[number], passed)))
+
+
+def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live, listening(live) as page, listening(live) as other:
+        run = begin(store)
+        assert [row["id"] for row in heard(page)] == [run.id]
+        with store.claim(run):
+            add(store, 0)
+            (row,) = heard(page)
+            assert (row["state"], row["passed"], row["trials"]) == ("running", 1, len(PLAN))
+            add(store, 1, None)
+            (row,) = heard(page)
+            assert (row["errored"], row["tokens"], row["cost_usd"]) == (1, 46, 1.5)
+            assert row["seconds_left"] > 0
+        (row,) = heard(page)  # nobody works on it any more, which nothing in the store says
+        assert row["state"] == "interrupted"
+        store.delete_run(run)
+        assert heard(page) == [{"id": ""}]
+        assert heard(other)[0]["id"] == run.id
+
+
+def test_the_time_left_is_judged_by_the_last_minute() -> None:
+    rate = Rate()
+    assert rate.add(0.0, 10, 100) is None
+    assert rate.add(10.0, 20, 100) == 80.0
+    assert rate.add(50.0, 60, 100) == 40.0
+    assert rate.add(100.0, 61, 100) == pytest.approx(39 * 50.0)  # what came before is too long ago
+    assert rate.add(101.0, 5, 100) is None  # it was started again
+
+
+# Feedback.
+
+
+def test_marks_are_kept_and_survive_a_restart(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        run = begin(store).id
+        add(store, 0)
+        add(store, 1)
+    one, two = (
+        {"case": trial.case, "model": trial.model, "arm": trial.arm, "seed": trial.seed} for trial in TRIALS[:2]
+    )
+    with served(tmp_path) as live:
+        assert live.mark(run, one | {"verdict": "wrong", "feedback": " no \ud800 name "}).status == 200
+        assert live.mark(run, two | {"verdict": "odd"}).status == 200
+        assert live.mark(run, two | {"verdict": "", "feedback": ""}).status == 200  # taken back
+    with served(tmp_path) as live:
+        answer = live.ask(f"api/feedback.json?run={run}&download")
+        (review,) = answer.json["reviews"]
+        assert {name: review[name] for name in one} == one
+        assert (review["verdict"], review["feedback"]) == ("wrong", "no \\ud800 name")
+        assert review["timestamp"]
+        assert {"run": run, "skill": "greeter", "status": "complete"}.items() <= answer.json.items()
+        assert "feedback.json" in answer.headers["Content-Disposition"]
+
+
+def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
+    key = {"case": "greet-1", "model": "x", "arm": "skill", "seed": 0}
+    wrong = (
+        {"verdict": "fine"},
+        {"verdict": 3},
+        {"seed": "0"},
+        {"seed": 10**30},
+        {"feedback": "x" * 10_001},
+        {"arm": None},
+    )
+    bodies: list[object] = [b"", b"{", b"[]", b"3", {}, key, b"[" * 50_000, *(key | each for each in wrong)]
+    for body in bodies:
+        assert site.live.mark(site.first, body).status in (400, 404), body
+    assert site.live.mark(site.first, key | {"verdict": "odd"}).status == 404  # no such model
+    assert site.live.mark(site.first, b"x" * 200_000).status in (400, 413)
+    assert site.live.mark(site.first, key, Content_Type="text/plain").status == 415
+    assert site.live.api("feedback.json", run=site.first)["reviews"] == []
+
+
+# The command.
+
+
+def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None:
+    process = start("view", site.first[:-2], "--port", 0, "--runs-dir", site.place)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address.endswith(f"/run/{site.first}")
+    host = address.split("/")[2]
+    assert host.startswith("127.0.0.1:")
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.request("GET", address.split(host)[1])
+    assert connection.getresponse().status == 200
+    connection.close()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "Ctrl-C ends it" in said
+
+
+def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site) -> None:
+    done = upskill("view")
+    assert (done.code, "no such folder" in done.err) == (2, True)
+    done = upskill("view", "nothing", "--runs-dir", site.place)
+    assert (done.code, "no run is called 'nothing'" in done.err) == (2, True)
+    done = upskill("view", "--runs-dir", site.place, "--port", site.live.port, "--no-browser")
+    assert done.code == 2
+    assert f"port {site.live.port} of this machine is in use" in done.err
+    assert "--port" in done.err
