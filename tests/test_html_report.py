@@ -380,7 +380,7 @@ def test_a_thousand_trials_stay_under_a_megabyte_whatever_they_say(tmp_path: Pat
     text = "".join(f"{number * 7919 % 104729:x} " for number in range(4_000))  # compresses badly
 
     def answered(trial: Trial) -> Result:
-        start = hash((trial.case, trial.arm, trial.seed)) % 9_000
+        start = 97 * len(trial.case) * (trial.seed + 7) % 9_000
         return result_of(plan, trial, text[start : start + 12_000], passed=trial.arm == "skill")
 
     name = store_run(tmp_path / "runs", plan, answered)

@@ -27,7 +27,7 @@ from upskill.version import __version__
 
 LONGEST_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
 LONGEST_PROMPT = 20_000
-WIDTHS = {"wide": 760, "narrow": 310}  # that pictures are drawn in
+WIDTHS = {"wide": 520, "narrow": 310}  # that pictures are drawn in
 MOST_FILES = 20  # of a case that are shown
 MOST_SEEDS = 500  # that a case can be opened with
 MOST_STEPS = 400  # of an agent

@@ -1,6 +1,6 @@
 /* The matrix of cases, models and arms: how often each passed, and a way into every case. */
 
-const CELLS = 700; // that are shown at a time: whole rows, at least ten and at most fifty
+const CELLS = 420; // that are shown at a time: whole rows, at least ten and at most fifty
 const CHANGES = { better: "▲", worse: "▼", same: "·" };
 
 function share([passed, failed]) {
@@ -52,7 +52,7 @@ function cases(report) {
   function draw() {
     const found = chosen();
     const heads = [
-      h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, model)), h("th", { scope: "col", rowspan: "2" }, "Change")),
+      h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, nameOf(model))), h("th", { scope: "col", rowspan: "2" }, "Change")),
       h("tr", {}, models.map(() => arms.map(([, name]) => h("th", { scope: "col", class: "arm" }, name)))),
     ];
     const body = found.slice(start, start + most).map((row) => {
@@ -74,6 +74,7 @@ function cases(report) {
       pager(start > 0, start + most < found.length, (forward) => {
         start += forward ? most : -most;
         draw();
+        box.firstChild.focus();
       }, "cases"),
     );
   }

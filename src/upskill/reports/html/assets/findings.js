@@ -15,18 +15,24 @@ function lifts(part) {
   return `${points(part.lift)} (${interval(part.interval)}, ${counted(part.pairs, "pair")})`;
 }
 
+/* The same in a cell of a table. */
+function liftCell(part) {
+  if (!part || part.lift === null) return UNKNOWN;
+  return [inPoints(part.lift), h("span", { class: "below" }, `${interval(part.interval)}, ${counted(part.pairs, "pair")}`)];
+}
+
 function groups(report) {
   const models = report.document.models;
-  const heads = (title) => [title, "Cases", ...models.map((verdict) => verdict.model)];
-  const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => lifts(verdict.splits[key]))];
+  const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model))];
+  const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
   const { cases, held_out } = report.document.suite;
   const tables = [];
   if (held_out && held_out < cases) {
-    tables.push(table("Held-out cases and the others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
+    tables.push(table("Lift in points on held-out cases and on the others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
   }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
-    const rows = report.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => lifts(group.models[verdict.model]))]);
-    if (rows.length) tables.push(table(`Lift by ${kind === "tag" ? "tag" : "author"} of the cases`, heads(title), rows));
+    const rows = report.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
+    if (rows.length) tables.push(table(`Lift in points by ${kind} of the cases`, heads(title), rows));
   }
   return tables.length ? section("groups", "Where it helps", tables) : null;
 }
@@ -53,7 +59,7 @@ function failures(report) {
   return section(
     "failures",
     "Errors, refusals and cut answers",
-    table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why there was no answer that could pass"], rows),
+    !rows.length ? h("p", {}, "No trial has been run.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why there was no answer that could pass"], rows),
     errors.length ? h("ul", {}, errors) : null,
     report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill. No number is valid.`) : null,
   );

@@ -5,7 +5,7 @@ window.upskillTimings = timings;
 
 function measure(name, begun) {
   const took = performance.now() - begun;
-  timings.measures.push([name, took]);
+  timings.measures.push([name, took, begun]);
   timings.longest = Math.max(timings.longest, took);
 }
 
@@ -29,6 +29,7 @@ async function startReport(source, before = null) {
   try {
     const report = { ...(await source.summary()), source };
     await readReviews(source);
+    await pause();
     await draw(page, report, source, before);
     source.watch(async () => {
       Object.assign(report, await source.summary());
@@ -74,6 +75,8 @@ async function draw(page, report, source, before) {
     if (link) opened.open(link);
     else opened.close();
   };
+  const part = /^#[a-z-]+$/.test(location.hash) && document.querySelector(location.hash);
+  if (part) part.scrollIntoView(); // it was not there yet when the browser looked for it
   window.addEventListener("hashchange", follow);
   window.addEventListener("popstate", follow);
   follow();

@@ -56,7 +56,7 @@ function card(report, verdict, place) {
   return h(
     "li",
     { class: `card ${kind}`, title: report.conclusions[place] },
-    h("h2", { class: "model" }, verdict.model),
+    h("h2", { class: "model" }, nameOf(verdict.model)),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
     h("p", { class: "lift" }, number(report, of("lift"), points)),
     h(
@@ -82,8 +82,9 @@ function costOf(report, verdict, of) {
   const tokens = beforeAfter(tokensPerTask(verdict.baseline), tokensPerTask(verdict.skill));
   const said = [h("span", { class: "label" }, "takes "), `${tokens} tokens a task`];
   const costs = [verdict.baseline, verdict.skill].filter(scored).map((arm) => arm.cost_usd);
+  if (!costs.length) return [h("span", { class: "label" }, "nothing was scored")];
   if (costs.length && costs.every((cost) => cost === 0)) return [...said, ", free"];
-  if (!costs.length || costs.some((cost) => cost === null)) return [...said, ", price not known"];
+  if (costs.some((cost) => cost === null)) return [...said, ", price not known"];
   const paid = ["baseline", "skill"].filter((arm) => verdict.cost_per_pass[arm] !== null);
   if (!paid.length) return [...said, ", no task passed"];
   return [...said, ", ", paid.map((arm, order) => [order ? " → " : "", number(report, of("cost_per_pass", arm), dollars)]), " a pass"];
@@ -109,9 +110,9 @@ function line(report, verdict, place) {
     "li",
     { class: `line ${kind}`, title: report.conclusions[place] },
     h("span", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
-    h("h2", { class: "model" }, verdict.model),
+    h("h2", { class: "model" }, nameOf(verdict.model)),
     h("span", { class: "lift" }, number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
-    h("span", { class: "cost" }, costOf(report, verdict, of).slice(1)),
+    h("span", { class: "cost" }, costOf(report, verdict, of)),
   );
 }
 
@@ -143,5 +144,5 @@ function pictures(report) {
     return figure;
   });
   const said = report.choices.map((line) => h("p", {}, line));
-  return section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures), said);
+  return section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures, said.length ? h("div", {}, said) : null));
 }

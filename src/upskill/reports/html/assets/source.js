@@ -18,41 +18,37 @@ const PAGE = 50; // trials in one page of the list
 const OPEN_BLOCKS = 12; // that are kept in memory
 
 async function openBlock(name) {
-  const node = document.getElementById(name);
-  const binary = atob(node.textContent);
-  const bytes = new Uint8Array(binary.length);
-  for (let place = 0; place < binary.length; place++) bytes[place] = binary.charCodeAt(place);
+  const text = document.getElementById(name).textContent;
+  const bytes = Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
+  return new Response(stream).json();
 }
 
 function embeddedSource() {
   let run = "";
-  let rows = []; // of every trial
+  let columns = {}; // by name: a value for each trial, or its place among `names`
+  let count = 0;
   let cases = new Map();
   let firsts = []; // by block: the number of its first trial
   const blocks = new Map(); // those that are open, the one that was used last at the end
-  const places = new Map(); // by key: the number of a trial
   const loaded = load();
 
   async function load() {
     const [summary, index] = await Promise.all([openBlock("summary"), openBlock("index")]);
     run = summary.run.id;
+    columns = index.columns;
     cases = new Map(summary.cases.map((one) => [one.id, one]));
-    const columns = Object.entries(index.columns).map(([name, column]) => [name, column.names, column.values]);
-    const count = index.blocks.reduce((sum, each) => sum + each, 0);
-    rows = Array.from({ length: count }, (_, place) => {
-      const row = {};
-      for (const [name, names, values] of columns) row[name] = names ? names[values[place]] : values[place];
-      return row;
-    });
-    rows.forEach((row, place) => places.set(keyText(row), place));
-    let first = 0;
     for (const size of index.blocks) {
-      firsts.push(first);
-      first += size;
+      firsts.push(count);
+      count += size;
     }
     return { ...summary, limit: index.limit, listed: count };
+  }
+
+  function row(place) {
+    const found = {};
+    for (const [name, { names, values }] of Object.entries(columns)) found[name] = names ? names[values[place]] : values[place];
+    return found;
   }
 
   async function block(number) {
@@ -64,16 +60,26 @@ function embeddedSource() {
     return found;
   }
 
-  function fits(row, filter) {
+  /* Whether the trial at a place has what a filter asks for, the text aside. */
+  function tester(filter) {
+    const tests = [];
     for (const name of ["case", "model", "arm", "outcome"]) {
-      if (filter[name] && row[name] !== filter[name]) return false;
+      if (!filter[name]) continue;
+      const { names, values } = columns[name];
+      const wanted = names.indexOf(filter[name]);
+      tests.push((place) => values[place] === wanted);
     }
-    return !filter.tag || Boolean(cases.get(row.case)?.tags.includes(filter.tag));
+    if (filter.tag) {
+      const { names, values } = columns.case;
+      const tagged = names.map((id) => Boolean(cases.get(id)?.tags.includes(filter.tag)));
+      tests.push((place) => tagged[values[place]]);
+    }
+    return (place) => tests.every((test) => test(place));
   }
 
-  function saysIt(trial, row, wanted) {
-    const one = cases.get(row.case);
-    const texts = [row.case, row.model, one?.prompt.text, trial.answer?.text, trial.error];
+  function saysIt(trial, place, wanted) {
+    const { case: id, model } = row(place);
+    const texts = [id, model, cases.get(id)?.prompt.text, trial.answer?.text, trial.error];
     for (const finding of trial.findings) texts.push(finding.check, finding.reason);
     for (const step of trial.steps ?? []) texts.push(step.text?.text, step.tool, step.arguments?.text, step.output?.text);
     return texts.some((text) => text && text.toLowerCase().includes(wanted));
@@ -84,9 +90,10 @@ function embeddedSource() {
 
   async function matches(filter) {
     const wanted = (filter.text ?? "").trim().toLowerCase();
+    const fits = tester(filter);
     if (!wanted) {
       const found = [];
-      rows.forEach((row, place) => fits(row, filter) && found.push(place));
+      for (let place = 0; place < count; place++) if (fits(place)) found.push(place);
       return { found, done: true };
     }
     const asked = JSON.stringify([filter, wanted]);
@@ -96,21 +103,17 @@ function embeddedSource() {
     // A few milliseconds at a time: the page stays usable while it searches.
     while (mine.block < firsts.length && performance.now() - begun < 40) {
       const number = mine.block;
-      const first = firsts[number];
-      const last = firsts[number + 1] ?? rows.length;
-      const some = rows.slice(first, last).some((row) => fits(row, filter));
-      const trials = some ? await block(number) : [];
-      if (mine.block !== number) continue;
-      trials.forEach((trial, place) => {
-        const row = rows[first + place];
-        if (fits(row, filter) && saysIt(trial, row, wanted)) mine.matches.push(first + place);
-      });
+      const places = [];
+      for (let place = firsts[number]; place < (firsts[number + 1] ?? count); place++) if (fits(place)) places.push(place);
+      const trials = places.length ? await block(number) : [];
+      if (mine.block !== number) continue; // somebody else asked the same meanwhile
+      for (const place of places) if (saysIt(trials[place - firsts[number]], place, wanted)) mine.matches.push(place);
       mine.block++;
     }
     return { found: mine.matches, done: mine.block >= firsts.length };
   }
 
-  const store = `upskill-feedback:`;
+  const store = "upskill-feedback:";
   const kept = () => JSON.parse(remembered(store + run) ?? "[]");
 
   return {
@@ -121,14 +124,18 @@ function embeddedSource() {
       const { found, done } = await matches(filter);
       const start = after ?? 0;
       const next = start + PAGE < found.length ? start + PAGE : null;
-      return { rows: found.slice(start, start + PAGE).map((place) => rows[place]), next, total: found.length, done };
+      return { rows: found.slice(start, start + PAGE).map(row), next, total: found.length, done };
     },
     async trial(key) {
       await loaded;
-      const place = places.get(keyText(key));
-      if (place === undefined) return null;
-      const number = firsts.findLastIndex((first) => first <= place);
-      return { ...rows[place], ...(await block(number))[place - firsts[number]] };
+      const fits = tester(key);
+      const seed = String(key.seed);
+      for (let place = 0; place < count; place++) {
+        if (String(columns.seed.values[place]) !== seed || !fits(place)) continue;
+        const number = firsts.findLastIndex((first) => first <= place);
+        return { ...row(place), ...(await block(number))[place - firsts[number]] };
+      }
+      return null;
     },
     async reviews() {
       await loaded;

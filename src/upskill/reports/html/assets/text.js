@@ -37,6 +37,13 @@ function fill(node, ...children) {
   return add(node, ...children);
 }
 
+/* A name that fits a heading: of a very long one its beginning and its end, and all of it where one points at it. */
+function nameOf(name) {
+  const letters = [...visible(name)];
+  if (letters.length <= 60) return name;
+  return h("span", { title: name }, letters.slice(0, 36).join(""), "…", letters.slice(-20).join(""));
+}
+
 /* A link to a place on the page, with the names in it escaped. */
 function linkTo(kind, ...names) {
   return `#${kind}=${names.map((name) => encodeURIComponent(wellFormed(String(name)))).join("/")}`;

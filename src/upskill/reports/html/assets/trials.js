@@ -21,7 +21,7 @@ function trials(report, source) {
     h("button", { type: "reset", class: "quiet" }, "Clear"),
   );
   const status = h("p", { role: "status", class: "note", id: "trials-status" });
-  const list = h("ol", { class: "trials", "aria-label": "Trials" });
+  const list = h("ol", { class: "trials", "aria-label": "Trials", tabindex: "-1" });
   const pages = h("div", {});
   let asked = 0; // the latest question: answers to earlier ones are dropped
   let starts = [null]; // where the pages up to this one start
@@ -44,6 +44,7 @@ function trials(report, source) {
       fill(pages, pager(starts.length > 1, found.next !== null, (forward) => {
         starts = forward ? [...starts, found.next] : starts.slice(0, -1);
         draw();
+        list.focus(); // at its top, where reading goes on
       }, "trials"));
       measure("trials", begun);
       if (found.done) return;
