@@ -11,9 +11,10 @@ writing while iterating is fine, and memory does not grow with the run.
   and how a result is written
 - `sql`, `sql_progress`, `sql_searches`: the tables, in SQL for every kind; `database`: what that runs on
 - `group_writer`: many writes in one commit
+- `copying`, `checking`, `pruning`: what `upskill store` does
 - `sqlite`: the kind; `sqlite_file`: its file; `sqlite_tables`: its migrations; `file_lock`: one process to a run
-- `postgres`: the kind; `postgres_server`: its connections; `postgres_writes`: rows in bulk; `postgres_tables`: its
-  migrations
+- `postgres`: the kind; `postgres_server`: its connections; `postgres_url`, `postgres_errors`: where it is and what it
+  says; `postgres_writes`: rows in bulk; `postgres_tables`: its migrations
 """
 
 from __future__ import annotations

@@ -20,6 +20,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Tell = Callable[[str, float], None]  # what is done, and the share that is done of it
+
+
+def tell_nobody(_: str, __: float) -> None: ...
+
+
 class ConnectionLost(StoreError):
     """The connection to the database ended, and with it what was going on. Whoever can, does it again."""
 
@@ -54,6 +60,28 @@ class Database(ABC):
     @abstractmethod
     async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
         """Returns when it is committed, together with what others write; at once with `wait=False`."""
+
+    # What copying, checking and pruning need.
+
+    def select(self, query: str, *values: Any) -> Iterator[Any]:
+        return self._stream(query, *values)
+
+    def count(self, table: str, where: str = "1 = 1", *values: Any) -> int:
+        return self._rows(f"SELECT COUNT(*) FROM {table} WHERE {where}", *values)[0][0]  # noqa: S608
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        return self._transaction()
+
+    async def write(self, statement: str, values: tuple[Any, ...]) -> None:
+        await self._write(statement, values)
+
+    @abstractmethod
+    def integrity(self) -> list[str]:
+        """What the database itself says is wrong with it."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Give back the space of what was deleted, as far as that can be done while others use it."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -10,30 +10,24 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode
+
+import psycopg
+from psycopg import errors, pq
 
 from upskill.errors import StoreError, UsageError
-from upskill.installation import add_extra
 from upskill.runs.stores import Run, without_password
 from upskill.runs.stores.database import ConnectionLost, Database, Transaction, run_is_taken
 from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.postgres_errors import hint_for, is_passing
 from upskill.runs.stores.postgres_tables import OLDEST_SERVER, lock_number, migrate, version_of
+from upskill.runs.stores.postgres_url import location_of, parse_url
 from upskill.runs.stores.postgres_writes import INCOMING_TABLES, write_rows
-
-try:
-    import psycopg
-    from psycopg import conninfo, errors, pq
-except ImportError as error:
-    raise UsageError(
-        "a postgresql:// store needs psycopg, which is not installed", f"Run `{add_extra('postgres')}`."
-    ) from error
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-SCHEMA = "upskill"  # unless the URL names one
 PATIENCE = 300.0  # seconds that a server which answered before may be away
-FIRST_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
+OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
 LONGEST_PAUSE = 5.0
 ROWS_AT_ONCE = 256
 MOST_IDLE = 8  # connections
@@ -48,14 +42,14 @@ class PostgresServer(Database):
 
     def __init__(self, url: str, *, create: bool) -> None:
         self._shown = without_password(url)
-        self._parameters, self.schema = _parse(url)
+        self._parameters, self.schema = parse_url(url)
         self._idle: list[Connection] = []
         self._closed = False
         self._claims: dict[int, Connection] = {}  # by the number of the run
         self._writing: Connection | None = None
-        db = self._retry("cannot be reached", self._connect, FIRST_PATIENCE)
+        db = self._retry("cannot be reached", self._connect, opening=True)
         try:
-            self._shown = _location(db, self.schema, self._parameters)
+            self._shown = location_of(db, self.schema, self._parameters)
             self.found = self._prepare(db, create=create)
         except psycopg.Error as error:
             db.close()
@@ -86,6 +80,25 @@ class PostgresServer(Database):
 
     def check_damage(self) -> None:
         """The server looks after its files; `upskill store check` reads everything."""
+
+    def integrity(self) -> list[str]:
+        invalid = self._rows(
+            "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+            " WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace"
+        )
+        broken = self._rows(
+            "SELECT checksum_failures FROM pg_stat_database"
+            " WHERE datname = current_database() AND checksum_failures > 0"
+        )
+        return [
+            *(f"the index {name} is not valid; REINDEX it" for (name,) in invalid),
+            *(f"the server found {pages} damaged pages in this database" for (pages,) in broken),
+        ]
+
+    def compact(self) -> None:
+        with self._connection() as db:
+            for table in ("results", "replies", "runs"):
+                db.execute(f"VACUUM (ANALYZE) {table}".encode())
 
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
@@ -130,16 +143,15 @@ class PostgresServer(Database):
             raise
         self._put(db)
 
-    def _retry(self, what: str, work: Callable[[], T], patience: float = PATIENCE) -> T:
-        """Do this, again and again while the server is away."""
-        until, pause = time.monotonic() + patience, 0.0
+    def _retry(self, what: str, work: Callable[[], T], *, opening: bool = False) -> T:
+        """Do this, again and again while the server is away; one that never answered has to be about to."""
+        until, pause = time.monotonic() + (OPENING_PATIENCE if opening else PATIENCE), 0.0
         while True:
             try:
                 return work()
             except psycopg.Error as error:
-                first = patience == FIRST_PATIENCE
-                if not _is_passing(error, first=first) or time.monotonic() + pause > until:
-                    raise self._failure(what, error, first=first) from None
+                if not is_passing(error, opening=opening) or time.monotonic() + pause > until:
+                    raise self._failure(what, error, opening=opening) from None
                 if not pause:
                     logger.warning("%s", self._words("connection lost, trying again", error))
             while self._idle:  # most likely lost too
@@ -147,14 +159,14 @@ class PostgresServer(Database):
             time.sleep(pause)
             pause = min(max(2 * pause, 0.05), LONGEST_PAUSE)
 
-    def _failure(self, what: str, error: psycopg.Error, *, first: bool = False) -> StoreError | UsageError:
+    def _failure(self, what: str, error: psycopg.Error, *, opening: bool = False) -> StoreError | UsageError:
         words = self._words(what, error)
-        if first:
-            return UsageError(words, _hint(str(error)))
+        if opening:
+            return UsageError(words, hint_for(str(error)))
         if isinstance(error, errors.DiskFull):
             return StoreError(words, FULL_HINT)
         again = "Is the server running? The same command resumes from what was saved."
-        return StoreError(words, again if _is_passing(error) else "")
+        return StoreError(words, again if is_passing(error) else "")
 
     def _words(self, what: str, error: psycopg.Error) -> str:
         """What the server says, in one line and without a password."""
@@ -224,7 +236,7 @@ class PostgresServer(Database):
             db.execute("COMMIT")
         except psycopg.Error as error:
             db.close()
-            if _is_passing(error):
+            if is_passing(error):
                 raise ConnectionLost(self._words("cannot be written", error)) from None
             raise self._failure("cannot be written", error) from None
         except BaseException:
@@ -235,26 +247,35 @@ class PostgresServer(Database):
     async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
         await self._group.write(statement, values, wait=wait)
 
+    def _writing_connection(self) -> Connection:
+        if self._writing is None or self._writing.closed:
+            db = self._connect()
+            try:
+                db.execute(b"SET upskill.group_writer TO 'on';" + INCOMING_TABLES)
+                self._renew_claims()
+            except BaseException:
+                db.close()
+                raise
+            self._writing = db
+        return self._writing
+
     def _commit(self, writes: list[Write]) -> None:
         """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
 
         def commit() -> None:
-            if self._writing is None or self._writing.closed:
-                self._writing = self._connect()
-                self._writing.execute(b"SET upskill.group_writer TO 'on';" + INCOMING_TABLES)
-                self._renew_claims()
+            db = self._writing_connection()
             changed: set[int] = set()
             try:
-                with self._writing.transaction():
+                with db.transaction():
                     for statement, rows in by_statement(writes):
-                        changed |= write_rows(self._writing, statement, map(_storable, rows))
+                        changed |= write_rows(db, statement, map(_storable, rows))
                 if changed:  # not durable by itself: it tells those who look, and what they look at is
-                    self._writing.execute(
+                    db.execute(
                         "BEGIN; SET LOCAL synchronous_commit TO off;"
                         f"SELECT note_changes('{{{','.join(map(str, sorted(changed)))}}}'); COMMIT".encode()
                     )
             except BaseException:
-                self._writing.close()
+                db.close()
                 raise
 
         self._retry("results cannot be saved", commit)
@@ -358,62 +379,3 @@ def _restore(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
-
-
-def _parse(url: str) -> tuple[dict[str, Any], str]:
-    """What libpq is told, and the schema, which is a parameter of ours."""
-    place, _, query = url.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    schema = next((value for name, value in given if name == "schema"), SCHEMA)
-    if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
-        raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
-    rest = urlencode([pair for pair in given if pair[0] != "schema"])
-    try:
-        parameters = conninfo.conninfo_to_dict(f"{place}?{rest}" if rest else place)
-    except psycopg.Error:  # whose words may quote the password
-        raise UsageError(
-            f"{without_password(url)}: is not the URL of a PostgreSQL database",
-            "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
-        ) from None
-    usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
-    return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
-
-
-def _location(db: Connection, schema: str, parameters: dict[str, Any]) -> str:
-    info = db.info
-    host = parameters.get("host") or info.host  # several, where several were named
-    is_socket = host.startswith("/")
-    place = f"postgresql://{info.user}@{'' if is_socket else f'{host}:{info.port}'}/{info.dbname}"
-    query = {**({"host": host} if is_socket else {}), **({"schema": schema} if schema != SCHEMA else {})}
-    return f"{place}?{urlencode(query, safe='/')}" if query else place
-
-
-# Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.
-_PASSING = (
-    errors.AdminShutdown,
-    errors.CrashShutdown,
-    errors.CannotConnectNow,
-    errors.TooManyConnections,
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
-    errors.IdleInTransactionSessionTimeout,
-)
-
-
-def _is_passing(error: psycopg.Error, *, first: bool = False) -> bool:
-    if isinstance(error, _PASSING):
-        return True
-    starting = any(
-        words in str(error) for words in ("starting up", "shutting down", "too many clients", "recovery mode")
-    )
-    lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
-    return starting or (not first and isinstance(error, psycopg.OperationalError) and lost)
-
-
-def _hint(said: str) -> str:
-    """What to do about a server that cannot be reached."""
-    if "password" in said or "authentication" in said:
-        return "Put the password into UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
-    if "database" in said and "does not exist" in said:
-        return "Make it first: createdb NAME."
-    return "Is the server running, and are host and port right?"

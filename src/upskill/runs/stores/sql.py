@@ -90,7 +90,7 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
                 "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number", (plan.fingerprint,)
             ).fetchall()
             found = bool(known) and not fresh
-            run_id = known[-1][0] if found else _free_id(db, name, len(known))
+            run_id = known[-1][0] if found else free_id(db, name, len(known))
             if not found:
                 db.execute(
                     "INSERT INTO runs (id, fingerprint, skill, created, version, trials, plan) VALUES (?,?,?,?,?,?,?)",
@@ -338,7 +338,7 @@ def _is_whole(plan: Mapping[str, Any]) -> bool:
     return plan["suite"].get("part") is None and plan.get("replay") is None
 
 
-def _free_id(db: Transaction, name: str, known: int) -> str:
+def free_id(db: Transaction, name: str, known: int = 0) -> str:
     """`name`, or the first of `name-2`, `name-3`, … that no run has."""
     taken = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
     number = known + 1

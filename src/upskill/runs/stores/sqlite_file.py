@@ -88,6 +88,16 @@ class SqliteFile(Database):
         if self._damage:
             raise damaged(self.path, self._damage)
 
+    def integrity(self) -> list[str]:
+        with self._reading(), self._read_lock:
+            found = [row[0] for row in self._reader.execute("PRAGMA integrity_check(20)")]
+        return [] if found == ["ok"] else found
+
+    def compact(self) -> None:
+        with suppress(sqlite3.OperationalError), self._lock:  # somebody else is reading or writing
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _is_as_checked(self) -> bool:
         assert self.path is not None
         note = self.path.with_name(CHECKED)
