@@ -43,16 +43,19 @@ class Server:
             *("-E", "UTF8", "--no-locale"),
         )
         self._schemas = itertools.count(1)
+        self.is_running = False
         self.start()
 
     def start(self) -> None:
         settings = f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
         log = self.folder / "log"
         self._run("pg_ctl", "-D", self.folder / "data", "-l", log, "-o", settings, "-w", "-t", "300", "start")
+        self.is_running = True
 
     def stop(self, mode: str = "fast") -> None:
         """`immediate` is what a crash looks like to everyone."""
         self._run("pg_ctl", "-D", self.folder / "data", "-m", mode, "-w", "-t", "300", "stop")
+        self.is_running = False
 
     def remove(self) -> None:
         self.stop("immediate")

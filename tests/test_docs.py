@@ -98,7 +98,9 @@ def runnable(words: list[str]) -> list[str] | None:
 
 
 @pytest.mark.parametrize("name", sorted(PAGES.keys() - {"docs/how-to/edit.md"}))  # which test_editing.py runs
-def test_commands_run_as_they_are_written(name: str, upskill: Upskill, home: Path) -> None:
+def test_commands_run_as_they_are_written(
+    name: str, upskill: Upskill, home: Path, request: pytest.FixtureRequest
+) -> None:
     for folder in ("my-skill", "skills/my-skill", "skills/tern", "others/other"):
         write_skill(home / folder, cases=12)
         shutil.copy(
@@ -113,7 +115,10 @@ def test_commands_run_as_they_are_written(name: str, upskill: Upskill, home: Pat
     (home / "page.md").write_text("Guests are greeted with the words ahoy and guest.\n", encoding="utf-8")
     write_script(home / "student.yaml")
     assert upskill("eval", "my-skill", "-m", "scripted:student.yaml").code == 0  # `show last` and its like need a run
-    for words in commands_of(PAGES[name]):
-        if (given := runnable(words)) is not None:
-            done = upskill(*given)
-            assert done.code in (0, 1), (words, given, done)  # 1: what was required does not hold
+    lines = [given for words in commands_of(PAGES[name]) if (given := runnable(words)) is not None]
+    if any(word.startswith("postgresql://") for line in lines for word in line):
+        place = request.getfixturevalue("postgres").new_place()
+        lines = [[place if word.startswith("postgresql://") else word for word in line] for line in lines]
+    for given in lines:
+        done = upskill(*given)
+        assert done.code in (0, 1), (given, done)  # 1: what was required does not hold

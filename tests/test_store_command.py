@@ -54,7 +54,12 @@ async def fill(place: str) -> None:
 
 def look_at(run: Run) -> Look:
     return Look(
-        run=run.id, model="one", skill=run.skill, skill_hash="h", suite="s", suite_fingerprint="f",
+        run=run.id,
+        model="one",
+        skill=run.skill,
+        skill_hash="h",
+        suite="s",
+        suite_fingerprint="f",
         **cast("Any", {"cases": {"greet-1": "x"}, "runs": 1, "seed": 0, "margin": 0.1, "scope": "", "trials": 2}),
     )
 

@@ -43,7 +43,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
     "plot": ("upskill.cli.plot:command", "Draw a run as SVG or PNG: lift, pass rates, cost, every case."),
     "store": ("upskill.cli.store:group", "Copy, check or prune the stored runs."),
-    "plot": ("upskill.cli.runs:command", ""),
     "list": ("upskill.cli.list:command", "List the skills in a folder."),
     "validate": ("upskill.cli.validate:command", "Check skills against the Agent Skills specification."),
     "install": ("upskill.cli.install:command", "Install a skill where an agent looks for it."),

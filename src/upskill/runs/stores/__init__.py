@@ -13,8 +13,8 @@ writing while iterating is fine, and memory does not grow with the run.
 - `group_writer`: many writes in one commit
 - `copying`, `checking`, `pruning`: what `upskill store` does
 - `sqlite`: the kind; `sqlite_file`: its file; `sqlite_tables`: its migrations; `file_lock`: one process to a run
-- `postgres`: the kind; `postgres_server`: its connections; `postgres_url`, `postgres_errors`: where it is and what it
-  says; `postgres_writes`: rows in bulk; `postgres_tables`: its migrations
+- `postgres`: the kind; `postgres_server`: its connections; `postgres_driver`: the extra it needs; `postgres_url`,
+  `postgres_errors`: where it is and what it says; `postgres_writes`: rows in bulk; `postgres_tables`: its migrations
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import psycopg
-from psycopg import errors
+from upskill.runs.stores.postgres_driver import errors, psycopg
 
 # Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.
 _PASSING = (

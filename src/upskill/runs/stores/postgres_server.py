@@ -11,13 +11,11 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import psycopg
-from psycopg import errors, pq
-
 from upskill.errors import StoreError, UsageError
 from upskill.runs.stores import Run, without_password
 from upskill.runs.stores.database import ConnectionLost, Database, Transaction, run_is_taken
 from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.postgres_driver import errors, pq, psycopg
 from upskill.runs.stores.postgres_errors import hint_for, is_passing
 from upskill.runs.stores.postgres_tables import OLDEST_SERVER, lock_number, migrate, version_of
 from upskill.runs.stores.postgres_url import location_of, parse_url
@@ -192,13 +190,14 @@ class PostgresServer(Database):
 
         def begin() -> tuple[Connection, psycopg.ServerCursor[Any], list[Any]]:
             db = self._take()
+            cursor = db.cursor("rows")
             try:
                 db.execute("BEGIN READ ONLY")
-                cursor = db.cursor("rows")
                 cursor.execute(_sql(query), _storable(values))
                 return db, cursor, cursor.fetchmany(ROWS_AT_ONCE)
             except BaseException:
                 db.close()
+                cursor.close()
                 raise
 
         db, cursor, rows = self._retry("cannot be read", begin)
@@ -210,10 +209,9 @@ class PostgresServer(Database):
             db.close()
             raise self._failure("cannot be read", error) from None
         finally:
-            if not db.closed:
-                with suppress(psycopg.Error):
-                    cursor.close()
-                    db.execute("ROLLBACK")
+            with suppress(psycopg.Error):
+                cursor.close()
+                db.execute("ROLLBACK")
             self._put(db)
 
     # Writing.
@@ -330,6 +328,7 @@ class PostgresServer(Database):
                 db.close()
                 self._claims[run] = self._connect()
                 if not self._try_claim(self._claims[run], run):
+                    self._claims[run].close()  # and so it is asked for again before anything is written
                     raise StoreError(
                         f"{self._shown}: another process took over the run while the connection was lost",
                         "Wait for it, then run the same command again.",

@@ -306,10 +306,11 @@ def lock_number(schema: str, what: str) -> int:
 
 def version_of(db: psycopg.Connection[Any], schema: str) -> int:
     """How many migrations a store has had; 0 where there is none."""
-    found = db.execute("SELECT to_regclass(%s)", (f'"{schema}".version',)).fetchone()
-    if not found or found[0] is None:
+    # Not `to_regclass`, which may remember that there was none before it waited for another process to make it.
+    known = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'version'"
+    if not db.execute(known, (schema,)).fetchone():
         return 0
-    row = db.execute("SELECT max(version) FROM version").fetchone()
+    row = db.execute(f'SELECT max(version) FROM "{schema}".version'.encode()).fetchone()  # noqa: S608
     return row[0] or 0 if row else 0
 
 

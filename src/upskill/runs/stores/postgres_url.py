@@ -7,16 +7,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from upskill.errors import UsageError
-from upskill.installation import add_extra
 from upskill.runs.stores import without_password
-
-try:
-    import psycopg
-    from psycopg import conninfo
-except ImportError as error:
-    raise UsageError(
-        "a postgresql:// store needs psycopg, which is not installed", f"Run `{add_extra('postgres')}`."
-    ) from error
+from upskill.runs.stores.postgres_driver import conninfo, psycopg
 
 SCHEMA = "upskill"  # unless the URL names one
 
@@ -29,11 +21,14 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
     if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
         raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
     rest = urlencode([pair for pair in given if pair[0] != "schema"])
+    shown = without_password(url)
     try:
+        if shown.endswith("…"):  # or a part of the password would be taken for the host
+            raise psycopg.ProgrammingError
         parameters = conninfo.conninfo_to_dict(f"{place}?{rest}" if rest else place)
     except psycopg.Error:  # whose words may quote the password
         raise UsageError(
-            f"{without_password(url)}: is not the URL of a PostgreSQL database",
+            f"{shown}: is not the URL of a PostgreSQL database",
             "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
         ) from None
     usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
