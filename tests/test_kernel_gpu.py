@@ -112,6 +112,8 @@ async def test_many_trials_leave_nothing_behind(sandbox: Sandbox) -> None:
         code, sanitize = bad if number % 10 == 9 else beside("affine.cu"), number % 20 == 0
         finding = await look("kernel_correct", code, sandbox, task="affine_on_gpu.py", sanitize=sanitize)
         assert finding.passed is (number % 10 != 9)
+        if number % 50 == 49:
+            print(f"{number + 1} trials after {time.perf_counter() - began:.0f} s", flush=True)
     print(f"{count} trials took {time.perf_counter() - began:.0f} s; memory {memory} -> {memory_used()} MiB")
     assert left_behind() - before == set()
     assert memory_used() <= memory + 8

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
@@ -46,8 +50,9 @@ def beside(name: str) -> str:
 
 
 async def look(tier: str, code: str, sandbox: Sandbox, **said: Any) -> Finding:
+    said = said if tier == "kernel_compiles" else {"task": "affine.py", **said}
     evidence = Evidence(Trace((Step("assistant", f"Here it is:\n\n```cuda\n{code}```\n"),)), sandbox=sandbox)
-    return await read_check({tier: {"task": "affine.py", **said}}, "suite.yaml", beside).check.run(evidence)
+    return await read_check({tier: said}, "suite.yaml", beside).check.run(evidence)
 
 
 def on_cpu(code: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,18 +78,26 @@ async def test_a_right_kernel_is_right_and_as_fast_as_it_is(
 
 
 @pytest.mark.usefixtures("stand_in")
-@pytest.mark.parametrize("file", HOSTILE, ids=lambda file: file.stem)
-async def test_a_hostile_kernel_fails(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
-) -> None:
-    code = file.read_text(encoding="utf-8")
-    on_cpu(code, tmp_path, monkeypatch)
-    tier = "kernel_faster" if file.stem in ("changes_the_clock", "skips_when_timed") else "kernel_correct"
-    finding = await look(tier, code, sandbox, timeout=10.0)
-    assert not finding.passed
-    wanted = re.search(r"^// finding: (.*)", code, re.MULTILINE)
-    assert wanted
-    assert re.search(wanted[1], finding.reason), finding.reason
+async def test_every_hostile_kernel_fails(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {file.stem: file.read_text(encoding="utf-8") for file in HOSTILE}
+    assert len(codes) >= 20
+    gate = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def prepare(name: str) -> Path:
+        """Build both halves ahead, side by side: compiling is what takes time."""
+        async with gate:
+            await look("kernel_compiles", codes[name], sandbox)
+            (tmp_path / name).mkdir()
+            return await asyncio.to_thread(cpu_stand_in.compile_for_cpu, codes[name], tmp_path / name)
+
+    for name, library in zip(codes, await asyncio.gather(*map(prepare, codes)), strict=True):
+        monkeypatch.setenv("STAND_IN_KERNELS", str(library))
+        tier = "kernel_faster" if name in ("changes_the_clock", "skips_when_timed") else "kernel_correct"
+        finding = await look(tier, codes[name], sandbox, timeout=1.0 if name == "leaves_a_kernel_running" else 60.0)
+        wanted = re.search(r"^// finding: (.*)", codes[name], re.MULTILINE)
+        assert wanted
+        assert not finding.passed, name
+        assert re.search(wanted[1], finding.reason), f"{name}: {finding.reason}"
 
 
 # What a launcher may do, and what the machinery finds.
@@ -202,6 +215,33 @@ async def test_processes_and_files_are_gone_after_a_trial(
     assert workers_of(server.pid) == []
     server.stop()
     assert not Path(f"/proc/{server.pid}").exists()
+
+
+KILLED = """
+import os, sys, time
+from upskill.checks.kernel import gpu_process
+gpu_process.SERVER = (sys.executable, sys.argv[1])
+process = gpu_process.GpuProcess("runner", os.memfd_create("outputs"))
+print(gpu_process.ForkServer.running().pid, process.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_nothing_goes_on_when_upskill_is_killed() -> None:
+    line = [sys.executable, "-c", KILLED, str(Path(cpu_stand_in.__file__))]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        found = started.stdout.readline().split()
+        started.kill()
+    assert len(found) == 2
+    while any(is_running(one) for one in found):
+        time.sleep(0.01)
+
+
+def is_running(process: str) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def workers_of(server: int) -> list[str]:

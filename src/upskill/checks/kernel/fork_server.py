@@ -7,6 +7,7 @@ it ended, when it has.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -46,8 +47,12 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     worker = os.fork()
+    # A group of its own, so that it can be killed with all that it starts, and the keeper tells of it. Both say so:
+    # whoever is told of the worker may kill it before it has run at all.
+    with suppress(OSError):
+        os.setpgid(worker, worker)
+    _die_with_parent()
     if worker == 0:
-        os.setpgid(0, 0)  # so that it can be killed with all that it starts, and the keeper tells of it
         os.close(status)
         for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
             os.dup2(source, target)
@@ -61,6 +66,11 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     _, ended = os.waitpid(worker, 0)
     os.write(status, b"%d\n" % os.waitstatus_to_exitcode(ended))
     os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Where upskill is killed, its server ends, and so does all that it forked, whatever hangs on the GPU."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":

@@ -180,6 +180,10 @@ class GpuProcess:
                 break
         return self._started.split()
 
+    @property
+    def pid(self) -> int:
+        return int(self._read_status(all_of_it=False)[0])
+
     def printed(self) -> str:
         """What it, or a kernel in it, or whoever watches it printed."""
         self._printed.seek(0)
