@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-import pyarrow as pa
+import pyarrow  # noqa: ICN001 - it has its usual name below
 from pyarrow.parquet import ParquetWriter
 
 from upskill.reports.exports import FileExport, StoredRun
 from upskill.reports.exports.trial_rows import COLUMNS, trial_row
 
+pa: Any = pyarrow  # which says nothing of its types
 ROWS_AT_ONCE, LETTERS_AT_ONCE = 1000, 1_000_000
 _TYPES: dict[str, Any] = {
     "text": pa.string(),
@@ -17,7 +18,7 @@ _TYPES: dict[str, Any] = {
     "number": pa.float64(),
     "boolean": pa.bool_(),
 }
-SCHEMA: Any = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 
 
 def write(run: StoredRun, stream: BinaryIO) -> None:
