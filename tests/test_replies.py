@@ -107,6 +107,20 @@ def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: U
     assert not [path.name for path in Path.cwd().iterdir() if path.name.startswith(".replies")]
 
 
+def test_playing_what_was_seen_is_no_further_look_and_other_checks_are(
+    upskill: Upskill, skill: Path, cassette: Path
+) -> None:
+    live = upskill("eval", skill, "-m", "scripted:student.json", "--runs", 2, "--json").json
+    for more in ((), ("--no-log-runs",), ("--fresh",)):
+        played = upskill("eval", skill, "--replay", cassette, "--json", *more).json
+        if more != ("--fresh",):
+            assert {**played, "run": ""} == {**live, "run": ""}
+    Path("easy.json").write_text(json.dumps(greetings(4) | {"checks": [{"contains": "ahoy"}]}))
+    played = upskill("eval", skill, "--replay", cassette, "--tests", "easy.json", "--json").json
+    assert played["models"][0]["look"] > 1
+    assert f"answers are those of the run {live['run']}, begun 20" in upskill("show", "last").out
+
+
 def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
     upskill: Upskill, skill: Path, cassette: Path
 ) -> None:

@@ -54,6 +54,8 @@ class Recorded:
 class Settings:
     """How the run was made that was recorded. What decides a request has to be the same to find its reply."""
 
+    run: str  # its id
+    created: str
     skill: str
     visible_hash: str  # of what students see of the skill
     agent: str
@@ -137,7 +139,7 @@ class Cassette:
             _number(given["temperature"])
         if as_mapping(given["bounds"]) is None:
             raise ValueError("its bounds are no object")
-        for name in ("skill", "visible_hash", "agent"):
+        for name in ("run", "created", "skill", "visible_hash", "agent"):
             _text(given[name])
 
     def _read_line(self, line: dict[str, Any]) -> None:

@@ -35,6 +35,8 @@ def render_heading(
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
+    if recorded := run.plan.get("replay_of"):
+        yield Text(f"played from a file of replies: answers are those of the run {recorded[0]}, begun {recorded[1]}")
     baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
     for tally in tallies:
         arm = baseline if tally.arm == "baseline" else tally.arm

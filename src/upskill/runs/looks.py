@@ -88,7 +88,7 @@ def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
     What was looked at after the plan was registered takes nothing from it, unless that was planned by then: of several
     plans that were registered before any was run, or several runs of one plan, only the first is a first look.
     """
-    known = list(store.looks(run.skill))
+    known = [look for look in store.looks(run.skill) if not _is_of_recorded(store, run, look)]
     registered = str(run.plan.get("registered") or "") if carried_out else ""
     if not registered:
         return known
@@ -98,6 +98,15 @@ def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
         return look.run != run.id and "" < plans.get(look.run, "") <= registered
 
     return [look for look in known if look.asked <= registered or was_planned(look)]
+
+
+def _is_of_recorded(store: RunStore, run: Run, look: Look) -> bool:
+    """Whether a look was at the run that this one plays again, which shows nothing new unless checks have changed."""
+    name, created = run.plan.get("replay_of") or ("", "")
+    if look.run != name or look.suite_fingerprint != run.plan["suite"]["fingerprint"]:
+        return False
+    recorded = next((one for one in store.runs(run.skill) if one.id == name), None)
+    return recorded is None or recorded.created == created
 
 
 def looks_of_run(store: RunStore, run: Run) -> dict[str, Looks]:

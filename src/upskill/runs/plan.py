@@ -68,6 +68,7 @@ class Plan:
     bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
     replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
+    replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
     recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
 
     def skill_of(self, arm: Arm) -> Skill | None:
@@ -245,7 +246,7 @@ class Plan:
             "distractors": [skill.name for skill in self.distractors],
             "bounds": asdict(self.bounds),
             "twins": self.twins,
-            **({"replay": self.replay} if self.replay else {}),
+            **({"replay": self.replay, "replay_of": self.replay_of} if self.replay else {}),
         }
 
 

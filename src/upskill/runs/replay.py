@@ -53,7 +53,8 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
             recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
             if recorded and recorded.key:
                 keys[trial] = recorded.key
-    return replace(plan, replay=cassette.digest, recorded_keys=keys)
+    was = cassette.settings
+    return replace(plan, replay=cassette.digest, replay_of=(was.run, was.created), recorded_keys=keys)
 
 
 def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:

@@ -78,6 +78,8 @@ def _header(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
+        "run": run.id,
+        "created": run.created,
         "skill": plan["skill"]["name"],
         "visible_hash": plan["skill"]["visible_hash"],
         "models": [_model_row(Address(**model)) for model in models],
