@@ -23,6 +23,7 @@ What they use:
 - `skill_files`: tries the scripts and references of a draft
 - `grounding`: whether what a line says stands in the evidence that it cites
 - `teachers`: who can write a skill on this machine
+- `feedback`: what people said of its answers, as evidence and stronger cases
 - `improve`: what an older skill brings along, and cases for what is asked for; `source_files`: where its documents and
   traces lie
 - `output`: where drafts and finished skills are saved; `provenance`: its skill_meta.json; `versions`: what a person has

@@ -18,6 +18,7 @@ from upskill.authoring.comparison import CONFIRMING_PAIRS
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.extract import extract
 from upskill.authoring.failures import stored_failures
+from upskill.authoring.feedback import Feedback, read_marks, unused_feedback
 from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
 from upskill.authoring.grounding import mark_own_lines
 from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
@@ -26,15 +27,15 @@ from upskill.authoring.options import GenerateOptions
 from upskill.authoring.output import Destination, named_after
 from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
 from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
-from upskill.authoring.refiners import REFINERS, Refiner, RefinerFactory
+from upskill.authoring.refiners import REFINERS, Failure, Refiner, RefinerFactory
 from upskill.authoring.skill_writer import write_skill
 from upskill.authoring.source_files import add_source_files
 from upskill.authoring.structured import forget_unusable_answers
 from upskill.authoring.suite_writer import write_suite
 from upskill.authoring.summarize import material_budget, summarize
-from upskill.authoring.teachers import check_start
+from upskill.authoring.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
 from upskill.authoring.versions import as_improved
-from upskill.errors import UpskillError, UsageError
+from upskill.errors import UpskillError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
@@ -43,7 +44,6 @@ from upskill.models.ledger import Ledger
 from upskill.plain import counted, digest
 from upskill.runs.estimate import SearchSize, estimate_search
 from upskill.runs.evaluate import check_suite_quality
-from upskill.runs.options import choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
 from upskill.runs.stores import Store
 from upskill.skills import Skill
@@ -52,7 +52,6 @@ from upskill.suites.twins import describe_twins, find_twins
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redact import describe_counts
 
-EXTRACT = "extract"  # the teacher that compiles traces by rules, without a model
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")
 _PLACEHOLDER_SUITE = Suite.parse([{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}])
@@ -67,7 +66,7 @@ async def generate(
 ) -> Generated:
     """Write a skill and its tests, improve it on train cases, measure it once on held-out cases, and save it."""
     tools = await check_start(options, models)
-    return await Generation(options, models, events or AuthoringEvents(), tools).run(store)
+    return await Generation(options, models, events or AuthoringEvents(), tools, store).run(store)
 
 
 def generate_now(
@@ -90,6 +89,7 @@ class Generation:
         models: Models | None,
         events: AuthoringEvents,
         tools: Sequence[ToolSchema] = (),
+        store: Store | None = None,
     ) -> None:
         self.options = options
         self.models = models
@@ -98,19 +98,21 @@ class Generation:
         self.keys = models.context.keys if models else find_keys()
         self.renamed: dict[str, str] = {}  # ids of what is stored with an older skill
         self.extracts = options.model == EXTRACT
-        self.teacher = self._choose_teacher()
+        self.teacher = choose_teacher(options, self.keys)
+        self.feedback = Feedback()
         self.material = self.gather()
         if self.extracts and not self.material.traces:
             raise no_trace(self.material)
         older = self.material.skill
         self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
-        self.requested = bool(older and options.task.strip() and not self.extracts)
+        self._read_feedback(store)
+        self.requested = bool(older and (options.task.strip() or self.feedback.usable) and not self.extracts)
         # Somebody's own tests, given with the request, are what it is judged by.
         self.writes_cases = self.suite is None or (self.requested and not options.tests)
         writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
-        self.student = None if options.no_eval else self._choose_student()
-        self.attempts = self._choose_attempts()
+        self.student = None if options.no_eval else choose_student(options, self.keys, events.message)
+        self.attempts = choose_attempts(options, self.student, older, events.message)
         self.refiner: RefinerFactory = REFINERS.load(options.refiner)
         self.executor = options.open_executor()
         self.destination = Destination(
@@ -159,6 +161,7 @@ class Generation:
             dict(ledger.spent),
             ledger.calls,
             previous,
+            tuple(self.feedback.told()),
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -185,7 +188,8 @@ class Generation:
         )
         if not material.task:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
-            goal = goal or (f"Improve the skill {material.skill.name}." if material.skill else "")
+            mend = ": mend what people found wrong with its answers" if options.feedback else ""
+            goal = goal or (f"Improve the skill {material.skill.name}{mend}." if material.skill else "")
             if not goal:
                 raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])
@@ -194,35 +198,22 @@ class Generation:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
             tell(f"Left out: {left_out}.")
-        return material
+        return self.feedback.add_to(material)
 
-    def _choose_teacher(self) -> Address:
-        options = self.options
-        if options.handoff:
-            if options.model:
-                raise UsageError("--handoff and --model contradict each other")
-            return resolve(f"handoff:{options.handoff}")
-        if self.extracts:
-            return Address(EXTRACT, EXTRACT, "")
-        return resolve(options.model or options.settings.skill_generation_model or "", keys=self.keys)
-
-    def _choose_student(self) -> Address:
-        options = self.options
-        named = (options.eval_model,) if options.eval_model else ()
-        (name,) = choose_students(named, options.settings, self.events.message, "--eval-model")
-        return resolve(name, options.eval_base_url, self.keys)
-
-    def _choose_attempts(self) -> int:
-        """How often to try for a better skill. A new one is fitted to the embedded model only if that is asked for."""
-        options, student = self.options, self.student
-        if self.extracts:
-            return 0
-        if student and student.provider == "local" and not options.attempts_are_chosen and not self.material.skill:
-            self.events.message(
-                f"{student.name} is a small embedded model, so the skill is not refined against it; --attempts N does."
-            )
-            return 0
-        return options.max_attempts
+    def _read_feedback(self, store: Store | None) -> None:
+        """Add what people said of the older skill's answers, and tell what becomes of it."""
+        options, older = self.options, self.material.skill
+        if not options.feedback:
+            return
+        if older is None or self.extracts:
+            raise unused_feedback(extracts=self.extracts)
+        judged = bool(options.judge_model or options.settings.judge_model)
+        place = options.runs_dir or options.settings.store
+        self.feedback = read_marks(options.feedback, older, self.suite, store, place, judged=judged)
+        self.material = self.feedback.add_to(self.material)
+        self.suite = self.feedback.strengthen(self.suite) if self.suite else None
+        for line in self.feedback.told():
+            self.events.message(f"Feedback on {line}.")
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
         """Save what is written so far, marked as unproven: whatever happens next, it is not lost."""
@@ -290,7 +281,7 @@ class Generation:
         size = SearchSize(
             material=min(self.material.tokens, material_budget(self.teacher)),
             tokens=self.options.tokens,
-            cases=(len(self.suite.cases) if self.suite else 0) + (self.options.cases if self.writes_cases else 0),
+            cases=(len(self.suite.cases) if self.suite else 0) + (self._case_count if self.writes_cases else 0),
             drafts=self.options.candidates,
             attempts=self.attempts,
             acts=self.options.student_acts,
@@ -331,6 +322,13 @@ class Generation:
                     self._keep_draft(draft)
         return drafts, await self._write_suite(drafts[0], models), material
 
+    @property
+    def _case_count(self) -> int:
+        """How many cases to write: for feedback alone, a few for each answer that somebody found fault with."""
+        if self.suite and not self.options.task.strip():
+            return min(self.options.cases, max(4, 2 * len(self.feedback.usable)))
+        return self.options.cases
+
     async def _write_suite(self, skill: Skill, models: Models) -> Suite:
         """The cases that were given or lie with the older skill, and those that are written."""
         before = rename_evidence(self.suite, self.renamed) if self.suite else None
@@ -340,7 +338,7 @@ class Generation:
             write_suite,
             skill,
             await models.get(self.writer, "test writer"),
-            count=self.options.cases,
+            count=self._case_count,
             material=self.material,
             budget=material_budget(self.writer),
             acts=self.options.student_acts,
@@ -383,7 +381,7 @@ class Generation:
         self.events.message(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
         student = resolve(self.options.settings.eval_model or "local", keys=self.keys)
         refiner = await self._open_refiner(skill, material, models)
-        proposal = await refiner.propose(skill, stored_failures(store, skill, student, suite), (), 1)
+        proposal = await refiner.propose(skill, self._known_failures(store, skill, student, suite), (), 1)
         if not proposal or not proposal.edits:
             return skill
         store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
@@ -418,7 +416,7 @@ class Generation:
                 attempts=self.attempts,
                 target=options.target / 100,
                 search=self._search_id(suite),
-                known_failures=stored_failures(store, drafts[0], student, suite) if self.material.skill else (),
+                known_failures=self._known_failures(store, drafts[0], student, suite) if self.material.skill else (),
                 evidence={piece.id: piece.text for piece in self.material.pieces},
                 older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
                 requested=self.requested,
@@ -426,6 +424,9 @@ class Generation:
             ),
             events=replace(self.events, attempt_ended=attempt_ended),
         )
+
+    def _known_failures(self, store: Store, skill: Skill, student: Address, suite: Suite) -> list[Failure]:
+        return [*self.feedback.failures, *stored_failures(store, skill, student, suite)]
 
     # What is kept with it.
 

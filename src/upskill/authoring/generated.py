@@ -36,6 +36,7 @@ class Generated:
     spent: Mapping[str, Usage]  # by this call, by role
     calls: int  # of models, by this call
     previous: Path | None = None  # where the version that it replaced is kept
+    feedback: tuple[str, ...] = ()  # what became of each review, in words
 
     @property
     def fit(self) -> Evaluation | None:

@@ -36,6 +36,12 @@ class GenerateOptions(AgentOptions, CommonOptions):
         "doc:PATH, trace:PATH and skill:PATH say which.",
         metavar="PATH",
     )
+    feedback: tuple[str, ...] = option(
+        "--feedback",
+        default=(),
+        help="What people said of the skill's answers: feedback.json of a report or `upskill feedback`; repeatable.",
+        metavar="FILE",
+    )
     model: str | None = option(
         "-m",
         "--model",

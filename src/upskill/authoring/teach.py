@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.generate import EXTRACT, Generation
+from upskill.authoring.generate import Generation
 from upskill.authoring.generated import Generated
 from upskill.authoring.lesson import (
     LESSONS_FOLDER,
@@ -19,7 +19,7 @@ from upskill.authoring.lesson import (
 )
 from upskill.authoring.material import ToolSchema
 from upskill.authoring.options import TeachOptions
-from upskill.authoring.teachers import check_start
+from upskill.authoring.teachers import EXTRACT, check_start
 from upskill.authoring.trace_commands import error_line, step_failed
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Models

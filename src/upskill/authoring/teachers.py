@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from upskill.authoring.material import ToolSchema, read_source, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
-from upskill.models import Models
-from upskill.models.addresses import ALIASES
+from upskill.models import Address, Models
+from upskill.models.addresses import ALIASES, resolve
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
 from upskill.models.keys import find_keys
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.runs.options import choose_students
 from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Trace
@@ -30,6 +31,7 @@ KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
     name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required
 }
 
+EXTRACT = "extract"  # the teacher that compiles traces by rules, without a model
 Choice = tuple[str, str]  # what to type, and why it works
 HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files that you or any agent answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
@@ -49,6 +51,34 @@ class NoTeacher(UsageError):
         lines = "".join(f"\n    {typed:<{width}}  {why}" for typed, why in choices)
         super().__init__(f"no {role} was named, so nothing was run", f"What works here:{lines}{_missing(choices)}")
         self.choices = choices
+
+
+def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address:
+    if options.handoff:
+        if options.model:
+            raise UsageError("--handoff and --model contradict each other")
+        return resolve(f"handoff:{options.handoff}")
+    if options.model == EXTRACT:
+        return Address(EXTRACT, EXTRACT, "")
+    return resolve(options.model or options.settings.skill_generation_model or "", keys=keys)
+
+
+def choose_student(options: GenerateOptions, keys: Mapping[str, str], tell: Callable[[str], None]) -> Address:
+    named = (options.eval_model,) if options.eval_model else ()
+    (name,) = choose_students(named, options.settings, tell, "--eval-model")
+    return resolve(name, options.eval_base_url, keys)
+
+
+def choose_attempts(
+    options: GenerateOptions, student: Address | None, older: Skill | None, tell: Callable[[str], None]
+) -> int:
+    """How often to try for a better skill. A new one is fitted to the embedded model only if that is asked for."""
+    if options.model == EXTRACT:
+        return 0
+    if student and student.provider == "local" and not options.attempts_are_chosen and not older:
+        tell(f"{student.name} is a small embedded model, so the skill is not refined against it; --attempts N does.")
+        return 0
+    return options.max_attempts
 
 
 async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:

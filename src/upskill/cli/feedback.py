@@ -10,6 +10,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.cli.run_names import find_run
 from upskill.plain import counted
+from upskill.runs.feedback import agreement_with_people, export_feedback, import_feedback
 from upskill.runs.stores import Run, RunStore
 from upskill.sandboxes import printable
 from upskill.settings import Settings
@@ -34,8 +35,6 @@ def command(run: str, files: tuple[str, ...], output: str | None, runs_dir: str 
     upskill feedback last feedback.json        the same, with what the file says
     upskill feedback last -o feedback.json     for generate --feedback
     """
-    from upskill.runs.feedback import agreement_with_people, export_feedback  # noqa: PLC0415 - numpy comes with it
-
     with open_existing_store(runs_dir or Settings.load().store) as store:
         found = find_run(store, run)
         for file in files:
@@ -55,8 +54,6 @@ def command(run: str, files: tuple[str, ...], output: str | None, runs_dir: str 
 
 
 def _import(store: RunStore, run: Run, file: str) -> None:
-    from upskill.runs.feedback import import_feedback  # noqa: PLC0415
-
     found = import_feedback(store, run, file)
     note(f"{file}: {counted(found.stored, 'review')} stored with {run.id}.")
     if found.other_run:

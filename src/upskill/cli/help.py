@@ -28,7 +28,15 @@ COMMON: dict[str, tuple[str, ...]] = {
 }
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "What the skill is made from": ("--example", "--tool", "--from", "--files", "--check", "--only-record"),
+    "What the skill is made from": (
+        "--example",
+        "--tool",
+        "--from",
+        "--feedback",
+        "--files",
+        "--check",
+        "--only-record",
+    ),
     "Teacher": ("--teacher", "--handoff", "--tokens", "--file-tokens"),
     "Improving": ("--improve", "--attempts", "--candidates", "--refiner", "--write"),
     "Students": (

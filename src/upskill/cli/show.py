@@ -20,6 +20,7 @@ from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.runs.feedback import agreement_with_people
 from upskill.runs.plan import Arm, Result
 from upskill.runs.snapshots import mixed_snapshots
 from upskill.runs.stores import Page, Run, RunStore
@@ -104,7 +105,7 @@ def _show_page(store: RunStore, run: Run, options: _Options) -> None:
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
     if not results and number > 1:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
-    notes = mixed_snapshots(store.snapshots(run))
+    notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
     show(*trials.render_heading(run, store.tally(run), store.leaks(run), notes))
     baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
     cases = {item["id"]: item for item in run.plan["suite"]["cases"]}
@@ -122,7 +123,14 @@ def _show_json(store: RunStore, run: Run, options: _Options) -> None:
     click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {to_json_text(run.plan)},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
         click.echo(f"{',' if number else ''}\n    {to_json_text(trials.to_json(result), 4)}", nl=False)
-    click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}\n}}')
+    people = agreement_with_people(store, run)
+    more = f',\n  "feedback": {to_json_text(people.plain())}' if people else ""
+    click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
+
+
+def _people(store: RunStore, run: Run) -> list[str]:
+    people = agreement_with_people(store, run)
+    return people.lines() if people else []
 
 
 def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:

@@ -195,6 +195,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "making": generated.cost.plain(),
         "redacted": dict(generated.material.redacted),
         "left_out": list(generated.material.left_out),
+        "feedback": list(generated.feedback),
     }
 
 

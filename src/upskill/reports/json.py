@@ -61,7 +61,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
             for trial, reason in evaluation.invalid
         ],
-    }
+    } | ({"feedback": evaluation.people.plain()} if evaluation.people else {})
 
 
 def _looks(evaluation: Evaluation, model: str) -> dict[str, int] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from upskill.agents import AGENTS, ExternalAgent
+from upskill.runs.feedback import PeopleAgreement
 from upskill.runs.looks import Looks
 from upskill.runs.plan import BOTH_ARMS, Plan, Trial
 from upskill.runs.preregistration import Registration
@@ -47,6 +48,7 @@ class Evaluation:
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     # The trials that a bug in upskill ended, each with its error and its traceback.
     bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
+    people: PeopleAgreement | None = None  # what people said of its answers, and how well its checks agree
     failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
 
     @cached_property

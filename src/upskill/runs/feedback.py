@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
@@ -20,7 +20,9 @@ from upskill.plain import counted
 from upskill.runs.plan import Arm, Trial
 from upskill.runs.stores import FeedbackStore, Review, Run, RunStore
 from upskill.runs.stores.rows import FeedbackVerdict
-from upskill.verdicts.agreement import Agreement, measure_agreement
+
+if TYPE_CHECKING:
+    from upskill.verdicts.agreement import Agreement
 
 LONGEST_NOTE = 10_000  # characters
 MOST_BYTES = 20_000_000
@@ -218,11 +220,13 @@ def agreement_with_people(store: RunStore, run: Run) -> PeopleAgreement | None:
     reviews = store.reviews(run)
     if not reviews:
         return None
-    marks: dict[str, int] = {}
+    from upskill.verdicts.agreement import measure_agreement  # noqa: PLC0415 - numpy comes with it
+
+    said = [review.verdict for review in reviews]
+    marks = {verdict: said.count(verdict) for verdict in get_args(FeedbackVerdict) if verdict in said}
     outcomes: list[tuple[str, bool, bool]] = []
     checks: dict[str, list[tuple[str, bool, bool]]] = {}
     for review in reviews:
-        marks[review.verdict] = marks.get(review.verdict, 0) + 1
         result = store.result(run, review.trial) if review.verdict in ("right", "wrong") else None
         if result is None or result.passed is None:
             continue

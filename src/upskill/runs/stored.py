@@ -11,6 +11,7 @@ from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.feedback import agreement_with_people
 from upskill.runs.looks import known_looks, looks_before, make_look
 from upskill.runs.plan import Plan
 from upskill.runs.preregistration import Registration
@@ -57,6 +58,7 @@ def evaluation_of(store: RunStore, run: Run, plan: Plan | None = None) -> Evalua
         warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *analysis.get("warnings", ())])),
         invalid=store.leaks(run),
         bugs=list(islice(store.bugs(run), MOST_BUGS)),
+        people=agreement_with_people(store, run),
     )
     evaluation.looks = {
         model: looks_before(known, look_at(store, evaluation, model)) for model in evaluation.plan.addresses
