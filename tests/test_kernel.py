@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Upskill, write_script, write_skill
 from upskill.checks import Evidence, Finding, read_check
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
@@ -312,3 +313,34 @@ def test_arguments_are_passed_by_their_own_types() -> None:
     header = read_task(TASK.replace("float* out, int n", "float* out, int n, float eps, double d, int64_t m"))
     words = header.words({"x": 16, "out": 32, "n": -1, "eps": 1.0, "d": 1.0, "m": 2**40})
     assert words == [16, 32, 2**64 - 1, 0x3F800000, 0x3FF0000000000000, 2**40]
+
+
+# From a student's answer to a table by tier.
+
+BROKEN = GOOD.replace("2.0f * x[i]", "2.0f * y[i]")
+GREEDY = GOOD.replace(
+    "float* out, int n) {", "float* out, int n) {\n  __shared__ float waste[4096];\n  waste[threadIdx.x] = n;", 1
+).replace("+ 1.0f;", "+ waste[(threadIdx.x + 1) % n];", 1)
+
+
+def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Path) -> None:
+    checks = [{"kernel": {"tiers": ["compiles", "resources"], "resources": {"shared": 1024}}}]
+    cases = [{"id": f"case-{number}", "prompt": f"Write kernel {number}.", "checks": checks} for number in range(3)]
+    write_skill(home / "skill", suite={"cases": cases})
+    fenced = {name: f"```cuda\n{code}```" for name, code in (("good", GOOD), ("broken", BROKEN), ("greedy", GREEDY))}
+    rules = [
+        {"system": "ahoy", "when": "kernel 0", "answer": fenced["greedy"]},
+        {"system": "ahoy", "answer": fenced["good"]},
+        {"when": "kernel 2", "answer": "I cannot."},
+        {"answer": fenced["broken"]},
+    ]
+    write_script(home / "student.yaml", rules)
+    assert upskill("eval", "skill", "-m", "scripted:student.yaml").code == 0
+    rates = {(row["check"], row["arm"]): row for row in upskill("show", "last", "--checks", "--json").json["checks"]}
+    assert [(row["passed"], row["trials"]) for row in rates.values()] == [(0, 3), (3, 3), (0, 3), (2, 3)]
+    assert rates["kernel_resources", "skill"]["low"] < 2 / 3 < rates["kernel_resources", "skill"]["high"]
+    shown = upskill("show", "last", "--checks").out
+    assert shown.splitlines()[0].strip() == "scripted:student.yaml"
+    assert "kernel_compiles" in shown
+    assert "100%" in shown.split("kernel_compiles")[1].splitlines()[0]
+    assert "_Z6affinePKfPfi has 16384 bytes of shared memory, and may have 1024" in upskill("show", "last").out

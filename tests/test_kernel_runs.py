@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 
 import cpu_stand_in
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel import correct, gpu_process, referee
+from upskill.checks.kernel import correct, gpu_process, referee, runner
 from upskill.checks.kernel.speed import compare_speed
 from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
@@ -253,6 +254,12 @@ def workers_of(server: int) -> list[str]:
             if folder.name != str(server) and (folder / "cmdline").read_bytes() == line:
                 found.append(folder.name)
     return found
+
+
+def test_the_functions_of_a_task_can_be_imported_and_read_as_compilers_do() -> None:
+    task = runner.Task(beside("affine.py"))
+    assert getattr(sys.modules[task.eager.__module__], task.eager.__name__) is task.eager
+    assert inspect.getsource(task.reference).startswith("def reference(x: Any, n: int)")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ PAGE = 40  # trials that are shown at a time
     "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
+@click.option("--checks", is_flag=True, help="Only how often each check passes, by model and arm, with its interval.")
 @click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
 @click.option(
@@ -68,6 +69,8 @@ def command(**given: Any) -> None:
         found = find_run(store, options.run)
         if options.bugs:
             _show_bugs(store, found, as_json=options.as_json)
+        elif options.checks:
+            _show_checks(store, found, options)
         elif options.as_json:
             _show_json(store, found, options)
         else:
@@ -81,6 +84,7 @@ class _Options:
     model: str | None
     failed: bool
     arm: Arm | None
+    checks: bool
     bugs: bool
     sources: bool
     page: int | None
@@ -131,6 +135,16 @@ def _show_json(store: RunStore, run: Run, options: _Options) -> None:
 def _people(store: RunStore, run: Run) -> list[str]:
     people = agreement_with_people(store, run)
     return people.lines() if people else []
+
+
+def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
+    from upskill.reports.check_rates import check_rates, render  # noqa: PLC0415 - numpy comes with it
+
+    rates = check_rates(run.plan, options.results(store, run, None))
+    if options.as_json:
+        show_json({"run": run.id, "checks": [rate.plain() for rate in rates]})
+        return
+    show(*render(rates, "older skill" if run.plan.get("reference_skill") else "baseline"))
 
 
 def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ Parts that several of them share, and what other commands print:
 - `layout`: paragraphs and tables for any width
 - `sentences`: what is said about a run in words
 - `exports`: a stored run as files of other tools (`upskill export`)
-- `trials`: every trial of a stored run (`upskill show`)
+- `trials`: every trial of a stored run (`upskill show`), and `check_rates`: how often each check passes in it
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser, while they go on (`upskill view`)

@@ -99,6 +99,7 @@ class GpuProcess:
         os.set_blocking(self._reader, False)
         variables = environment() | {"TMPDIR": folder}
         variables.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_cache() / "torchinductor"))
+        variables.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes for one small function
         try:
             if role == "watched":
                 self._run_watched(

@@ -1,0 +1,83 @@
+"""How often each check of a run passes, by model and arm: where students fail, tier by tier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from upskill.plain import as_mapping
+from upskill.reports.numbers import percent
+from upskill.runs.plan import Result
+from upskill.verdicts.statistics import effective_trials, wilson_interval
+
+
+@dataclass
+class CheckRate:
+    """One check of one model in one arm. Errored trials are not counted."""
+
+    model: str
+    check: str
+    arm: str
+    passed: list[bool] = field(default_factory=list[bool])
+    cases: list[str] = field(default_factory=list[str])
+
+    @property
+    def rate(self) -> float:
+        return sum(self.passed) / len(self.passed)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 %, with runs of one case counted for what they are worth together."""
+        effective = effective_trials(self.passed, self.cases)
+        return wilson_interval(self.rate * effective, effective)
+
+    def plain(self) -> dict[str, Any]:
+        low, high = self.interval
+        counts = {"passed": sum(self.passed), "trials": len(self.passed), "rate": self.rate, "low": low, "high": high}
+        return {"model": self.model, "check": self.check, "arm": self.arm, **counts}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{percent(self.rate)} [{percent(low)}, {percent(high)}] of {len(self.passed)}"
+
+
+def check_rates(plan: Mapping[str, Any], results: Iterable[Result]) -> list[CheckRate]:
+    """Every check in the order of the suite. One that a trial never came to, for a cut-off answer, has failed."""
+    checks = {case["id"]: _names(case) for case in plan["suite"]["cases"]}
+    order = list(dict.fromkeys(name for names in checks.values() for name in names))
+    found: dict[tuple[str, str, str], CheckRate] = {}
+    for result in results:
+        if result.passed is None:
+            continue
+        trial = result.trial
+        for name in checks[trial.case]:
+            row = found.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
+            looked = [judgement.passed for judgement in result.judgements if judgement.check == name]
+            row.passed.append(bool(looked) and all(looked))
+            row.cases.append(trial.case)
+    arms: list[str] = list(plan["arms"])
+    return sorted(found.values(), key=lambda row: (row.model, order.index(row.check), arms.index(row.arm)))
+
+
+def _names(case: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(next(iter(as_mapping(check) or {"": ""})) for check in case["checks"]))
+
+
+def render(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:
+    """A table for each model, with a column for each arm."""
+    by_model: dict[str, list[CheckRate]] = {}
+    for row in rates:
+        by_model.setdefault(row.model, []).append(row)
+    for model, rows in by_model.items():
+        arms = list(dict.fromkeys(row.arm for row in rows))
+        table = Table(title=model, title_justify="left", box=None, pad_edge=False)
+        table.add_column("check")
+        for arm in arms:
+            table.add_column(baseline if arm == "baseline" else arm)
+        for check in dict.fromkeys(row.check for row in rows):
+            by_arm = {row.arm: str(row) for row in rows if row.check == check}
+            table.add_row(check, *(by_arm.get(arm, "") for arm in arms))
+        yield table
