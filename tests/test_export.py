@@ -218,6 +218,23 @@ def add(waiting: Any) -> None:
     asyncio.run(waiting)
 
 
+def test_ids_that_would_lead_out_of_a_folder_and_arms_that_are_missing(upskill: Upskill, home: Path) -> None:
+    suite = greetings(2)
+    for case, name in zip(suite["cases"], ("../../etc/x", "a" * 200), strict=True):
+        case["id"] = name
+    skill = write_skill(home / "skills" / "greeting", suite=suite)
+    assert upskill("eval", skill, "-m", write_script(home / "one.json"), "--no-baseline").code == 0
+    for kind in EXPORTS.table:
+        export(upskill, kind, f"out/{kind}")
+    Path("out/inspect").rename("logs")
+    [log] = read_logs()
+    assert sorted(sample["id"] for sample in log["samples"]) == [f"{'a' * 60}-2", "etc-x-1"]
+    benchmark = json.loads(Path("out/skill-creator/iteration-1/benchmark.json").read_text())
+    assert list(benchmark["run_summary"]) == ["with_skill", "delta"]
+    assert {row["eval_name"] for row in benchmark["runs"]} == {"../../etc/x", "a" * 200}
+    assert sorted(path.name for path in Path("out").iterdir()) == sorted({*EXPORTS.table} - {"inspect"})
+
+
 def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Upskill, run: dict[str, Any]) -> None:
     """As its `aggregate_benchmark.py` and `generate_review.py` read it; they are in no package."""
     export(upskill, "skill-creator", "work")
@@ -285,7 +302,11 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     Path("mine/thesis.txt").write_text("years of work")
     Path("link").symlink_to("mine")
     Path("file").write_text("a file")
-    for place, words in (("mine", "has something else in it"), ("link", "has something"), ("file", "is not a folder")):
+    for place, words in (
+        ("mine", "has something else in it"),
+        ("link", "is not a folder"),
+        ("file", "is not a folder"),
+    ):
         done = upskill("export", "last", "--format", "upskill-runs", "-o", place)
         assert (done.code, words in done.err) == (2, True), done.err
     assert Path("mine/thesis.txt").read_text() == "years of work"
@@ -300,9 +321,13 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
         done = upskill("export", "last", *argv)
         assert (done.code, words in done.err) == (2, True), done.err
     assert upskill("export", "last", "--format", "upskill-runs").code == 0
-    (home / f"{run['run']}-upskill-runs" / "left").write_text("gone after the next")
+    before = {path: path.stat().st_ino for path in home.glob("*-upskill-runs/*/batch_summary.json")}
     assert upskill("export", "last", "--format", "upskill-runs").code == 0
-    assert not (home / f"{run['run']}-upskill-runs" / "left").exists()
+    assert {path: path.stat().st_ino for path in before} != before  # an export as it was is replaced
+    (home / f"{run['run']}-upskill-runs" / "feedback.json").write_text("what somebody thinks of it")
+    done = upskill("export", "last", "--format", "upskill-runs")
+    assert (done.code, "feedback.json in it was added or changed after it was exported" in done.err) == (2, True)
+    assert (home / f"{run['run']}-upskill-runs" / "feedback.json").exists()
 
 
 def test_a_disk_that_is_full_leaves_nothing_behind(big: StoredRun, home: Path) -> None:

@@ -42,15 +42,13 @@ def whole_file(path: str | Path) -> Generator[BinaryIO]:
 def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
     """An empty folder to fill, which gets its name once everything is in it.
 
-    An existing one is replaced only if it was written here before, which the file `marker` in it shows, or is empty.
+    An existing one is replaced only if it is empty, or was written here before, which the file `marker` in it shows,
+    and nobody has changed anything in it since.
     """
     target = Path(path)
-    if os.path.lexists(target) and (
-        target.is_symlink() or not target.is_dir() or (any(target.iterdir()) and not (target / marker).is_file())
-    ):
+    if os.path.lexists(target) and (words := _not_ours(target, marker)):
         raise UsageError(
-            f"{target}: has something else in it" if target.is_dir() else f"{target}: is not a folder",
-            "Name a folder that is not there yet, or an export that may be replaced.",
+            f"{target}: {words}", "Name a folder that is not there yet, or an export that nobody has changed."
         )
     with _said(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,16 +56,42 @@ def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
     try:
         yield fresh
         with _said(target):
-            (fresh / marker).touch()
+            (fresh / marker).touch()  # the last: whatever is newer is somebody else's
             fresh.chmod(0o755 & ~_umask())
-            if target.is_dir():
-                target.rename(fresh.with_name(f"{fresh.name}.old"))
-            fresh.rename(target)
+            _put_in_place(fresh, target)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(fresh.with_name(f"{fresh.name}.old"), ignore_errors=True)
+
+
+def _not_ours(target: Path, marker: str) -> str:
+    """Why a folder must stay as it is; empty if it may be replaced."""
+    if target.is_symlink() or not target.is_dir():
+        return "is not a folder"
+    mark = target / marker
+    if not mark.is_file():
+        return "has something else in it" if any(target.iterdir()) else ""
+    made = mark.stat().st_mtime_ns
+    for folder, _, files in os.walk(target):
+        for name in files:
+            if os.lstat(place := os.path.join(folder, name)).st_mtime_ns > made:  # noqa: PTH118 - may be very many
+                return f"{os.path.relpath(place, target)} in it was added or changed after it was exported"
+    return ""
+
+
+def _put_in_place(fresh: Path, target: Path) -> None:
+    if not target.is_dir():
+        fresh.rename(target)
+        return
+    old = fresh.with_name(f"{fresh.name}.old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

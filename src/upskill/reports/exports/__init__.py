@@ -96,4 +96,4 @@ Export = FileExport | FolderExport
 def file_name(text: str, number: int = 0) -> str:
     """Text that anybody may have chosen as part of a file's name; `number` keeps those apart that become alike."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
-    return plain if plain == text or not number else f"{plain}-{number}"
+    return f"{plain}-{number}" if number else plain

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from upskill.plain import digest
 from upskill.reports.exports import FolderExport, StoredRun, file_name
-from upskill.reports.exports.inspect_samples import OUTCOME, add_usage, clean, sample, summarise
+from upskill.reports.exports.inspect_samples import OUTCOME, add_usage, clean, sample, sample_id, summarise
 from upskill.version import __version__
 
 VERSION = 2  # of the format
@@ -24,12 +24,13 @@ VERSION = 2  # of the format
 
 def write(source: StoredRun, folder: Path) -> None:
     created = datetime.fromisoformat(source.run.created)
-    for number, model in enumerate(source.run.models, start=1):
+    models = source.run.models
+    for number, model in enumerate(models, start=1):
+        name = file_name(model, number if len(models) > 1 else 0).replace("_", "-")  # which parts the parts of a name
         for arm in source.run.plan["arms"]:
             log = _Log(source, model, arm)
-            task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")  # which separates the parts of the name
-            name = f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{file_name(model, number).replace('_', '-')}.eval"
-            log.write(folder / name)
+            task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")
+            log.write(folder / f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{name}.eval")
 
 
 class _Log:
@@ -86,7 +87,7 @@ class _Log:
             "dataset": {
                 "name": run.skill,
                 "samples": len(self.source.cases),
-                "sample_ids": list(self.source.cases),
+                "sample_ids": [sample_id(self.source, case) for case in self.source.cases],
                 "shuffled": False,
             },
             "model": self.model,

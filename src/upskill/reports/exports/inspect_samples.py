@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from upskill.plain import as_list, as_mapping
-from upskill.reports.exports import StoredRun
+from upskill.reports.exports import StoredRun, file_name
 from upskill.runs.plan import Result
 from upskill.traces import Step, Trace, Usage
 
 OUTCOME = "outcome"  # the score that says whether the trial passed
 STOPS = {"length": "max_tokens", "context": "model_length", "refusal": "content_filter", "repetition": "max_tokens"}
 LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
+_PLAIN_ID = re.compile(r"[\w][\w .,:;()+=@#-]{0,150}")
 LONGEST = 1000  # characters of a text in a summary
 
 
@@ -24,7 +26,12 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
     used = {trial.model: usage(result.usage)}
     if judge and result.judging.total_tokens:
         add_usage(used, judge["name"], usage(result.judging))
-    metadata = {"arm": trial.arm, "seed": trial.seed, "held_out": bool(case.get("held_out"))}
+    metadata: dict[str, Any] = {
+        "case": trial.case,
+        "arm": trial.arm,
+        "seed": trial.seed,
+        "held_out": bool(case.get("held_out")),
+    }
     more = {
         "tags": case.get("tags"),
         "cause": result.cause,
@@ -34,7 +41,7 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
     }
     metadata |= {name: value for name, value in more.items() if value not in (None, "", [])}
     return {
-        "id": trial.case,
+        "id": sample_id(source, trial.case),
         "epoch": trial.seed - plan.get("seed", 0) + 1,
         "input": case["prompt"],
         "target": str(case.get("reference") or case.get("expected_output") or ""),
@@ -52,6 +59,13 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "error": _error(result) if result.passed is None else None,
         "limit": _limit(trace, plan.get("bounds") or {}),
     }
+
+
+def sample_id(source: StoredRun, case: str) -> str:
+    """The id of a case, which becomes the name of a file in the log: without what would lead out of its folder."""
+    if _PLAIN_ID.fullmatch(case):
+        return case
+    return file_name(case, 1 + list(source.cases).index(case) if case in source.cases else 0)
 
 
 def summarise(written: Mapping[str, Any]) -> dict[str, Any]:
