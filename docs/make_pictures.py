@@ -21,7 +21,7 @@ from typing import Any
 
 from upskill.reports.pictures import PictureOptions, lift_by_group, pass_rates
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
 # What is shown, in the order of the README's table: recording -> skill, suite, and what it is.
 SHOWN = {
@@ -33,6 +33,7 @@ SHOWN = {
     "house-commit-messages": ("house-commit-messages", "suite", "look-up form, 20 cases"),
     "pidgin-language": ("pidgin-language", "suite", "a skill where it does not belong, 36 cases"),
 }
+CASE = "wrapper-path-softmax"  # of it, to be opened
 FIRST = "kernel-builder-cuda-kernels"  # the one that the README begins with
 MODELS = {
     "local:smollm2-135m": "SmolLM2 135M",
@@ -44,7 +45,7 @@ MODELS = {
 def upskill(*given: object) -> str:
     """What a command prints."""
     command = [sys.executable, "-m", "upskill", *map(str, given)]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8").stdout
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
 
 
 def arguments(name: str) -> list[object]:
@@ -71,9 +72,9 @@ def drawn(documents: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 @contextmanager
-def view(store: Path) -> Generator[str]:
-    """The live page of a store; its address."""
-    command = [sys.executable, "-m", "upskill", "view", "--store", str(store), "--no-browser"]
+def view() -> Generator[str]:
+    """The live page of ./runs; its address."""
+    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:
         assert process.stdout is not None
         found = next(filter(None, (re.search(r"http://\S+", line) for line in process.stdout)))
@@ -81,40 +82,37 @@ def view(store: Path) -> Generator[str]:
         process.terminate()
 
 
-def take_screenshots(store: Path, run: str) -> None:
-    """The report and the live page as a reader sees them first, light and dark."""
+def take_screenshots(run: str) -> None:
+    """The report and the live page of ./runs as a reader sees them first, and a case that is open."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the extra `dev`
 
     program = shutil.which("chromium")
     if program is None:
         print("Chromium is not installed, so no screenshots were made.", file=sys.stderr)
         return
-    page_of_run = store / "report.html"
-    upskill("report", run, "--store", store, "-o", page_of_run)
+    upskill("report", run, "-o", "report.html")
+    report = Path("report.html").resolve().as_uri()
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with view(store) as address, sync_playwright() as playwright:
+    with view() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=options)
-        for name, url in (("report", page_of_run.as_uri()), ("live", address)):
-            for scheme in ("light", "dark"):
-                page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
-                page.goto(url)
-                page.wait_for_load_state("load")
-                page.locator("main").wait_for()
-                page.wait_for_timeout(1500)  # until everything is drawn
-                page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
-                page.close()
+        for name, url in (("report", report), ("case", f"{report}#case={CASE}"), ("live", address)):
+            page = browser.new_page(viewport={"width": 1280, "height": 740}, color_scheme="light")
+            page.goto(url)
+            page.wait_for_selector("html[data-ready]", state="attached")
+            page.screenshot(path=PICTURES / f"{name}.png")
+            page.close()
         browser.close()
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder)
-        documents = {name: json.loads(upskill("eval", *arguments(name), "--store", store / name)) for name in SHOWN}
+        os.chdir(folder)  # for ./runs
+        documents = {name: json.loads(upskill("eval", *arguments(name))) for name in reversed(SHOWN)}
         found = drawn({name: documents[name] for name in SHOWN})
         PICTURES.mkdir(exist_ok=True)
         for name, svg in found.items():
             (PICTURES / name).write_text(f"{svg}\n", encoding="utf-8")
-        take_screenshots(store / FIRST, documents[FIRST]["run"])
+        take_screenshots(documents[FIRST]["run"])
     return 0
 
 

@@ -117,7 +117,7 @@ def check() -> list[str]:
             continue
         name = path.relative_to(SITE)
         wrong += [f"{name}: loads {url} from another host" for url in page.loads if re.match(r"(https?:)?//", url)]
-        for url in page.links:
+        for url in (*page.links, *page.loads):
             place, _, anchor = url.partition("#")
             if re.match(r"[a-z]+:|//", url):
                 continue

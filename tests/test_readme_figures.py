@@ -35,3 +35,11 @@ def test_the_table_and_the_pictures_of_the_readme_are_what_was_recorded(document
         made = (make_pictures.PICTURES / name).read_text(encoding="utf-8")
         assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"
         assert f"docs/pictures/{name}" in text
+
+
+def test_every_screenshot_is_small_and_shown_somewhere() -> None:
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    for path in make_pictures.PICTURES.glob("*.png"):
+        assert path.stat().st_size < 150_000, path.name
+        assert f"pictures/{path.name})" in text, path.name

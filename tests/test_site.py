@@ -52,6 +52,7 @@ def test_missing_pages_missing_anchors_and_other_hosts_are_found(
     monkeypatch.setattr(make_site, "SITE", tmp_path)
     good = '<link rel=stylesheet href="a.css"><h1 id="top"></h1><a href="#top">a</a><a href="https://x.example/">b</a>'
     bad = '<script src="//x.example/a.js"></script><a href="good.html#down">a</a><a href="gone.html">b</a>'
+    bad += '<img src="c.png">'
     (tmp_path / "good.html").write_text(good, encoding="utf-8")
     (tmp_path / "a.css").write_text("@font-face{src:url(https://x.example/f.woff2)}", encoding="utf-8")
     (tmp_path / "bad.html").write_text(bad, encoding="utf-8")
@@ -59,5 +60,6 @@ def test_missing_pages_missing_anchors_and_other_hosts_are_found(
         "bad.html: loads //x.example/a.js from another host",
         "bad.html: links to good.html#down, which leads nowhere",
         "bad.html: links to gone.html, which leads nowhere",
+        "bad.html: links to c.png, which leads nowhere",
         "a.css: loads https://x.example/f.woff2 from another host",
     ]
