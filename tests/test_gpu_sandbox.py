@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,39 @@ def test_without_a_gpu_nothing_is_asked_where_one_is_wanted(
     assert "there is none on this machine" in done.err
 
 
+def test_a_student_gets_the_gpu_in_its_sandbox_and_its_turn(
+    upskill: Upskill, home: Path, devices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(devices))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    opened: list[tuple[bool, bool]] = []
+
+    def note(limits: Limits, *, gpu: bool = False) -> list[str]:
+        opened.append((gpu, gpu_is_held()))
+        return namespace_arguments(limits)  # what lies in a folder of the test is no device
+
+    monkeypatch.setattr("upskill.sandboxes.bubblewrap.namespace_arguments", note)
+    case = {"prompt": "Say ahoy.", "checks": [{"contains": "ahoy"}, {"command": "true"}]}
+    for given, wanted in (({}, False), ({"gpu": True}, True)):
+        write_skill(home / "skill", suite={"cases": [case | {"id": str(wanted)} | given]})
+        write_script(home / "student.yaml", HELPFUL)
+        opened.clear()
+        line = ("eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--sandbox", "bubblewrap")
+        assert upskill(*line).code == 0
+        assert (wanted, wanted) in opened
+        assert (True, False) not in opened
+
+
+def gpu_is_held() -> bool:
+    """Whether somebody has it: then it cannot be locked."""
+    with (Path(tempfile.gettempdir()) / "upskill-gpu.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
 WAITS = """
 import asyncio, sys
 from upskill.sandboxes.gpu import gpu_turn
@@ -106,6 +140,8 @@ asyncio.run(main())
 async def test_trials_take_turns_on_the_gpu_across_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    lock = tmp_path / "upskill-gpu.lock"
+    lock.touch(mode=0o444)  # as another user's would be
     holds, most = 0, 0
 
     async def work() -> None:

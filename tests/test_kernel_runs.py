@@ -99,6 +99,10 @@ async def test_every_hostile_kernel_fails(sandbox: Sandbox, tmp_path: Path, monk
         assert wanted
         assert not finding.passed, name
         assert re.search(wanted[1], finding.reason), f"{name}: {finding.reason}"
+    monkeypatch.setattr(gpu_process, "SERVER", ("never", "started"))
+    again = await look("kernel_faster", codes["writes_a_part"], sandbox)
+    assert not again.passed
+    assert again.reason.startswith("not timed, as it is not correct: the kernel is wrong at 300 float32")
 
 
 # What a launcher may do, and what the machinery finds.

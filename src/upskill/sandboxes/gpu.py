@@ -52,12 +52,9 @@ async def gpu_turn() -> AsyncGenerator[None]:
     if _held.get():
         yield
         return
-    place = Path(tempfile.gettempdir()) / "upskill-gpu.lock"
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    descriptor = _open_lock(Path(tempfile.gettempdir()) / "upskill-gpu.lock")
     token = _held.set(True)
     try:
-        with suppress(PermissionError):
-            os.fchmod(descriptor, 0o666)  # other users of this machine take turns as well
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,3 +65,15 @@ async def gpu_turn() -> AsyncGenerator[None]:
     finally:
         _held.reset(token)
         os.close(descriptor)
+
+
+def _open_lock(place: Path) -> int:
+    """The file that users of this machine take turns by, whoever made it."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(PermissionError):
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        with suppress(PermissionError):
+            os.fchmod(descriptor, 0o644)
+        return descriptor
+    # Another user's. In a folder like /tmp the kernel refuses to create what is there; to read is enough for a lock.
+    return os.open(place, os.O_RDONLY | flags)

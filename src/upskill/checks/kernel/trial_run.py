@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Silent
 from upskill.checks.kernel.plans import BadLauncher, Call, record
 from upskill.checks.kernel.task import Shape, TaskHeader
 from upskill.errors import MissingTool
+from upskill.plain import digest
 from upskill.sandboxes.gpu import gpu_turn
 
 REFEREE_SECONDS = 600.0
@@ -37,6 +39,10 @@ class Wanted:
     watched_by: Sequence[str] = ()
 
 
+_failed: OrderedDict[str, str] = OrderedDict()  # why kernels were not correct, so that nobody times them
+KEPT = 256
+
+
 @dataclass(frozen=True, slots=True)
 class GpuRun:
     """One kernel of one trial, with the GPU to itself."""
@@ -49,7 +55,21 @@ class GpuRun:
     wanted: Wanted
 
     async def run(self) -> dict[str, Any] | Finding:
-        """What the runner found, once the referee has looked at every output; or why the kernel fails."""
+        """What the runner found, once the referee has looked at every output; or why the kernel fails.
+
+        A kernel that was not correct is not run again to be timed.
+        """
+        key = digest([self.build.cubin.hex(), self.build.host_object.hex(), self.source])
+        if self.wanted.than and key in _failed:
+            return Finding(False, f"not timed, as it is not correct: {_failed[key]}")
+        found = await self._run()
+        if isinstance(found, Finding) and not self.wanted.than:
+            _failed[key] = found.reason
+            while len(_failed) > KEPT:
+                _failed.popitem(last=False)
+        return found
+
+    async def _run(self) -> dict[str, Any] | Finding:
         with ExitStack() as closing:
             store = os.memfd_create("outputs")
             closing.callback(os.close, store)
@@ -72,7 +92,7 @@ class GpuRun:
                 except Silent as failure:
                     runner.close()
                     await probe()
-                    return Finding(False, f"the kernel fails: {failure}")
+                    return Finding(False, f"the kernel fails: {failure}; the GPU works again")
                 except _Failed as failure:
                     runner.close()
                     await probe()
