@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import chdir
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ import pytest
 from browser import SCREENS, Browser, accessibility_problems, overflowing, wait_for_text
 from conftest import Upskill, write_script, write_skill
 from stored_runs import plan_of_models, result_of, store_run
-from upskill import Plan, Result, Trial, open_store
+from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
 from upskill.reports.json import plain
 from upskill.runs.stored import evaluation_of
+from upskill.runs.stores.rows import Review
 from upskill.traces import Step
 
 HOSTILE = (
@@ -56,7 +58,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("html")
     with chdir(folder):  # where the models are called by short names
         plan = plan_of_models(["learns", "hostile"], cases=12, runs=2, controls=True)
-    return folder / "runs", store_run(folder / "runs", plan, lambda trial: result(plan, trial))
+    name = store_run(folder / "runs", plan, lambda trial: result(plan, trial))
+    with open_store(folder / "runs") as store:
+        found = store.run(name)
+        store.add_review(found, Review(Trial("scripted:learns", "greet-5", "skill", 0), "wrong", "a note"))
+        store.add_review(found, Review(Trial("scripted:learns", "greet-1", "baseline", 0), "right"))
+    return folder / "runs", name
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +141,8 @@ def test_the_report_shows_groups_failures_controls_notes_sources_and_looks(brows
 
     parts = browser.run(use, report)
     assert list(parts) == [
-        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "notes", "skill", "looks"),
-        "trials",
+        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "people", "notes", "skill"),
+        *("looks", "trials"),
     ]
     assert "+92 points" in parts["pictures"]
     assert all(words in parts["groups"] for words in ("held out", "formal", "sea", "short", "Ada", "Grace"))
@@ -143,6 +150,7 @@ def test_the_report_shows_groups_failures_controls_notes_sources_and_looks(brows
     assert all(words in parts["controls"] for words in ("skill − placebo", "baseline again"))
     assert all(words in parts["skill"] for words in ("Say ahoy, a comma, and the name.", "c1", "own"))
     assert "This is look" in parts["looks"]
+    assert all(words in parts["people"] for words in ("1 wrong", "1 right", "0 of 2", "Cohen's kappa"))
     assert "scripted:learns" in parts["notes"]
 
 
@@ -340,6 +348,38 @@ def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: st
         return first, theme, ring, title
 
     assert browser.run(use, report) == ("Skip to the verdicts", "dark", "solid", "greet-1")
+
+
+def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tmp_path: Path) -> None:
+    ids = ["a/b c%20#x?", "</script>", "日本語 & co", "x" * 200]
+    names = ["m" * 120 + "-end", "<img src=x onerror=alert(1)>", "back\u202ewards", *(f"model-{n}" for n in range(7))]
+    plan = plan_of_models([f"m{number}" for number in range(10)], folder=tmp_path, seed=2**62)
+    models = tuple(replace(address, name=name) for address, name in zip(plan.models, names, strict=True))
+    cases = [{"id": each, "prompt": each, "checks": [{"contains": "ahoy"}]} for each in ids]
+    plan = replace(plan, models=models, suite=Suite.parse({"cases": cases}))
+    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
+    file = tmp_path / "names.html"
+    with open_store(tmp_path / "runs") as store:
+        run = store.run(name)
+        page = render(evaluation_of(store, run), ReportContext(results=lambda: store.results(run)))
+        file.write_text(page, encoding="utf-8")
+
+    def use(page: Any) -> tuple[Any, ...]:
+        last = page.locator(".line").last.bounding_box()
+        wide = overflowing(page)
+        titles: list[str] = []
+        for number in range(len(ids)):
+            page.locator("#cases th[scope=row] a").nth(number).click()
+            page.wait_for_selector("dialog .answer.passed")  # the trial with this seed was found
+            titles.append(page.locator("#opened-title").inner_text())
+            page.keyboard.press("Escape")
+        return page.locator(".line .model").all_inner_texts(), last["y"] + last["height"], titles, wide
+
+    for screen, (_, height) in SCREENS.items():
+        shown, bottom, titles, wide = browser.run(use, file.as_uri(), screen=screen)
+        assert (titles, wide, bottom <= height) == (ids, [], True)
+        assert shown[0].endswith("mmmmmmmm-end")
+        assert shown[1:3] == ["<img src=x onerror=alert(1)>", "back\\x202ewards"]
 
 
 def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, report: str) -> None:

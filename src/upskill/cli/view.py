@@ -38,7 +38,7 @@ def command(run: str | None, port: int | None, no_browser: bool, runs_dir: str |
     \b
     upskill view                 all runs
     upskill view last            the last one
-    upskill view --no-browser    on another machine: forward the port, and open the address
+    upskill view --no-browser    on another machine, with the port forwarded
     """
     place = runs_dir or Settings.load().store
     with open_existing_store(place) as store:

@@ -129,6 +129,22 @@ function notes(report) {
   );
 }
 
+/* How well the checks agree with the people who read the answers. */
+function people(report) {
+  const found = report.document.feedback;
+  if (!found) return null;
+  const kappa = (one) => (one.kappa === null || !one.interval ? UNKNOWN : `${fixed(one.kappa, 2)} (${one.interval.map((bound) => fixed(bound, 2)).join(" to ")})`);
+  const row = (name, one, path) => [name, `${grouped(one.agreed)} of ${grouped(one.ratings)}`, kappa(one), number(report, [...path, "passed_but_wrong"], grouped), number(report, [...path, "failed_but_right"], grouped)];
+  const rows = [row("all checks together", found.outcome, ["feedback", "outcome"]), ...found.checks.map((one, place) => row(one.check, one, ["feedback", "checks", place]))];
+  const marks = Object.entries(found.marks).map(([name, count]) => `${grouped(count)} ${name}`);
+  return section(
+    "people",
+    "What people said of the answers",
+    h("p", {}, `Marked: ${marks.join(", ")}. Kappa is 1 where a check always agrees with them, and 0 where it agrees as often as by chance.`),
+    table("How well the checks agree with people", ["Check", "Agrees", "Cohen's kappa", "Passed, called wrong", "Failed, called right"], rows),
+  );
+}
+
 function spending(report) {
   const rows = Object.keys(report.document.spent).map((role) => [role, number(report, ["spent", role, "tokens"], grouped), number(report, ["spent", role, "cost_usd"], dollars)]);
   return rows.length ? table("What was spent", ["Role", "Tokens", "Cost"], rows) : null;

@@ -21,7 +21,7 @@ function watchTasks() {
   }).observe({ type: "longtask", buffered: true });
 }
 
-const SECTIONS = [pictures, cases, groups, failures, activity, controls, notes, skillText, looks];
+const SECTIONS = [pictures, cases, groups, failures, activity, controls, people, notes, skillText, looks];
 
 async function startReport(source, before = null) {
   watchTasks();
