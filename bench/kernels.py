@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from upskill.checks import Evidence, Finding, read_checks
-from upskill.errors import MissingTool
+from upskill.checks.kernel.gpu_process import expect_gpu
+from upskill.errors import CheckError, MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 
@@ -26,13 +27,22 @@ RATIO = r"([\d.]+)× the speed of {} \[([\d.]+), ([\d.]+)\]"
 
 
 async def grade(name: str, tiers: list[str], sandbox: Sandbox) -> dict[str, Finding]:
-    """What each tier says of one kernel, given as a student would give it."""
+    """What each tier says of one kernel, given as a student would give it; nothing more after one that fails."""
     code = (EVALS / "kernels" / f"{name}.cu").read_text(encoding="utf-8")
     evidence = Evidence(Trace((Step("assistant", f"```cuda\n{code}```\n"),)), sandbox=sandbox)
     # Anything above 0 passes here, so that the figures of a slower kernel are read too.
     block = {"kernel": {"task": f"tasks/{name}.py", "tiers": tiers, "at_least": 1e-6}}
     checks = read_checks(block, name, lambda path: (EVALS / path).read_text(encoding="utf-8"))
-    return {named.name.removeprefix("kernel_"): await named.check.run(evidence) for named in checks}
+    findings: dict[str, Finding] = {}
+    for named in checks:
+        try:
+            finding = await named.check.run(evidence)
+        except CheckError as error:
+            finding = Finding(False, str(error))
+        findings[named.name.removeprefix("kernel_")] = finding
+        if not finding.passed:
+            break
+    return findings
 
 
 def ratio(said: str, rival: str) -> tuple[str, float, float]:
@@ -53,6 +63,8 @@ def row(name: str, findings: dict[str, Finding]) -> str:
 
 
 async def main(options: Any) -> None:
+    if {"correct", "faster"} & set(options.tiers):
+        expect_gpu()
     print(
         "| kernel | median | of a copy's bandwidth | beside eager | beside torch.compile |\n|---|---:|---:|---:|---:|"
     )

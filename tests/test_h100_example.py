@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import linecache
 import re
 import shutil
+import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite
 from upskill.checks import Evidence, read_check
+from upskill.checks.kernel.runner import TASK_MODULE, Task
 from upskill.checks.kernel.task import TaskHeader, read_signature, read_task
 from upskill.sandboxes import SANDBOXES, Setup
 from upskill.suites.quality import probe_suite
@@ -70,6 +76,18 @@ def test_no_answer_passes_that_knows_nothing_not_even_the_skill_recited() -> Non
     _, without = suites()
     assert asyncio.run(probe_suite(without, Skill.load(EXAMPLE))) == []
     assert near_duplicates(without.cases) == []
+
+
+def test_a_task_is_a_module_with_its_source_as_the_compiler_of_pytorch_wants_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, TASK_MODULE, ModuleType(TASK_MODULE))  # both are put back afterwards
+    monkeypatch.setitem(linecache.cache, TASK_MODULE, (0, None, [], TASK_MODULE))
+    source = (REPOSITORY / "tests" / "fixtures" / "kernels" / "affine.py").read_text(encoding="utf-8")
+    eager = Task(source).eager
+    assert vars(import_module(eager.__module__)) is eager.__globals__
+    assert inspect.getsourcefile(eager)
+    assert inspect.getsource(eager) in source
 
 
 # One of each form; all of them are built where they are run, by `python bench/kernels.py`.
