@@ -71,8 +71,8 @@ class Live:
 
 
 @contextmanager
-def served(place: Path, port: int | None = 0) -> Generator[Live]:
-    """The pages of the store in a folder, as `upskill view` serves them."""
+def served(place: Path | str, port: int | None = 0) -> Generator[Live]:
+    """The pages of a store, as `upskill view` serves them."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

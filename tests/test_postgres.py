@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import signal
@@ -21,12 +22,14 @@ from urllib.parse import quote
 import pytest
 
 from conftest import Done, Upskill, serving, spawn, start, write_script, write_skill
+from live_server import add_runs, served
 from postgres_server import PASSWORD, QUOTED_PASSWORD
 from postgres_server import Server as PostgresServer
 from test_store import PLAN, TRIALS, add_all, begin, result_of
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import find_store
+from upskill.runs.stores.copying import copy_store
 
 psycopg = pytest.importorskip("psycopg")
 from upskill.runs.stores import postgres_server, postgres_tables  # noqa: E402 - they need psycopg
@@ -352,6 +355,8 @@ READING = (
     ("export", "last", "--replies", "replies.jsonl"),
     ("plan", "greeter", "-m", "scripted:student.yaml", "--json"),
     ("report", "last", "-o", "report.html"),
+    ("plot", "last", "-o", "lift.svg"),
+    ("export", "last", "--format", "csv", "-o", "-"),
 )
 
 
@@ -431,3 +436,31 @@ def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path
             assert kept <= store.scored(run)
         assert len(server.requests) - asked == 200 - len(kept)
         _holds_no_password(done)
+
+
+def _without_places(document: Any) -> list[str]:
+    """Line by line, without what a store says of itself."""
+    lines = json.dumps(document, indent=1).splitlines()
+    return [line for line in lines if not line.strip().startswith(('"location":', '"revision":'))]
+
+
+def test_the_live_page_shows_the_same_from_either_kind_of_store(home: Path, place: str) -> None:
+    runs = add_runs(home)
+    with open_store(home / "runs") as source, open_store(place) as target:
+        copy_store(source, target)
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("overview", {}),
+        ("run", {"run": runs["first"]}),
+        ("summary", {"run": runs["first"]}),
+        ("trials", {"run": runs["first"], "outcome": "failed"}),
+        ("compare", {"before": runs["first"], "after": runs["second"]}),
+        ("skill", {"skill": "greeter", "width": 500}),
+    ]
+    with served(home / "runs") as ours, served(place) as theirs:
+        for path, query in asked:
+            first, second = (_without_places(live.api(path, **query)) for live in (ours, theirs))
+            assert first == second, path
+        said = {"case": "greet-1", "model": "clumsy", "arm": "skill", "seed": 0, "verdict": "wrong", "feedback": "no\0"}
+        statuses = [live.mark(runs["first"], said).status for live in (ours, theirs)]
+        assert statuses[0] == statuses[1]
+        assert PASSWORD not in theirs.ask("api/overview").text

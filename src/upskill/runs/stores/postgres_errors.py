@@ -14,14 +14,14 @@ _PASSING = (
     errors.SerializationFailure,
     errors.IdleInTransactionSessionTimeout,
 )
+# The same of one that cannot be connected to, where there is no code.
+_SOON = ("starting up", "not yet accepting", "recovery mode", "shutting down", "too many clients", "connection slots")
 
 
 def is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
     if isinstance(error, _PASSING):
         return True
-    starting = any(
-        words in str(error) for words in ("starting up", "shutting down", "too many clients", "recovery mode")
-    )
+    starting = any(words in str(error) for words in _SOON)
     lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
     return starting or (not opening and isinstance(error, psycopg.OperationalError) and lost)
 

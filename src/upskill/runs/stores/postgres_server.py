@@ -27,7 +27,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 PATIENCE = 300.0  # seconds that a server which answered before may be away
 OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
 LONGEST_PAUSE = 5.0
-ROWS_AT_ONCE = 256
+ROWS_AT_ONCE = 128
 MOST_IDLE = 8  # connections
 FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
 
@@ -110,11 +110,15 @@ class PostgresServer(Database):
 
     def _connect(self) -> Connection:
         db = psycopg.connect(**self._parameters, autocommit=True)
-        # How soon the server notices that a machine is gone, and gives up its claims.
-        db.execute(
-            f'SET search_path TO "{self.schema}"; SET tcp_keepalives_idle TO 30; SET tcp_keepalives_interval TO 10;'
-            "SET tcp_keepalives_count TO 3; SET idle_in_transaction_session_timeout TO 0".encode()
-        )
+        try:
+            # How soon the server notices that a machine is gone, and gives up its claims.
+            db.execute(
+                f'SET search_path TO "{self.schema}"; SET tcp_keepalives_idle TO 30; SET tcp_keepalives_interval TO 10;'
+                "SET tcp_keepalives_count TO 3; SET idle_in_transaction_session_timeout TO 0".encode()
+            )
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _take(self) -> Connection:
@@ -209,9 +213,12 @@ class PostgresServer(Database):
             db.close()
             raise self._failure("cannot be read", error) from None
         finally:
-            with suppress(psycopg.Error):
+            try:
                 cursor.close()
                 db.execute("ROLLBACK")
+            except psycopg.Error:  # the connection is lost
+                db.close()
+                cursor.close()
             self._put(db)
 
     # Writing.
@@ -368,10 +375,9 @@ def _storable(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _restored(rows: list[Any]) -> list[Any]:
-    return [
-        tuple(map(_restore, row)) if any(isinstance(value, str) and _ESCAPE in value for value in row) else row
-        for row in rows
-    ]
+    """Hardly any text has such characters, so a column of them is looked through at once."""
+    texts = ([value for value in column if isinstance(value, str)] for column in zip(*rows, strict=True))
+    return [tuple(map(_restore, row)) for row in rows] if any(_ESCAPE in "".join(text) for text in texts) else rows
 
 
 def _restore(value: Any) -> Any:
