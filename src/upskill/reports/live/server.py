@@ -25,7 +25,6 @@ from upskill.reports.live.skills import skill_page
 from upskill.reports.live.summaries import Summaries
 from upskill.reports.live.trials import TrialFilter, find_trial, list_trials, trial_at
 from upskill.reports.live.watcher import Watcher
-from upskill.reports.pictures import style as picture_style
 from upskill.runs.feedback import export_feedback
 from upskill.runs.stores import Run, Store
 
@@ -248,7 +247,7 @@ def _json(found: object, status: int = 200) -> web.Response:
 
 @cache
 def _style() -> str:
-    return f"{style()}\n{picture_style()}\n{_asset('live.css')}"
+    return f"{style()}\n{_asset('live.css')}"
 
 
 @cache

@@ -1,0 +1,156 @@
+"""What the live page costs: how fast it answers at a million trials, and what fifty open pages cost a run.
+
+python bench/live.py                        # 1,000,000 trials in one run, beside 200 small runs: 2 GB in --work
+python bench/live.py --trials 100000 --rounds 5
+
+The store is filled without running anything (see store.py). Every answer is asked for over HTTP, the first time and
+again. Then a run of scripted trials is carried out with no page open and with fifty, in turns: each page listens, and
+asks for the summary and the trials anew after a change, at most every 1.5 seconds, as a browser's pages do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from store import Filled, prepare, results
+
+PAGES = 50
+AGAIN = 1.5  # seconds
+MIDDLE = '["case-0150","scripted:student.yaml","skill",500]'
+WANTED_MS, WANTED_COST = 200, 0.05
+
+
+@asynccontextmanager
+async def viewing(work: Path) -> AsyncGenerator[str]:
+    """`upskill view` as a process of its own; its address."""
+    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0"]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def measure_answers(work: Path, run: str) -> None:
+    """How long each page takes, the first time and in the middle of twenty."""
+    print("| answer | first | again |\n|---|---:|---:|")
+    async with viewing(work) as address, aiohttp.ClientSession() as session:
+        asked = {
+            "list of runs": "api/overview",
+            "page of the run, before anything is computed": f"api/run?run={run}",
+            "its summary": f"api/summary?run={run}",
+            "50 trials": f"api/trials?run={run}",
+            "50 trials, from the middle": f"api/trials?run={run}&after={MIDDLE}",
+            "failed trials of one arm": f"api/trials?run={run}&arm=skill&outcome=failed",
+            "trials of one case": f"api/trials?run={run}&case=case-0299",
+            "a text that is nowhere, 500 trials of it": f"api/trials?run={run}&text=zzz",
+            "skill": "api/skill?skill=greeter",
+        }
+        for name, path in asked.items():
+            took = [await ask(session, address + path) for _ in range(20)]
+            print(f"| {name} | {took[0]:.0f} ms | {statistics.median(took[1:]):.0f} ms |", flush=True)
+        began, status = time.monotonic(), 202
+        while status == 202:
+            await asyncio.sleep(0.5)
+            async with session.get(f"{address}api/summary?run={run}") as answer:
+                status = answer.status
+        print(f"\nThe summary was computed, in another process, {time.monotonic() - began:.0f} s later;", end=" ")
+        took = [await ask(session, f"{address}api/summary?run={run}") for _ in range(20)]
+        print(f"then it is answered in {statistics.median(took):.0f} ms (wanted: under {WANTED_MS} ms).")
+
+
+async def ask(session: aiohttp.ClientSession, url: str) -> float:
+    began = time.perf_counter()
+    async with session.get(url) as answer:
+        await answer.read()
+        assert answer.status in (200, 202), (url, await answer.text())
+    return 1000 * (time.perf_counter() - began)
+
+
+async def open_page(address: str) -> None:
+    """What a page of the latest run does."""
+    last = 0.0
+    forever = aiohttp.ClientTimeout(None)
+    async with aiohttp.ClientSession(timeout=forever) as session, session.get(f"{address}events") as events:
+        async for line in events.content:
+            if line.startswith(b"data: [{") and time.monotonic() - last > AGAIN:
+                last = time.monotonic()
+                for path in ("summary", "trials"):
+                    async with session.get(f"{address}api/{path}?run=last") as answer:
+                        await answer.read()
+
+
+def carry_out(work: Path, trials: int, number: int) -> float:
+    """Trials a second of a run in a process of its own."""
+    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--no-cache", "--fresh"]
+    runs = ["--runs", str(trials // 600), "--seed", str(1000 * number)]
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "upskill", *command, *runs], cwd=work, check=True, stdout=subprocess.DEVNULL)
+    return trials / (time.monotonic() - began)
+
+
+async def measure_pages(work: Path, trials: int, rounds: int) -> None:
+    rates: dict[int, list[float]] = {0: [], PAGES: []}
+    async with viewing(work) as address:
+        for number in range(rounds):
+            for pages in (0, PAGES) if number % 2 else (PAGES, 0):
+                tasks = [asyncio.create_task(open_page(address)) for _ in range(pages)]
+                await asyncio.sleep(2)
+                rates[pages].append(
+                    await asyncio.to_thread(carry_out, work, trials, len(rates[0]) + len(rates[PAGES]) + 1)
+                )
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+    alone, watched = statistics.median(rates[0]), statistics.median(rates[PAGES])
+    print(f"\n{trials:,} trials, {rounds} rounds of each: {alone:,.0f} trials/s with no page open,", end=" ")
+    print(f"{watched:,.0f} with {PAGES}: {1 - watched / alone:.1%} less (wanted: under {WANTED_COST:.0%})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1_000_000)
+    parser.add_argument("--run-trials", type=int, default=6_000, help="of the run that is watched")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", type=Path, help="a folder to keep")
+    given: Any = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work: Path = given.work or Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        os.chdir(work)
+        plan = prepare(work, given.trials)
+        if not (work / "runs").exists():
+            small = prepare(work, 600)
+            with Filled(work / "runs") as store:
+                for _ in range(200):
+                    store.start_run(small, "0", fresh=True)
+                run, _ = store.start_run(plan, "0", fresh=True)
+                store.fill(run, results(plan))
+        with Filled(work / "runs") as store:
+            run = next(run for run in store.runs(newest_first=True) if run.trials == len(plan))
+        size = (work / "runs" / "upskill.db").stat().st_size
+        print(f"{len(plan):,} trials, {size / 1e6:,.0f} MB\n")
+        asyncio.run(measure_answers(work, run.id))
+        if given.rounds:
+            asyncio.run(measure_pages(work, given.run_trials, given.rounds))
+
+
+if __name__ == "__main__":
+    main()

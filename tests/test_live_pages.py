@@ -1,0 +1,244 @@
+"""The live page in a real browser: it follows what goes on, everyone can use it, and answers can do nothing to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import SCREENS, Browser, accessibility_problems, overflowing
+from conftest import greetings, start, write_skill
+from live_server import Live, add_runs, served
+from test_live import Site
+from test_store import PLAN, TRIALS, begin, result_of
+from upskill import Store, open_store
+from upskill.models import ModelContext
+from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.weights import pull_weights
+
+SMALL = "local:smollm2-135m"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("pages")
+    ids = add_runs(folder)
+    with served(folder / "runs") as live:
+        yield Site(live, folder / "runs", **ids)
+
+
+def elsewhere(act: Callable[..., Any], *values: Any) -> Any:
+    """In another thread: the browser's has a loop of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(act, *values).result()
+
+
+def add(store: Store, number: int, passed: bool | None = True) -> None:
+    def now() -> None:
+        asyncio.run(store.add_result(store.run("last"), result_of(TRIALS[number], passed)))
+
+    elsewhere(now)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_the_screen_and_is_open_to_everyone(
+    browser: Browser, site: Site, screen: str, scheme: Any
+) -> None:
+    pages = ("", "skill/greeter", f"run/{site.first}", f"compare?before={site.first}&after={site.second}")
+    for path in pages:
+
+        def use(page: Any) -> tuple[list[str], list[str], str]:
+            for each in page.locator("details.flip").all()[:1]:
+                each.locator("summary").click()
+            page.locator("[data-connection=live]").wait_for()
+            return accessibility_problems(page), overflowing(page), page.locator("h1").inner_text()
+
+        problems, wide, title = browser.run(use, site.live.address + path, screen=screen, scheme=scheme)
+        assert (problems, wide) == ([], []), path
+        assert title
+
+
+def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site: Site) -> None:
+    def use(page: Any) -> tuple[str, str, str]:
+        assert page.locator(f"[data-run='{site.first}'] .decision").all_inner_texts() == ["✓ helps", "? undecided"]
+        page.locator(f"[data-run='{site.first}'] input").check()
+        page.locator(f"[data-run='{site.second}'] input").check()
+        page.locator("#compare").click()
+        page.locator("#flipped details").first.wait_for()
+        tiles = " ".join(page.locator(".tiles .lift").all_inner_texts())
+        added = page.locator("#diff ins").all_inner_texts()
+        page.go_back()
+        page.locator("[data-skill=greeter] a").click()
+        page.locator("#lift svg").wait_for()
+        page.locator("#versions a").first.click()
+        page.locator("#verdicts").wait_for()
+        return tiles, " ".join(added), page.locator("h1").inner_text()
+
+    tiles, added, title = browser.run(use, site.live.address)
+    assert tiles == "0 6 0"
+    assert "Say hello." in added
+    assert "greeter" in title
+
+
+def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+
+        def use(page: Any) -> tuple[str, str]:
+            page.locator("h1", has_text="No run is stored yet").wait_for()
+            run = elsewhere(begin, store)
+            claim = store.claim(run)
+            claim.__enter__()
+            add(store, 0)
+            card = page.locator(f"#going [data-run='{run.id}']")
+            card.locator("text=1 of 6 trials").wait_for()
+            add(store, 1, False)
+            card.locator("text=2 of 6 trials").wait_for()
+            said = card.inner_text()
+            page.goto(live.page.address(live.port, run.id))
+            page.locator("#trials-status", has_text="2 trials").wait_for()
+            for number in range(2, len(PLAN)):
+                add(store, number)
+            page.locator("#trials-status", has_text="6 trials").wait_for()
+            page.locator(".going progress[value='6']").wait_for()
+            page.locator(".card .rates", has_text="67%").wait_for()  # the verdict follows
+            claim.__exit__(None, None, None)
+            page.locator(".going[data-state=done]").wait_for(state="attached")
+            return said, page.locator("#verdicts").inner_text()
+
+        said, verdict = browser.run(use, live.address)
+        assert "1 passed, 1 failed" in said
+        assert "46 tokens, $1.50" in said
+        assert "100%" in verdict
+
+
+def test_many_pages_of_one_browser_all_hear_what_goes_on(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+
+        def use(page: Any) -> int:
+            pages = [page.context.new_page() for _ in range(9)]  # more than a browser opens connections to one server
+            for each in pages:
+                each.goto(live.address)
+                each.locator("[data-connection=live]").wait_for()
+            add(store, 0)
+            for each in pages:
+                each.locator(f"[data-run='{run.id}']", has_text="1 of 6 trials").first.wait_for()
+            pages[0].close()  # which may have been the one that listens
+            page.close()
+            add(store, 1)
+            for each in pages[1:]:
+                each.locator(f"[data-run='{run.id}']", has_text="2 of 6 trials").first.wait_for()
+            return len(pages)
+
+        assert browser.run(use, live.address) == 9
+
+
+def test_an_answer_that_should_do_harm_is_shown_as_text(browser: Browser, site: Site) -> None:
+    def use(page: Any) -> tuple[list[str], int, Any]:
+        page.locator("dialog .answer").nth(1).wait_for()
+        said = page.locator("dialog .answer pre.text").all_inner_texts()
+        return said, page.locator("dialog img, dialog script").count(), page.evaluate("window.hacked ?? null")
+
+    student = next(model for model in _models(site) if "student" in model)
+    link = f"#trial=greet-1/{student.replace('/', '%2F')}/skill/0"
+    said, elements, hacked = browser.run(use, f"{site.live.page.address(site.live.port, site.first)}{link}")
+    assert any("<script>window.hacked = 1</script></script>" in text and "\\x1b[31m" in text for text in said)
+    assert any("\\x202eevil" in text for text in said)
+    assert (elements, hacked) == (0, None)
+
+    def compared(page: Any) -> tuple[str, Any]:
+        page.locator("#flipped details").first.locator("summary").click()
+        return page.locator("#flipped").inner_text(), page.evaluate("window.hacked ?? null")
+
+    words, hacked = browser.run(compared, f"{site.live.address}compare?before={site.first}&after={site.second}")
+    assert "onerror=" in words
+    assert hacked is None
+
+
+def _models(site: Site) -> list[str]:
+    with open_store(site.place) as store:
+        return store.run(site.first).models
+
+
+def test_trials_are_filtered_and_searched(browser: Browser, site: Site) -> None:
+    def use(page: Any) -> list[str]:
+        for select, value in (("outcome", "failed"), ("arm", "skill")):
+            page.locator(f"#trials select[name={select}]").select_option(value)
+        page.locator("#trials-status", has_text="5 trials").wait_for()
+        page.locator("#trials button[type=reset]").click()
+        page.locator("#trials-status", has_text="24 trials").wait_for()
+        page.locator("#trials input[name=text]").fill("javascript:")
+        page.locator("#trials-status", has_text="1 trial").filter(has_not_text="24").wait_for()
+        return page.locator(".trials li b").all_inner_texts()
+
+    assert browser.run(use, site.live.page.address(site.live.port, site.first)) == ["greet-1"]
+
+
+def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browser, tmp_path: Path) -> None:
+    ids = add_runs(tmp_path)
+    with served(tmp_path / "runs") as live:
+
+        def use(page: Any) -> None:
+            form = page.locator("dialog .answer[data-arm=skill] form.feedback")
+            form.locator("input[value=wrong]").focus()
+            page.keyboard.press("Space")
+            form.locator("text=Kept.").wait_for()
+            form.locator("textarea").focus()
+            page.keyboard.type("<b>no</b> name")
+            page.keyboard.press("Tab")
+            form.locator("text=Kept.").wait_for()
+
+        with open_store(tmp_path / "runs") as store:
+            run = store.run(ids["second"])
+            browser.run(use, f"{live.page.address(live.port, run.id)}#case=greet-2")
+            while not (found := store.reviews(run)) or not found[0].note:
+                time.sleep(0.01)
+    assert (found[0].verdict, found[0].note, found[0].trial.case) == ("wrong", "<b>no</b> name", "greet-2")
+    with served(tmp_path / "runs") as live:
+
+        def again(page: Any) -> tuple[bool, str]:
+            form = page.locator("dialog .answer[data-arm=skill] form.feedback")
+            form.wait_for()
+            return form.locator("input[value=wrong]").is_checked(), form.locator("textarea").input_value()
+
+        assert browser.run(again, f"{live.page.address(live.port, run.id)}#case=greet-2") == (True, "<b>no</b> name")
+
+
+def test_a_run_of_the_embedded_model_is_followed_from_another_process(browser: Browser, home: Path) -> None:
+    asyncio.run(pull_weights(find_local_model("smollm2-135m"), ModelContext()))
+    write_skill(home / "greeter", suite=greetings(3))
+    with open_store(home / "runs") as store, served(home / "runs") as live:
+
+        def use(page: Any) -> tuple[str, int]:
+            process = start("eval", "greeter", "-m", SMALL, "--quiet", cwd=home)
+            try:
+                page.locator("#going [data-run]", has_text="of 6 trials").wait_for(timeout=300_000)
+                page.locator("#runs [data-run] .decision").wait_for(timeout=300_000)
+            finally:
+                out, _ = process.communicate(timeout=300)
+            return out, page.locator("#going [data-run]").count()
+
+        browser.run(use, live.address)
+        assert store.run("last").finished
+
+
+def test_a_server_that_has_ended_is_said(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        begin(store)
+    context = served(tmp_path)
+    live: Live = context.__enter__()
+
+    def use(page: Any) -> str:
+        page.locator("[data-connection=live]").wait_for()
+        elsewhere(context.__exit__, None, None, None)
+        page.locator("[data-connection=lost]").wait_for()
+        return page.locator("[data-connection]").inner_text()
+
+    with pytest.raises(AssertionError, match="ERR_"):  # the browser itself says so in its console
+        assert browser.run(use, live.address) == "not connected"
