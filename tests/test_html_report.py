@@ -391,9 +391,8 @@ def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, repor
     assert browser.run(use, report) == ([False, False, True, True], b"%PDF-")
 
 
-def test_a_report_of_ten_thousand_trials_never_stops_for_long(browser: Browser, tmp_path: Path) -> None:
-    """As the page measures itself. What the browser calls a long task is over 50 ms; on a busy machine it is longer,
-    so the page's own work is asserted in steps of a bounded size, not in seconds."""
+def test_ten_thousand_trials_are_drawn_and_searched_a_little_at_a_time(browser: Browser, tmp_path: Path) -> None:
+    """How long each step takes depends on the machine, and is what `bench/report.py` measures."""
     plan = plan_of_models(["many"], cases=100, folder=tmp_path, runs=50)
     name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}"))
     with open_store(tmp_path / "runs") as store:
@@ -408,11 +407,13 @@ def test_a_report_of_ten_thousand_trials_never_stops_for_long(browser: Browser, 
         page.locator("#trials [name=text]").fill("ahoy greet-77 4")
         wait_for_text(page, "#trials-status", "22 trials")
         nodes = page.evaluate("document.querySelectorAll('*').length")
-        return nodes, page.evaluate("window.upskillTimings.measures.map(([name]) => name)")
+        blocks = page.locator("script[id^=trials-]").count()
+        return nodes, blocks, page.evaluate("window.upskillTimings.measures.map(([name]) => name)")
 
-    nodes, measures = browser.run(use, file.as_uri())
+    nodes, blocks, measures = browser.run(use, file.as_uri())
+    assert blocks > 9
     assert nodes < 6_000  # only what is looked at is on the page
-    assert measures.count("trials") > 3  # the search came back to the page between blocks
+    assert measures.count("trials") > blocks / 3  # the search came back to the page after every third block
 
 
 def test_a_thousand_trials_stay_under_a_megabyte_whatever_they_say(tmp_path: Path) -> None:

@@ -61,8 +61,9 @@ function trials(report, source) {
   form.addEventListener("submit", (event) => event.preventDefault());
   draw();
   source.watch(draw);
+  const without = report.listed === 0 && report.run.scored ? h("p", { class: "note" }, "This report was written without its trials.") : null;
   const cut = report.limit < 20000 ? h("p", { class: "note" }, `To keep the file small, texts over ${counted(report.limit, "character")} are cut; upskill show ${report.run.id} has them whole.`) : null;
-  return section("trials", "Trials", form, status, cut, list, pages);
+  return section("trials", "Trials", form, status, without, cut, list, pages);
 }
 
 function trialLine(report, row) {
