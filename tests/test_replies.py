@@ -305,3 +305,16 @@ ACTS: list[dict[str, Any]] = [
     },
     {"turns": [{"calls": [{"name": "bash", "arguments": {"command": "echo hello > hello.txt"}}]}, "Done."]},
 ]
+
+
+def test_answers_that_could_not_be_graded_are_recorded_and_graded_elsewhere(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    student, judge = write_script(home / "student.json"), write_script(home / "judge.json", [{"error": "on strike"}])
+    Path("judged.json").write_text(json.dumps(greetings(4) | {"checks": [{"judge": "it says ahoy"}]}))
+    command = ("eval", skill, "-m", student, "--tests", "judged.json", "--judge-model", judge)
+    for _ in range(2):  # the second time, the answers of the first are graded again, in vain
+        assert upskill(*command).code == 3
+    assert "0 trials not run, 8 errored" in upskill("export", "last", "--replies", "replies.gz").err
+    played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
+    assert (played.json["models"][0]["skill"]["passed"], played.json["errors"]) == (4, [])
