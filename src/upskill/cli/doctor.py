@@ -230,6 +230,7 @@ def _extras() -> Iterator[Row]:
         ("MCP servers", "mcp", "mcp"),
         ("PDF, HTML, Word", "pypdf", "documents"),
         ("pictures as PNG", "resvg_py", "png"),
+        ("PostgreSQL store", "psycopg", "postgres"),
     ):
         if importlib.util.find_spec(package) is None:
             yield Row(PARTS, what, "missing", "not installed", add_extra(extra))

@@ -15,7 +15,7 @@ SCHEMA = "upskill"  # unless the URL names one
 
 def parse_url(url: str) -> tuple[dict[str, Any], str]:
     """What libpq is told, and the schema, which is a parameter of ours."""
-    place, _, query = url.partition("?")
+    place, _, query = f"postgresql://{url.partition('://')[2]}".partition("?")
     given = parse_qsl(query, keep_blank_values=True)
     schema = next((value for name, value in given if name == "schema"), SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
