@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from upskill.errors import CheckError, MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 
+logger = logging.getLogger("upskill.bench")
 EVALS = Path(__file__).parent.parent / "examples" / "h100-kernels" / "evals"
 TIERS = ["compiles", "resources", "correct", "faster"]
 RATIO = r"([\d.]+)× the speed of {} \[([\d.]+), ([\d.]+)\]"
@@ -36,10 +39,12 @@ async def grade(name: str, tiers: list[str], sandbox: Sandbox) -> dict[str, Find
     checks = read_checks(block, name, lambda path: (EVALS / path).read_text(encoding="utf-8"))
     findings: dict[str, Finding] = {}
     for named in checks:
+        began = time.monotonic()
         try:
             finding = await named.check.run(evidence)
         except CheckError as error:
             finding = Finding(False, str(error))
+        logger.info("%s: %s took %.1f s", name, named.name, time.monotonic() - began)
         findings[named.name.removeprefix("kernel_")] = finding
         if not finding.passed:
             break
@@ -101,7 +106,12 @@ if __name__ == "__main__":
     parser.add_argument("kernels", nargs="*", help="all, unless named")
     parser.add_argument("--tiers", nargs="+", choices=TIERS, default=TIERS)
     parser.add_argument("--sandbox", default="bubblewrap")
+    parser.add_argument("--stages", action="store_true", help="also say where the time goes")
+    given = parser.parse_args()
+    if given.stages:
+        logging.basicConfig(format="%(relativeCreated)8.0f ms  %(message)s")
+        logging.getLogger("upskill").setLevel(logging.INFO)
     try:
-        asyncio.run(main(parser.parse_args()))
+        asyncio.run(main(given))
     except MissingTool as missing:
         sys.exit(f"bench/kernels.py: {missing}")
