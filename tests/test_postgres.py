@@ -232,6 +232,19 @@ async def test_the_same_trial_twice_in_one_commit_is_stored_by_the_rules(place: 
         assert store.reply("key") == "3"
 
 
+async def test_writers_do_not_wait_for_somebody_who_deletes_much(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_server, "NOTE_MILLISECONDS", 1)
+    with open_store(place) as store, database(place) as db:
+        run = begin(store)
+        before = store.revision(run)
+        with db.transaction():
+            db.execute("UPDATE revisions SET revision = revision WHERE run = 0")
+            await store.add_result(run, result_of(TRIALS[0]))  # or it would be waited for until the end of this block
+            assert (store.run(run.id).passed, store.revision(run)) == (1, before)
+        await store.add_reply("key", "one", "{}")  # with whatever is written next
+        assert store.revision(run) == store.revision() > before
+
+
 # New, old and newer.
 
 

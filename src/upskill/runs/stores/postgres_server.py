@@ -28,6 +28,7 @@ PATIENCE = 300.0  # seconds that a server which answered before may be away
 OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
 LONGEST_PAUSE = 5.0
 ROWS_AT_ONCE = 128
+NOTE_MILLISECONDS = 1000
 MOST_IDLE = 8  # connections
 FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
 
@@ -45,6 +46,7 @@ class PostgresServer(Database):
         self._closed = False
         self._claims: dict[int, Connection] = {}  # by the number of the run
         self._writing: Connection | None = None
+        self._unnoted: set[int] = set()  # runs that have changed, by their numbers
         db = self._retry("cannot be reached", self._connect, opening=True)
         try:
             self._shown = location_of(db, self.schema, self._parameters)
@@ -102,6 +104,9 @@ class PostgresServer(Database):
         """Write what is waiting, then close. What was acknowledged is safe without this."""
         self._group.close()
         self._closed = True
+        if self._writing and not self._writing.closed:
+            with suppress(psycopg.Error):
+                self._note_changes(self._writing)
         for db in (*self._idle, *([self._writing] if self._writing else ())):
             db.close()
         self._idle.clear()
@@ -269,21 +274,32 @@ class PostgresServer(Database):
 
         def commit() -> None:
             db = self._writing_connection()
-            changed: set[int] = set()
             try:
                 with db.transaction():
                     for statement, rows in by_statement(writes):
-                        changed |= write_rows(db, statement, map(_storable, rows))
-                if changed:  # not durable by itself: it tells those who look, and what they look at is
-                    db.execute(
-                        "BEGIN; SET LOCAL synchronous_commit TO off;"
-                        f"SELECT note_changes('{{{','.join(map(str, sorted(changed)))}}}'); COMMIT".encode()
-                    )
+                        self._unnoted |= write_rows(db, statement, map(_storable, rows))
+                self._note_changes(db)
             except BaseException:
                 db.close()
                 raise
 
         self._retry("results cannot be saved", commit)
+
+    def _note_changes(self, db: Connection) -> None:
+        """Tell those who look which runs have changed. Somebody may be deleting a large run and keep us from it: then
+        they are told with the next commit, and nobody who writes waits."""
+        if not self._unnoted:
+            return
+        runs = ",".join(map(str, sorted(self._unnoted)))
+        try:
+            db.execute(  # not durable by itself: what it speaks of is
+                f"BEGIN; SET LOCAL synchronous_commit TO off; SET LOCAL lock_timeout TO {NOTE_MILLISECONDS};"
+                f"SELECT note_changes('{{{runs}}}'); COMMIT".encode()
+            )
+        except errors.LockNotAvailable:
+            db.execute("ROLLBACK")
+        else:
+            self._unnoted.clear()
 
     # Claims.
 
