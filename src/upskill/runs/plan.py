@@ -160,9 +160,8 @@ class Plan:
         """A hash of the set of trials: two plans with the same one are the same run."""
         # Of what the trials are made from: their keys may be hundreds of thousands.
         questions = sorted("".join(parts) for parts in self._questions.values())
-        part = [self.suite.part] if self.suite.part else []  # what is decided about it is decided otherwise
-        replay = [f"replay {self.replay}"] if self.replay else []  # never taken for a run of the models themselves
-        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part, *replay])
+        others = [one for one in (self.suite.part, self.replay and f"replay {self.replay}") if one]  # another run
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *others])
 
     def canary(self, trial: Trial) -> str:
         """The word that is hidden in the skill of a trial."""
@@ -385,9 +384,7 @@ def make_plan(
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
             " with --test-gen-model MODEL.",
         )
-    addresses = tuple(
-        dict.fromkeys(resolve(one, options.base_url, keys) if isinstance(one, str) else one for one in models)
-    )
+    addresses = tuple(dict.fromkeys(_address(one, keys, options.base_url) for one in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
     if not options.baseline and (options.controls or options.reference_skill):
@@ -433,7 +430,7 @@ def make_plan(
         temperature=usual if options.temperature is None else options.temperature,
         max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
         limit_is_stated=limit is not None,
-        judge=_judge(options, keys) if judged else None,
+        judge=_address(options.judge, keys) if options.judge and judged else None,
         reference_skill=options.reference_skill,
         distractors=tuple(options.distractors),
         bounds=options.bounds,
@@ -441,9 +438,8 @@ def make_plan(
     )
 
 
-def _judge(options: PlanOptions, keys: Mapping[str, str]) -> Address | None:
-    given = options.judge
-    return (resolve(given, keys=keys) if isinstance(given, str) else given) if given else None
+def _address(given: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:
+    return resolve(given, base_url, keys) if isinstance(given, str) else given
 
 
 def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:
