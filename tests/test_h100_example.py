@@ -90,13 +90,33 @@ def test_a_task_is_a_module_with_its_source_as_the_compiler_of_pytorch_wants_it(
     assert inspect.getsource(eager) in source
 
 
-# One of each form; all of them are built where they are run, by `python bench/kernels.py`.
-@pytest.mark.parametrize("name", ["rotary", "softmax", "topk", "transpose"])
-async def test_a_known_good_kernel_compiles_and_spills_nothing(name: str) -> None:
+def forms() -> dict[str, str]:
+    """One kernel of each form, and the skill's own templates; all kernels are built where they are run."""
+    templates = re.findall(r"```cuda\n(.*?)```", Skill.load(EXAMPLE).body, re.DOTALL)
+    assert len(templates) == 2
+    return {name: kernel(name) for name in ("rotary", "softmax", "transpose")} | {
+        f"template {number}": code for number, code in enumerate(templates, start=1)
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+async def test_a_known_good_kernel_and_a_template_compile_and_spill_nothing(form: str) -> None:
+    async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
+        evidence = Evidence(Trace((Step("assistant", f"```cuda\n{forms()[form]}```"),)), sandbox=sandbox)
+        finding = await read_check({"kernel_resources": {"spills": 0, "shared": 49152}}, form).check.run(evidence)
+    assert finding.passed, finding.reason
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not Path("/dev/nvidia0").exists(), reason="there is no NVIDIA GPU")
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_known_good_kernel_passes_every_tier_of_its_case(name: str) -> None:
+    (case,) = (case for case in suites()[0].cases if case.id.replace("-", "_") == name)
     async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
         evidence = Evidence(Trace((Step("assistant", f"```cuda\n{kernel(name)}```"),)), sandbox=sandbox)
-        finding = await read_check({"kernel_resources": {"spills": 0, "shared": 49152}}, name).check.run(evidence)
-    assert finding.passed, finding.reason
+        for named in case.checks:
+            finding = await named.check.run(evidence)
+            assert finding.passed, finding.reason
 
 
 def test_the_skill_is_short_and_shows_no_kernel_that_is_known_to_be_good() -> None:
