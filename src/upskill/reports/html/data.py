@@ -99,7 +99,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             ]
             for model, found in evaluation.looks.items()
         },
-        "cases": [_case(case, plan["suite"].get("source", "")) for case in plan["suite"]["cases"]],
+        "cases": cases_to_page(plan["suite"]),
         "matrix": _matrix(evaluation),
         "groups": lifts_by_group(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
@@ -138,26 +138,31 @@ def headline(evaluation: Evaluation) -> str:
     return f"{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
-def _case(case: Mapping[str, Any], source: str) -> dict[str, Any]:
+def cases_to_page(suite: Mapping[str, Any], most: int = LONGEST_PROMPT) -> list[dict[str, Any]]:
+    """The cases of a stored suite. Texts longer than `most` characters are cut, and say how long they were."""
+    return [_case(case, suite.get("source", ""), most) for case in suite["cases"]]
+
+
+def _case(case: Mapping[str, Any], source: str, most: int) -> dict[str, Any]:
     files = list(case.get("files", {}).items())
     return {
         "id": case["id"],
-        "prompt": cut(case["prompt"], LONGEST_PROMPT),
+        "prompt": cut(case["prompt"], most),
         "held_out": bool(case.get("held_out")),
         "tags": list(case.get("tags", ())),
         "author": author_of(case, source),
-        "checks": [_check(check) for check in case.get("checks", ())],
-        "files": [[name, cut(text, LONGEST_PROMPT)] for name, text in files[:MOST_FILES]],
+        "checks": [_check(check, most) for check in case.get("checks", ())],
+        "files": [[name, cut(text, most)] for name, text in files[:MOST_FILES]],
         "more_files": max(0, len(files) - MOST_FILES),
-        "reference": cut(case.get("reference", ""), LONGEST_PROMPT),
-        "expected": cut(case.get("expected_output", ""), LONGEST_PROMPT),
+        "reference": cut(case.get("reference", ""), most),
+        "expected": cut(case.get("expected_output", ""), most),
     }
 
 
-def _check(check: Mapping[str, Any]) -> list[str]:
+def _check(check: Mapping[str, Any], most: int) -> list[str]:
     name, written = next(iter(check.items()))
     said = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
-    return [str(name), cut(said, LONGEST_PROMPT)["text"]]
+    return [str(name), cut(said, most)["text"]]
 
 
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:

@@ -12,10 +12,12 @@ from typing import Any
 
 from upskill.reports import ReportContext, pictures
 from upskill.reports.html.blocks import Blocks, compress
-from upskill.reports.html.data import summary, to_json_bytes
+from upskill.reports.html.data import cases_to_page, summary, to_json_bytes
 from upskill.runs.evaluation import Evaluation
 from upskill.sandboxes import CONTROL_RANGES, printable
 
+LARGEST_SUMMARY = 250_000  # bytes, where the prompts and files of cases can be cut to fit
+PROMPTS = (5_000, 1_500, 500, 150)  # characters of one text of a case, tried in turn
 # In this order: each may use what stands in those before it.
 SCRIPTS = ("text", "source", "diff", "feedback", "overview", "findings", "cases", "trials", "opened", "main")
 
@@ -25,12 +27,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     results = context.results if context else None
     found = summary(evaluation)
     blocks = Blocks(results or (lambda: ()), len(evaluation.outcomes))
-    return assemble(found, blocks)
-
-
-def assemble(found: dict[str, Any], blocks: Blocks) -> str:
-    """The file with this summary and these trials."""
-    data = [_block("summary", compress(to_json_bytes(found))), _block("index", compress(to_json_bytes(blocks.index)))]
+    data = [_block("summary", _compress(found, evaluation)), _block("index", compress(to_json_bytes(blocks.index)))]
     data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
     said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
     return document(
@@ -38,6 +35,17 @@ def assemble(found: dict[str, Any], blocks: Blocks) -> str:
         body=f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>\n{chr(10).join(data)}",
         start="startReport(embeddedSource());",
     )
+
+
+def _compress(found: dict[str, Any], evaluation: Evaluation) -> str:
+    """The summary, with the texts of cases as long as they fit."""
+    text = compress(to_json_bytes(found))
+    for most in PROMPTS:
+        if len(text) <= LARGEST_SUMMARY:
+            break
+        cases = cases_to_page(evaluation.run.plan["suite"], most)
+        text = compress(to_json_bytes(found | {"cases": cases}))
+    return text
 
 
 def document(title: str, body: str, start: str) -> str:
