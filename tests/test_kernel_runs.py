@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, str(Path(cpu_stand_in.__file__))))
     monkeypatch.setattr(correct, "find_sanitizer", lambda: ())
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
+    tmp_path.chmod(0o755)  # a sandbox is another user's where we are root
+    monkeypatch.setattr(gpu_process, "SHOWN", (str(Path(cpu_stand_in.__file__).parent), str(tmp_path)))
     monkeypatch.setattr(gpu_process, "KEPT_PREFIXES", (*gpu_process.KEPT_PREFIXES, "STAND_IN_"))
 
 
@@ -190,15 +193,26 @@ async def test_runs_on_one_input_have_to_agree_bit_for_bit_unless_the_task_says_
 async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STAND_IN_GONE", str(tmp_path / "gone"))
+    monkeypatch.setenv("STAND_IN_GONE", "/tmp/gone")  # in the sandbox of the stand-in
     on_cpu(DEADLY, tmp_path, monkeypatch)
     with pytest.raises(MissingTool, match="the stand-in is told to be no GPU"):
         await look("kernel_correct", DEADLY, sandbox)
-    (tmp_path / "gone").unlink()
+    gpu_process.ForkServer.running("bubblewrap").stop()
     on_cpu(GOOD, tmp_path, monkeypatch)
     broken = beside("affine.py").replace("return 2 * np", "return 2 / 0 * np")
     with pytest.raises(MissingTool, match="the task of the kernel breaks here: ZeroDivisionError"):
         await look("kernel_correct", GOOD, sandbox, source=broken)
+    monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, "-c", "raise SystemExit('no room for Python')"))
+    with pytest.raises(MissingTool, match="the GPU could not be used: .*no room for Python|has ended"):
+        await look("kernel_correct", GOOD, sandbox)
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_another_gpu_than_the_kernel_is_for_is_an_error(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(GOOD, tmp_path, monkeypatch)
     with pytest.raises(MissingTool, match="the stand-in is no sm_80"):
         await look("kernel_correct", GOOD, sandbox, arch="sm_80")
 
@@ -216,18 +230,49 @@ async def test_processes_and_files_are_gone_after_a_trial(
     assert not (await look("kernel_correct", code, sandbox, timeout=1.0)).passed
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_before + 1  # the fork server's socket
     assert [path.name for path in (tmp_path / "temporary").iterdir()] == ["upskill-gpu.lock"]
-    server = gpu_process.ForkServer.running()
-    assert workers_of(server.pid) == []
+    server = gpu_process.ForkServer.running("bubblewrap")
+    left = [one for one in descendants(str(server.pid)) if is_running(one)]
+    assert len(left) <= 1  # bubblewrap's process 1: the server itself
     server.stop()
     assert not Path(f"/proc/{server.pid}").exists()
+
+
+REACHES_OUT = """
+import pathlib, socket
+assert not pathlib.Path({secret!r}).exists(), "the task sees files of the host"
+try:
+    socket.create_connection(("127.0.0.1", {port}), 5).close()
+    raise AssertionError("the task reaches the network")
+except OSError:
+    pass
+"""
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
+    sandbox: Sandbox, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(GOOD, tmp_path, monkeypatch)
+    secret = tmp_path_factory.mktemp("host") / "secret"
+    secret.touch()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        source = beside("affine.py").replace("from __future__ import annotations", "", 1)
+        source += REACHES_OUT.format(secret=str(secret), port=listening.getsockname()[1])
+        assert (await look("kernel_correct", GOOD, sandbox, source=source)).passed
+        async with await SANDBOXES.load("none")().open(Setup()) as open_to_all:
+            with pytest.raises(MissingTool, match="the task sees files of the host"):
+                await look("kernel_correct", GOOD, open_to_all, source=source)
+    with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot hold what comes with a suite"):
+        gpu_process.ForkServer.running("landlock")
 
 
 KILLED = """
 import os, sys, time
 from upskill.checks.kernel import gpu_process
 gpu_process.SERVER = (sys.executable, sys.argv[1])
-process = gpu_process.GpuProcess("runner", os.memfd_create("outputs"))
-print(gpu_process.ForkServer.running().pid, process.pid, flush=True)
+process = gpu_process.GpuProcess("runner", os.memfd_create("outputs"), "none")
+process.say({"mode": "nothing"})
+print(gpu_process.ForkServer.running("none").pid, flush=True)
 time.sleep(1000)
 """
 
@@ -236,28 +281,27 @@ def test_nothing_goes_on_when_upskill_is_killed() -> None:
     line = [sys.executable, "-c", KILLED, str(Path(cpu_stand_in.__file__))]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
-        found = started.stdout.readline().split()
+        server = started.stdout.readline().strip()
+        while len(found := descendants(server)) < 2:  # the keeper and the runner
+            time.sleep(0.01)
         started.kill()
-    assert len(found) == 2
-    while any(is_running(one) for one in found):
+    while any(is_running(one) for one in (server, *found)):
         time.sleep(0.01)
+
+
+def descendants(process: str) -> list[str]:
+    parents: dict[str, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[folder.name] = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+    found = [one for one, parent in parents.items() if parent == process]
+    return found + [below for one in found for below in descendants(one)]
 
 
 def is_running(process: str) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     return False
-
-
-def workers_of(server: int) -> list[str]:
-    """Processes that came from it: they carry its command line."""
-    line = Path(f"/proc/{server}/cmdline").read_bytes()
-    found: list[str] = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if folder.name != str(server) and (folder / "cmdline").read_bytes() == line:
-                found.append(folder.name)
-    return found
 
 
 def test_the_functions_of_a_task_can_be_imported_and_read_as_compilers_do() -> None:

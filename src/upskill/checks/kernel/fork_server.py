@@ -1,8 +1,11 @@
 """The fork server: has imported PyTorch, touches no GPU, and forks a runner or a referee whenever it is asked.
 
 Importing PyTorch takes seconds, and every trial wants processes of its own. A worker gets its descriptors by the socket
-that the request comes by. A keeper, forked between server and worker, says on one of them which process it is, and how
-it ended, when it has.
+that the request comes by. A keeper, forked between server and worker, kills it when it is no longer wanted, and says
+how it ended when it has.
+
+A task comes with a suite, and a suite may be anyone's: where the sandbox of the trial is bubblewrap, the server and all
+that it forks are in one as well, with the GPU and nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -43,17 +47,16 @@ def main(make: Callable[[], Device] = Device, preload: str = "torch") -> None:
 
 
 def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], Device]) -> NoReturn:
-    stdin, printed, channel, store, status = descriptors
+    stdin, printed, channel, store, status, wanted = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     worker = os.fork()
-    # A group of its own, so that it can be killed with all that it starts, and the keeper tells of it. Both say so:
-    # whoever is told of the worker may kill it before it has run at all.
-    with suppress(OSError):
+    with suppress(OSError):  # a group of its own, so that it can be killed with all that it starts; both see to it
         os.setpgid(worker, worker)
     _die_with_parent()
     if worker == 0:
         os.close(status)
+        os.close(wanted)
         for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
             os.dup2(source, target)
         os.environ.clear()
@@ -62,8 +65,14 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
         runner.main(make, ROLES[request["role"]], channel, store)
     for descriptor in (stdin, printed, channel, store):
         os.close(descriptor)
-    os.write(status, b"%d\n" % worker)
+    running = os.pidfd_open(worker)
+    ready, _, _ = select.select([wanted, running], [], [])  # nothing is ever written to `wanted`: it is closed
+    if running not in ready:
+        with suppress(ProcessLookupError):
+            os.killpg(worker, signal.SIGKILL)
     _, ended = os.waitpid(worker, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(worker, signal.SIGKILL)  # what it started and left
     os.write(status, b"%d\n" % os.waitstatus_to_exitcode(ended))
     os._exit(0)
 

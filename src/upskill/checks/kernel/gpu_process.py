@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from upskill.errors import MissingTool
 from upskill.sandboxes import printable
+from upskill.sandboxes.bubblewrap_arguments import HOME
+from upskill.sandboxes.program import start_program
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
@@ -29,6 +31,16 @@ MOST_PRINTED = 8000  # bytes of what a process printed that are looked at
 # What PyTorch and its compiler look at. Keys and tokens are none of their business.
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "TORCH", "TRITON_", "PYTORCH_")
+# In a sandbox these are its own.
+INSIDE = {
+    "HOME": HOME,
+    "USER": "student",
+    "LOGNAME": "student",
+    "XDG_CACHE_HOME": f"{HOME}/.cache",
+    "TORCHINDUCTOR_CACHE_DIR": f"{HOME}/torchinductor",
+    "TRITON_CACHE_DIR": f"{HOME}/triton",
+}
+SHOWN: tuple[str, ...] = ()  # further folders that a sandboxed server is shown
 
 
 class Silent(Exception):
@@ -40,28 +52,46 @@ class ForkServer:
 
     _running: ForkServer | None = None
 
-    def __init__(self) -> None:
-        self.argv = SERVER
+    def __init__(self, kind: str) -> None:
+        self.made_for = (SERVER, SHOWN, kind)
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
-                [*SERVER, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=environment(),
-                cwd="/",
-                start_new_session=True,
-            )
+            argv, passed = [*SERVER, str(theirs.fileno())], (theirs.fileno(),)
+            if kind == "bubblewrap":
+                self._process = start_program(
+                    argv,
+                    printed=self._printed,
+                    descriptors=passed,
+                    environment=environment(kind),
+                    mounts=_python_folders(),
+                    gpu=True,
+                )
+            else:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._printed,
+                    stderr=self._printed,
+                    pass_fds=passed,
+                    env=environment(kind),
+                    cwd="/",
+                    start_new_session=True,
+                )
 
     @classmethod
-    def running(cls) -> ForkServer:
+    def running(cls, kind: str) -> ForkServer:
+        """The server for trials whose sandbox is of this kind; MissingTool for one that cannot hold it."""
+        if kind not in ("bubblewrap", "none"):
+            raise MissingTool(
+                f"the sandbox {kind!r} cannot hold what comes with a suite beside a GPU; install bubblewrap, or, where"
+                " you trust the suite, type --sandbox none"
+            )
         found = cls._running
-        if found is None or found.argv != SERVER or found._process.poll() is not None:
+        if found is None or found.made_for != (SERVER, SHOWN, kind) or found._process.poll() is not None:
             if found is not None:
                 found.stop()
-            cls._running = found = cls()
+            cls._running = found = cls(kind)
             atexit.register(found.stop)
         return found
 
@@ -71,61 +101,94 @@ class ForkServer:
 
     def fork(self, role: str, variables: dict[str, str], descriptors: Sequence[int]) -> None:
         request = json.dumps({"role": role, "environment": variables}).encode()
-        socket.send_fds(self._control, [request], list(descriptors))
+        try:
+            socket.send_fds(self._control, [request], list(descriptors))
+        except OSError as error:
+            raise MissingTool(f"the process that starts runners has ended: {error}") from error
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return _read_printed(self._printed)[-600:]
 
     def stop(self) -> None:
         self._control.close()  # which ends it
         self._process.wait()
+        self._printed.close()
 
 
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+def _read_printed(file: IO[bytes]) -> str:
+    file.seek(0)
+    return printable(file.read(MOST_PRINTED).decode("utf-8", "replace")).strip()
+
+
+def environment(kind: str) -> dict[str, str]:
+    """The variables of a process beside the GPU."""
+    found = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    places = INSIDE if kind == "bubblewrap" else {"TORCHINDUCTOR_CACHE_DIR": str(_cache() / "torchinductor")} | found
+    # No pool of processes to compile one small function.
+    return found | places | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+
+
+def _python_folders() -> list[Path]:
+    """What Python and PyTorch are read from, as far as a sandbox does not show it anyway."""
+    named = [sys.prefix, sys.base_prefix, *os.environ.get("PYTHONPATH", "").split(":"), *SHOWN]
+    named += [str(Path(__file__).parents[3]), *(path for path in sys.path if path.endswith("-packages"))]
+    folders = sorted({Path(name).absolute() for name in named if name})
+    wanted = [path for path in folders if path.is_dir() and path not in (Path("/"), Path.home(), Path("/usr"))]
+    return [
+        path
+        for path in wanted
+        if not path.is_relative_to("/usr") and not any(path != other and path.is_relative_to(other) for other in wanted)
+    ]
 
 
 class GpuProcess:
-    """A process that takes lines of JSON and answers with lines of JSON; `store` is a file that it shares."""
+    """A process that takes lines of JSON and answers with lines of JSON; `store` is a file that it shares.
 
-    def __init__(self, role: Literal["runner", "referee", "watched"], store: int, tool: Sequence[str] = ()) -> None:
+    `kind` is that of the trial's sandbox. One that is watched by a tool has nothing of a suite in it.
+    """
+
+    def __init__(
+        self, role: Literal["runner", "referee", "watched"], store: int, kind: str, tool: Sequence[str] = ()
+    ) -> None:
         self._closing = ExitStack()
-        folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what it and its tools leave
-        self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
         self._printed = self._closing.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
-        self._buffer, self._started, self._ended = b"", b"", False
+        self._buffer, self._watched, self._server = b"", None, None
         stdin, self._stdin = os.pipe()
         self._reader, channel = os.pipe()
         self._status, status = os.pipe()
+        wanted, self._wanted = os.pipe()
         for mine in (self._stdin, self._reader, self._status):
             self._closing.callback(os.close, mine)
         os.set_blocking(self._reader, False)
-        variables = environment() | {"TMPDIR": folder}
-        variables.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_cache() / "torchinductor"))
-        variables.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes for one small function
         try:
             if role == "watched":
-                self._run_watched(
-                    [*tool, *WATCHED, str(channel), str(store)], variables, stdin, (channel, store), status
-                )
+                self._watched = self._run_watched([*tool, *WATCHED, str(channel), str(store)], stdin, (channel, store))
             else:
-                ForkServer.running().fork(role, variables, (stdin, self._printed.fileno(), channel, store, status))
+                descriptors = (stdin, self._printed.fileno(), channel, store, status, wanted)
+                self._server = ForkServer.running(kind)
+                self._server.fork(role, environment(kind), descriptors)
+        except BaseException:
+            os.close(self._wanted)
+            self._closing.close()
+            raise
         finally:
-            for theirs in (stdin, channel, status):
+            for theirs in (stdin, channel, status, wanted):
                 os.close(theirs)
 
-    def _run_watched(
-        self, argv: list[str], variables: dict[str, str], stdin: int, passed: Sequence[int], status: int
-    ) -> None:
-        process = subprocess.Popen(
+    def _run_watched(self, argv: list[str], stdin: int, passed: Sequence[int]) -> subprocess.Popen[bytes]:
+        folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what the tool leaves
+        self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
+        return subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=self._printed,
             stderr=self._printed,
             pass_fds=passed,
-            env=variables,
+            env=environment("none") | {"TMPDIR": folder},
             cwd="/",
             start_new_session=True,
         )
-        os.write(status, b"%d\n" % process.pid)
-        self._closing.callback(process.wait)
 
     def say(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
@@ -164,40 +227,35 @@ class GpuProcess:
             await self.hear(seconds)
 
     def _how_it_ended(self) -> str:
-        words = self._read_status()
-        code = int(words[1]) if len(words) > 1 else 0
+        code = self._wait()
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        said = self.printed()[-600:]
+        said = self.printed()[-600:] or (self._server.words() if self._server else "")
         return f"its process ended with {code}" + (f": {said}" if said else "")
 
-    def _read_status(self, *, all_of_it: bool = True) -> list[bytes]:
-        """The process, and the code that it ended with once it has."""
-        while (all_of_it and not self._ended) or b"\n" not in self._started:
-            data = os.read(self._status, 64)
-            self._ended = not data
-            self._started += data
-            if not data:
-                break
-        return self._started.split()
-
-    @property
-    def pid(self) -> int:
-        return int(self._read_status(all_of_it=False)[0])
+    def _wait(self) -> int:
+        """Wait until it is gone; the code that it ended with."""
+        if self._watched is not None:
+            return self._watched.wait()
+        said = b""
+        while data := os.read(self._status, 64):
+            said += data
+        return int(said) if said.strip() else 0
 
     def printed(self) -> str:
         """What it, or a kernel in it, or whoever watches it printed."""
-        self._printed.seek(0)
-        return printable(self._printed.read(MOST_PRINTED).decode("utf-8", "replace")).strip()
+        return _read_printed(self._printed)
 
     def close(self) -> None:
         """Kill it, with whatever it started, and wait until it is gone."""
-        words = self._read_status(all_of_it=False) if not self._ended else []
-        if len(words) == 1:
+        if self._wanted < 0:
+            return
+        os.close(self._wanted)  # which its keeper sees
+        self._wanted = -1
+        if self._watched is not None:
             with suppress(ProcessLookupError):
-                os.killpg(int(words[0]), signal.SIGKILL)
-            self._read_status()
-        self._ended = True
+                os.killpg(self._watched.pid, signal.SIGKILL)
+        self._wait()
         self._closing.close()
 
 

@@ -16,6 +16,7 @@ from upskill.checks.kernel.build import Build
 from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Silent
 from upskill.checks.kernel.plans import BadLauncher, Call, record
 from upskill.checks.kernel.task import Shape, TaskHeader
+from upskill.checks.workspace import sandbox_of
 from upskill.errors import MissingTool
 from upskill.plain import digest
 from upskill.sandboxes.gpu import gpu_turn
@@ -69,12 +70,17 @@ class GpuRun:
                 _failed.popitem(last=False)
         return found
 
+    @property
+    def kind(self) -> str:
+        return sandbox_of(self.evidence).kind
+
     async def _run(self) -> dict[str, Any] | Finding:
         with ExitStack() as closing:
             store = os.memfd_create("outputs")
             closing.callback(os.close, store)
-            runner, referee = GpuProcess("runner", store), GpuProcess("referee", store)
+            runner = GpuProcess("runner", store, self.kind)
             closing.callback(runner.close)
+            referee = GpuProcess("referee", store, self.kind)
             closing.callback(referee.close)
             async with gpu_turn():
                 if not self.wanted.than:  # nothing is timed, so it may make its context meanwhile
@@ -91,11 +97,11 @@ class GpuRun:
                     return Finding(False, f"the kernel fails: {failure}")
                 except Silent as failure:
                     runner.close()
-                    await probe()
+                    await probe(self.kind)
                     return Finding(False, f"the kernel fails: {failure}; the GPU works again")
                 except _Failed as failure:
                     runner.close()
-                    await probe()
+                    await probe(self.kind)
                     return Finding(False, f"the kernel fails {failure}")
                 except _Wrong as wrong:
                     return Finding(False, f"the kernel is wrong {wrong}")
@@ -140,7 +146,7 @@ class GpuRun:
 
     async def _watch(self, call: dict[str, Any], store: int) -> None:
         with ExitStack() as closing:
-            watched = GpuProcess("watched", store, self.wanted.watched_by)
+            watched = GpuProcess("watched", store, self.kind, self.wanted.watched_by)
             closing.callback(watched.close)
             watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
             await self._hand_over_plans(watched)
@@ -160,12 +166,12 @@ class _Wrong(Exception):
     """An output is not what it should be."""
 
 
-async def probe() -> None:
+async def probe(kind: str) -> None:
     """See that the GPU still works after a kernel broke; where it does not, that is nobody's answer."""
     with ExitStack() as closing:
         store = os.memfd_create("nothing")
         closing.callback(os.close, store)
-        process = GpuProcess("runner", store)
+        process = GpuProcess("runner", store, kind)
         closing.callback(process.close)
         process.say({"mode": "probe"})
         try:
