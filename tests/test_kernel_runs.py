@@ -203,7 +203,7 @@ async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task
     with pytest.raises(MissingTool, match="the task of the kernel breaks here: ZeroDivisionError"):
         await look("kernel_correct", GOOD, sandbox, source=broken)
     monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, "-c", "raise SystemExit('no room for Python')"))
-    with pytest.raises(MissingTool, match="the GPU could not be used: .*no room for Python|has ended"):
+    with pytest.raises(MissingTool, match=r"the GPU could not be used: .*no room for Python|has ended"):
         await look("kernel_correct", GOOD, sandbox)
     monkeypatch.undo()
 
