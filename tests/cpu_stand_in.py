@@ -120,8 +120,11 @@ class CpuStandIn(Device):
     def to_bytes(self, buffer: Any) -> Any:
         return buffer.tobytes()
 
-    def from_bytes(self, data: Any, dtype: Any, shape: Sequence[int]) -> Any:
-        return np.frombuffer(data, dtype=dtype).reshape(shape)
+    def from_bytes(self, data: Any) -> Any:
+        return np.frombuffer(data, dtype=np.uint8)
+
+    def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
+        return raw.view(dtype).reshape(shape)
 
     def precise(self, array: Any) -> Any:
         return np.asarray(array, np.float64)
@@ -175,4 +178,4 @@ def _at(number: int, sizes: Sequence[int]) -> list[int]:
 
 
 if __name__ == "__main__":
-    fork_server.main(CpuStandIn, "numpy")
+    fork_server.main(CpuStandIn, ("numpy",))

@@ -37,6 +37,7 @@ class Device(Driver):
         torch.cuda.set_stream(self._stream)
         super().__init__(self._stream.cuda_stream)
         self._flush: Any = None
+        self._staging: Any = None
 
     # What it is.
 
@@ -99,11 +100,17 @@ class Device(Driver):
         return bool(self.xp.equal(one, other))
 
     def to_bytes(self, buffer: Any) -> Any:
-        return buffer.cpu().numpy().data
+        """A copy of its bytes, good until the next one is made."""
+        size = int(buffer.numel())
+        if self._staging is None or self._staging.numel() < size:  # page-locked memory is ten times as fast to copy to
+            self._staging = self.xp.empty(size, dtype=self.xp.uint8, pin_memory=True)
+        return self._staging[:size].copy_(buffer).numpy().data
 
-    def from_bytes(self, data: Any, dtype: Any, shape: Sequence[int]) -> Any:
-        host = self.xp.frombuffer(data, dtype=self.xp.uint8)
-        return host.to(self.place).view(dtype).reshape(tuple(shape))
+    def from_bytes(self, data: Any) -> Any:
+        return self.xp.frombuffer(data, dtype=self.xp.uint8).to(self.place)
+
+    def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
+        return raw.view(dtype).reshape(tuple(shape))
 
     def precise(self, array: Any) -> Any:
         """As double precision; by way of float32, as there is no direct way from the 8-bit types."""

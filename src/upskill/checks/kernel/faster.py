@@ -20,7 +20,7 @@ class KernelFaster(TaskCheck):
 
     than: list[Literal["eager", "compile"]] = Field(default_factory=lambda: ["eager", "compile"])
     at_least: float = Field(default=1.0, gt=0)
-    launches: int = Field(default=30, ge=10, le=1000)
+    launches: int = Field(default=20, ge=10, le=1000)
     timeout: float = Field(default=120.0, gt=0, le=3600)
 
     @model_validator(mode="after")
@@ -48,4 +48,4 @@ class KernelFaster(TaskCheck):
         return Finding(not slower, f"{speed}{wants}")
 
 
-WARMUP = 5
+WARMUP = 3

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -27,12 +27,20 @@ from upskill.checks.kernel import referee, runner
 from upskill.checks.kernel.device import Device
 
 ROLES = {"runner": runner.serve, "referee": referee.serve}
+NO_DEVICE = 100  # an error of the driver: it works, and there is no GPU
 MOST_ASKED = 2**18  # bytes of a request
 
 
-def main(make: Callable[[], Device] = Device, preload: str = "torch") -> None:
-    with suppress(ImportError):  # a worker says what is missing
-        import_module(preload)
+# The compiler of PyTorch takes as long to import as PyTorch, and every trial that is timed wants it.
+PRELOADED = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
+
+
+def main(make: Callable[[], Device] = Device, preload: Sequence[str] = PRELOADED) -> None:
+    for name in preload[:1] if "--little" in sys.argv else preload:
+        with suppress(Exception):  # a worker says what is missing
+            import_module(name)
+    if "--little" not in sys.argv and not _can_fork():
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], "--little"])  # noqa: S606 - itself
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need nobody to wait for them
     while True:
@@ -75,6 +83,18 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
         os.killpg(worker, signal.SIGKILL)  # what it started and left
     os.write(status, b"%d\n" % os.waitstatus_to_exitcode(ended))
     os._exit(0)
+
+
+def _can_fork() -> bool:
+    """Whether a process forked from here can use the driver: not if an import has started it already."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return True
+    probe = os.fork()
+    if probe == 0:
+        os._exit(0 if driver.cuInit(0) in (0, NO_DEVICE) else 1)
+    return os.waitpid(probe, 0)[1] == 0
 
 
 def _die_with_parent() -> None:

@@ -43,6 +43,9 @@ INSIDE = {
 SHOWN: tuple[str, ...] = ()  # further folders that a sandboxed server is shown
 
 
+Role = Literal["runner", "referee", "watched"]
+
+
 class Silent(Exception):
     """It ended, or said nothing within its time; the message says how."""
 
@@ -125,8 +128,8 @@ def environment(kind: str) -> dict[str, str]:
     """The variables of a process beside the GPU."""
     found = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     places = INSIDE if kind == "bubblewrap" else {"TORCHINDUCTOR_CACHE_DIR": str(_cache() / "torchinductor")} | found
-    # No pool of processes to compile one small function.
-    return found | places | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    # No pool of processes to compile one small function, and no GPU taken by a look at how many there are.
+    return found | places | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def _python_folders() -> list[Path]:
@@ -148,9 +151,7 @@ class GpuProcess:
     `kind` is that of the trial's sandbox. One that is watched by a tool has nothing of a suite in it.
     """
 
-    def __init__(
-        self, role: Literal["runner", "referee", "watched"], store: int, kind: str, tool: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, role: Role, store: int, kind: str, tool: Sequence[str] = ()) -> None:
         self._closing = ExitStack()
         self._printed = self._closing.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the process
         self._buffer, self._watched, self._server = b"", None, None

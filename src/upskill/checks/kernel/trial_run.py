@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,7 +15,7 @@ from typing import Any
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.build import Build
-from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Silent
+from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Role, Silent
 from upskill.checks.kernel.plans import BadLauncher, Call, record
 from upskill.checks.kernel.task import Shape, TaskHeader
 from upskill.checks.workspace import sandbox_of
@@ -21,6 +23,7 @@ from upskill.errors import MissingTool
 from upskill.plain import digest
 from upskill.sandboxes.gpu import gpu_turn
 
+logger = logging.getLogger(__name__)
 REFEREE_SECONDS = 600.0
 SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)")  # what compute-sanitizer objects to
 
@@ -78,21 +81,28 @@ class GpuRun:
         with ExitStack() as closing:
             store = os.memfd_create("outputs")
             closing.callback(os.close, store)
-            runner = GpuProcess("runner", store, self.kind)
-            closing.callback(runner.close)
-            referee = GpuProcess("referee", store, self.kind)
-            closing.callback(referee.close)
+
+            def start(role: Role) -> GpuProcess:
+                process = GpuProcess(role, store, self.kind, self.wanted.watched_by)
+                closing.callback(process.close)
+                return process
+
+            runner, referee = start("runner"), start("referee")
             async with gpu_turn():
+                stages = Stages()
+                watched = start("watched") if self.wanted.watched_by else None
                 if not self.wanted.than:  # nothing is timed, so it may make its context meanwhile
                     referee.say({"warm": True})
                 try:
-                    found = await self._launch(runner)
+                    found = await self._launch(runner, stages)
                     if "failed" in found:
                         raise _Failed(found["failed"])
                     runner.close()
                     await self._judge(referee, found["done"]["runs"])
-                    if self.wanted.watched_by:
-                        await self._watch(found["done"]["watched"], store)
+                    stages.end("comparing")
+                    if watched is not None:
+                        await self._watch(watched, found["done"]["watched"])
+                        stages.end("compute-sanitizer")
                 except BadLauncher as failure:
                     return Finding(False, f"the kernel fails: {failure}")
                 except Silent as failure:
@@ -105,9 +115,11 @@ class GpuRun:
                     return Finding(False, f"the kernel fails {failure}")
                 except _Wrong as wrong:
                     return Finding(False, f"the kernel is wrong {wrong}")
+                finally:
+                    logger.info("on the GPU: %s", stages)
         return found["done"]
 
-    async def _launch(self, runner: GpuProcess) -> dict[str, Any]:
+    async def _launch(self, runner: GpuProcess, stages: Stages) -> dict[str, Any]:
         runner.say(
             {
                 "task": self.source,
@@ -121,10 +133,12 @@ class GpuRun:
                 "than": self.wanted.than,
             }
         )
-        await self._hand_over_plans(runner)
-        return await runner.hear(self.wanted.seconds)
+        await self._hand_over_plans(runner, stages)
+        found = await runner.hear(self.wanted.seconds)
+        stages.end("running")
+        return found
 
-    async def _hand_over_plans(self, process: GpuProcess) -> None:
+    async def _hand_over_plans(self, process: GpuProcess, stages: Stages | None = None) -> None:
         """Have the launcher recorded for the calls that a process wants to make."""
         try:
             message = await process.hear(START_SECONDS)
@@ -132,8 +146,12 @@ class GpuRun:
                 message = await process.hear(START_SECONDS)
         except Silent as silent:  # nothing of the student has been there yet
             raise MissingTool(f"the GPU could not be used: {silent}") from silent
+        if stages:
+            stages.end("preparing")
         calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
         process.say({"plans": await record(self.evidence, self.build, self.header, calls, message)})
+        if stages:
+            stages.end("recording")
 
     async def _judge(self, referee: GpuProcess, runs: list[dict[str, Any]]) -> None:
         referee.say({"task": self.source, "runs": runs, "timed": bool(self.wanted.than)})
@@ -144,18 +162,31 @@ class GpuRun:
         if judged["done"]["wrong"]:
             raise _Wrong(judged["done"]["wrong"])
 
-    async def _watch(self, call: dict[str, Any], store: int) -> None:
-        with ExitStack() as closing:
-            watched = GpuProcess("watched", store, self.kind, self.wanted.watched_by)
-            closing.callback(watched.close)
-            watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
-            await self._hand_over_plans(watched)
-            found = await watched.hear(4 * self.wanted.seconds)
-            await watched.end(START_SECONDS)
-            if seen := SEEN.search(watched.printed()):
-                raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
-            if "failed" in found:
-                raise _Failed(f"under compute-sanitizer: {found['failed']}")
+    async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
+        watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
+        await self._hand_over_plans(watched)
+        found = await watched.hear(4 * self.wanted.seconds)
+        await watched.end(START_SECONDS)
+        if seen := SEEN.search(watched.printed()):
+            raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
+        if "failed" in found:
+            raise _Failed(f"under compute-sanitizer: {found['failed']}")
+
+
+class Stages:
+    """How long each part took, for the log."""
+
+    def __init__(self) -> None:
+        self._taken: list[str] = []
+        self._since = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        now = time.perf_counter()
+        self._taken.append(f"{name} {now - self._since:.2f} s")
+        self._since = now
+
+    def __str__(self) -> str:
+        return ", ".join(self._taken) or "nothing"
 
 
 class _Failed(Exception):

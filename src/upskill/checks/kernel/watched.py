@@ -23,12 +23,12 @@ def allocate(driver: Driver, size: int) -> int:
 
 def main() -> None:
     channel, store = Channel(int(sys.argv[1])), int(sys.argv[2])
-    request: dict[str, Any] = channel.hear()
     driver, device, context = Driver(), c_int(), c_void_p()
     driver.ask("cuInit", 0)
     driver.ask("cuDeviceGet", byref(device), 0)
     driver.ask("cuDevicePrimaryCtxRetain", byref(context), device)
     driver.ask("cuCtxSetCurrent", context)
+    request: dict[str, Any] = channel.hear()  # comes late: it is started ahead, as it takes a while
     words: list[int] = list(request["words"])
     with mmap.mmap(store, 0, prot=mmap.PROT_READ) as stored:
         for buffer in request["buffers"]:
