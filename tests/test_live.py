@@ -246,7 +246,7 @@ def test_a_skill_is_shown_over_its_versions_and_models(site: Site) -> None:
     assert (first["latest"], second["latest"]) == (site.first, site.second)
     assert [one["decision"] for one in first["verdicts"].values()] == ["helps", "undecided"]
     assert 'width="524"' in found["picture"]  # and a margin
-    assert "version 2" in found["picture"]
+    assert ">v2 " in found["picture"]
 
 
 # Large runs.

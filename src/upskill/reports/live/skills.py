@@ -41,7 +41,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
     # By model, and then by version: what became of it is read downwards.
     rows = sorted(reported.items(), key=lambda row: (row[0][1], numbers[row[0][0]]))
-    lifts = [dict(verdict) | {"model": f"{model}, version {numbers[version]}"} for (version, model), verdict in rows]
+    lifts = [dict(verdict) | {"model": f"v{numbers[version]} {model}"} for (version, model), verdict in rows]
     return {
         "name": name,
         "versions": list(versions.values()),

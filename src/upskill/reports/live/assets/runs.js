@@ -46,7 +46,7 @@ async function runsPage(page) {
   function runCard(row) {
     return h(
       "li",
-      { class: "card even", "data-run": row.id },
+      { class: "card even going-card", "data-run": row.id },
       h("h3", { class: "model" }, h("a", { href: runPage(row.id) }, row.id)),
       stateMark(row),
       h("div", { class: "whole" }, progress(row)),

@@ -6,7 +6,7 @@ async function startRun(page, run) {
   const before = h("div", { class: "live-top" }, bar, state);
   document.title = `${run} · upskill`;
   const show = (row) => {
-    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row)]);
+    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row), row.state === "running" ? h("p", { class: "note" }, "What is shown so far changes until the run ends; only then is it a verdict, unless it was started with --until-decided.") : null]);
     state.dataset.state = row.state;
     state.dataset.done = String(row.passed + row.failed + row.errored);
   };
