@@ -277,6 +277,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         store.result(run, TRIALS[2])
         for query, steps in store.plans().items():
             assert all("SEARCH results USING" in step for step in steps), (query, steps)  # and nothing is sorted
+            assert not any(step.endswith("PRIMARY KEY (run=?)") for step in steps), query  # all of the run
 
 
 async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> None:

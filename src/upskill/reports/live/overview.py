@@ -13,15 +13,26 @@ RUNS_AT_ONCE = 50
 State = Literal["running", "done", "ended", "interrupted"]
 
 
-def overview(store: Store, before: int | None = None) -> dict[str, Any]:
-    """A page of runs, the newest first, and all skills."""
+Rows = dict[str, dict[str, Any]]  # by id: runs as they were last listed
+
+
+def overview(store: Store, before: int | None = None, known: Rows | None = None) -> dict[str, Any]:
+    """A page of runs, the newest first, and all skills. What is known of a run that has not changed is used again."""
     runs = store.latest_runs(RUNS_AT_ONCE + 1, before)
+    listed = [_listed(store, run, {} if known is None else known) for run in runs[:RUNS_AT_ONCE]]
     return {
-        "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
+        "runs": listed,
         "more": runs[RUNS_AT_ONCE - 1].number if len(runs) > RUNS_AT_ONCE else None,
         "skills": [skill_row(store, name, count, latest) for name, (count, latest) in store.skills().items()],
         "location": store.location,
     }
+
+
+def _listed(store: Store, run: Run, known: Rows) -> dict[str, Any]:
+    row = known.get(run.id)
+    if row is None or row["revision"] != store.revision(run):
+        known[run.id] = row = run_row(store, run)
+    return row | {"state": _state(store, run, decided=row["verdicts_are_current"])}  # which the store does not know
 
 
 def run_row(store: Store, run: Run) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from upskill.reports.html.page import script, style
 from upskill.reports.live.compare import comparison_page
 from upskill.reports.live.feedback import read_mark
 from upskill.reports.live.guard import HEADERS, make_guard
-from upskill.reports.live.overview import overview, run_row
+from upskill.reports.live.overview import Rows, overview, run_row
 from upskill.reports.live.skills import skill_page
 from upskill.reports.live.summaries import Summaries
 from upskill.reports.live.trials import TrialFilter, find_trial, list_trials, trial_at
@@ -42,6 +42,7 @@ class LivePage:
     def __init__(self, store: Store, place: str, token: str = "") -> None:
         self.store = store
         self.token = token or token_urlsafe(24)
+        self.rows: Rows = {}
         self.watcher = Watcher(store)
         self.summaries = Summaries(store, place)
 
@@ -100,9 +101,8 @@ class LivePage:
 
     async def _overview(self, request: web.Request) -> web.Response:
         before = request.query.get("before", "")
-        return await self._answer(
-            overview, self.store, int(before) if before.isdecimal() and len(before) < 19 else None
-        )
+        number = int(before) if before.isdecimal() and len(before) < 19 else None
+        return await self._answer(overview, self.store, number, self.rows)
 
     async def _run(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)

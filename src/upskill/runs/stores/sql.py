@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
@@ -29,6 +30,7 @@ from upskill.verdicts.outcome import Outcome
 
 _LARGEST = 2**63 - 1  # whole number of a database
 ROWS_AT_ONCE = 64
+_LONGEST_KEPT = 200_000  # characters of a plan that is kept in memory
 _KEYS_IN_MEMORY = 200_000  # of replies
 KEYS_AT_ONCE = 500
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
@@ -198,8 +200,13 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         return (ResultRow(*row).to_result() for row in rows)
 
     def result(self, run: Run, trial: Trial) -> Result | None:
-        query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"  # noqa: S608
-        rows = self._rows(query, run.number, trial.case, trial.model, trial.seed, trial.arm)
+        # Its key comes from the index that has all of this; asked for the whole row, SQLite would look through the run.
+        keys = self._rows(
+            "SELECT key FROM results WHERE run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?",
+            *(run.number, trial.case, trial.model, trial.seed, trial.arm),
+        )
+        query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND key = ?"  # noqa: S608
+        rows = self._rows(query, run.number, keys[0][0]) if keys else []
         return ResultRow(*rows[0]).to_result() if rows else None
 
     def outcomes(
@@ -330,7 +337,17 @@ def _runs_query(where: str, order: str = "ASC") -> str:
 
 def _run(row: tuple[Any, ...]) -> Run:
     number, run_id, fingerprint, skill, created, trials, plan, *counts = row
-    return Run(number, run_id, fingerprint, skill, created, trials, json.loads(plan), *map(int, counts))
+    return Run(number, run_id, fingerprint, skill, created, trials, _read_plan(plan), *map(int, counts))
+
+
+def _read_plan(text: str) -> dict[str, Any]:
+    return _read_again(text) if len(text) <= _LONGEST_KEPT else json.loads(text)
+
+
+@lru_cache(maxsize=64)
+def _read_again(text: str) -> dict[str, Any]:
+    # The live page lists the same runs all the time, and reading their plans would be most of its work.
+    return json.loads(text)
 
 
 def _is_whole(plan: Mapping[str, Any]) -> bool:
