@@ -136,9 +136,10 @@ class LivePage:
         if found is None:
             return _json({"computing": True}, status=202)
         tag = f'"{found.revision}"'
+        later = {"X-Stale": "1"} if found.revision != await asyncio.to_thread(self.store.revision, run) else {}
         if request.headers.get("If-None-Match") == tag:
-            return web.Response(status=304, headers={"ETag": tag})
-        response = web.Response(body=found.document, content_type="application/json", headers={"ETag": tag})
+            return web.Response(status=304, headers={"ETag": tag, **later})
+        response = web.Response(body=found.document, content_type="application/json", headers={"ETag": tag, **later})
         response.enable_compression(strategy=1)
         return response
 

@@ -20,7 +20,7 @@ from upskill.runs.stored import evaluation_of
 from upskill.runs.stores import Run, Store, find_store
 
 SMALL = 3_000  # results that are computed while the page waits
-REST = 3  # times as long as it took: how long to wait before a run that goes on is computed again
+REST = 8  # times as long as it took, and a second at least: how long to wait before a run is computed again
 MOST_KEPT = 100  # summaries in memory
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,9 @@ class Summaries:
         if known and known.revision == revision:
             return self._keep(run, known)
         small = run.passed + run.failed + run.errored <= SMALL
-        if run.id not in self._tasks and (known is None or small or time.monotonic() >= known.again):
+        if known and time.monotonic() < known.again:
+            return known  # whoever asked has to ask again
+        if run.id not in self._tasks:
             task = asyncio.create_task(self._compute(run, revision, small=small))
             self._tasks[run.id] = task
             task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
@@ -79,7 +81,7 @@ class Summaries:
         else:
             document = await self._compute_elsewhere(run)
         now = time.monotonic()
-        found = Summary(revision, document, now + REST * (now - began))
+        found = Summary(revision, document, now + max(1.0, REST * (now - began)))
         if not small:
             await asyncio.to_thread(self._store_summary, run, found)
         return self._keep(run, found)

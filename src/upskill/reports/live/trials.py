@@ -14,8 +14,8 @@ from upskill.runs.stores import Run, Store
 from upskill.verdicts.outcome import Outcome
 
 PAGE = 50
-LOOKED_AT = 3_000  # outcomes that one request looks through
-READ = 200  # whole results that one request reads to find a text in them
+LOOKED_AT = 1_500  # outcomes that one request looks through
+READ = 100  # whole results that one request reads to find a text in them
 LONGEST_WANTED = 500  # characters of a text to be found
 
 

@@ -179,6 +179,7 @@ function liveSource(run) {
     async summary() {
       for (;;) {
         const response = await ask("summary", { run }, tag ? { headers: { "If-None-Match": tag } } : {});
+        if (response.headers.get("X-Stale")) setTimeout(changed, AGAIN); // it will be computed by then
         if (response.status === 304) return known;
         if (response.status === 200) {
           tag = response.headers.get("ETag") ?? "";
