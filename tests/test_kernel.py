@@ -344,3 +344,17 @@ def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Pat
     assert "kernel_compiles" in shown
     assert "100%" in shown.split("kernel_compiles")[1].splitlines()[0]
     assert "_Z6affinePKfPfi has 16384 bytes of shared memory, and may have 1024" in upskill("show", "last").out
+
+
+def test_without_a_gpu_trials_are_errors_that_say_what_to_install(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/there-is-no-gpu*",))
+    case = {"id": "one", "prompt": "Write it.", "checks": [{"kernel": {"task": "affine.py", "tiers": ["correct"]}}]}
+    write_skill(home / "skill", suite={"cases": [case]})
+    (home / "skill" / "evals" / "affine.py").write_text(TASK, encoding="utf-8")
+    write_script(home / "student.yaml", [{"answer": f"```cuda\n{GOOD}```"}])
+    done = upskill("eval", "skill", "-m", "scripted:student.yaml")
+    assert done.code == 3
+    assert "no /dev/nvidia0): install its driver" in " ".join(done.out.split())
+    assert "No trial of " in upskill("show", "last", "--checks").err

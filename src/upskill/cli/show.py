@@ -144,6 +144,8 @@ def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
     if options.as_json:
         show_json({"run": run.id, "checks": [rate.plain() for rate in rates]})
         return
+    if not rates:
+        note(f"No trial of {run.id} was scored, so no check passed or failed.")
     show(*render(rates, "older skill" if run.plan.get("reference_skill") else "baseline"))
 
 

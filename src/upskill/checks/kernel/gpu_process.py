@@ -268,7 +268,7 @@ def expect_gpu() -> None:
     """MissingTool on a machine where no kernel can be run."""
     if not any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in DEVICES):
         raise MissingTool(
-            "there is no NVIDIA GPU on this machine (no /dev/nvidia0), and a kernel has to be run to know;"
+            "there is no NVIDIA GPU on this machine (no /dev/nvidia0): install its driver, or go where there is one;"
             " `tiers: [compiles, resources]` needs none"
         )
     if SERVER[1] == "-m" and find_spec("torch") is None:
