@@ -171,3 +171,17 @@ def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(monkeypatc
     asked = cases(*(f"Which command of the tool kiln makes a release of team {n} for x{n % 50}?" for n in range(2000)))
     assert near_duplicates(asked) == []
     assert compared < 20_000  # of two million
+
+
+def test_long_prompts_are_compared_once_however_many_rare_words_they_share(monkeypatch: pytest.MonkeyPatch):
+    compared: list[tuple[int, int]] = []
+
+    def noted(one: frozenset[str], two: frozenset[str]) -> bool:
+        compared.append((hash(one), hash(two)))
+        return False
+
+    monkeypatch.setattr(twins, "alike", noted)
+    draw = random.Random(1)
+    vocabulary = [f"w{number}" for number in range(500)]
+    near_duplicates(cases(*(" ".join(draw.sample(vocabulary, 400)) for _ in range(12))))
+    assert len(compared) == len(set(compared)) > 0

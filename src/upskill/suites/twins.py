@@ -107,8 +107,8 @@ def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, in
     """Pairs that share nearly all words, or of which one only adds a few."""
     counts = Counter(word for index in group for word in words[index])
     rarest_first = {index: sorted(words[index], key=lambda word: (counts[word], word)) for index in group}
-    candidates = [*_sharing(rarest_first), *_containing(rarest_first)]
-    return {(min(pair), max(pair)) for pair in candidates if alike(words[pair[0]], words[pair[1]])}
+    candidates = {(min(pair), max(pair)) for find in (_sharing, _containing) for pair in find(rarest_first)}
+    return {(one, two) for one, two in candidates if alike(words[one], words[two])}
 
 
 def alike(one: frozenset[str], two: frozenset[str]) -> bool:
