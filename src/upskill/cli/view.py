@@ -18,6 +18,8 @@ from upskill.cli.run_names import find_run
 from upskill.runs.stores import Store
 from upskill.settings import Settings
 
+YIELDING = 15  # steps down in priority: a run that goes on beside it comes first
+
 
 @click.command("view", cls=Command)
 @click.argument("run", required=False, shell_complete=complete_runs)
@@ -62,6 +64,8 @@ async def _serve(store: Store, place: str, port: int | None, run: str, *, browse
             import webbrowser  # noqa: PLC0415
 
             await asyncio.to_thread(webbrowser.open, address)
+        if hasattr(os, "nice"):
+            os.nice(YIELDING)
         await ended.wait()
     note("Ended.")
 
