@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -236,7 +237,7 @@ def test_ids_that_would_lead_out_of_a_folder_and_arms_that_are_missing(upskill: 
 
 
 def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Upskill, run: dict[str, Any]) -> None:
-    """As its `aggregate_benchmark.py` and `generate_review.py` read it; they are in no package."""
+    """As its `aggregate_benchmark.py` and `generate_review.py` read it, whether they are installed or not."""
     export(upskill, "skill-creator", "work")
     for model in run["models"]:
         [workspace] = [path for path in Path("work").iterdir() if model["model"].rpartition(":")[2] in path.name]
@@ -272,6 +273,36 @@ def test_a_workspace_of_skill_creator_has_what_its_scripts_look_for(upskill: Ups
         assert benchmark["run_summary"]["delta"]["pass_rate"] == "+0.25"
         assert "with_skill 6 of 6, without_skill 2 of 8 trials" in benchmark["notes"][0]
         assert "| pass rate |" in (place / "benchmark.md").read_text()
+
+
+def _skill_creator() -> Path | None:
+    """Where skill-creator is: in SKILL_CREATOR, or where Claude Code keeps skills and plugins. No registry has it."""
+    claude = Path("~/.claude").expanduser()
+    usual = [claude / "skills" / "skill-creator", *claude.glob("plugins/**/skills/skill-creator")]
+    named = os.environ.get("SKILL_CREATOR")
+    places = [Path(named)] if named else usual
+    return next((place for place in places if (place / "scripts" / "aggregate_benchmark.py").is_file()), None)
+
+
+SKILL_CREATOR = _skill_creator()
+
+
+@pytest.mark.skipif(SKILL_CREATOR is None, reason="skill-creator is not installed; SKILL_CREATOR=FOLDER names it")
+def test_skill_creators_own_scripts_read_its_workspace(upskill: Upskill, run: dict[str, Any]) -> None:
+    assert SKILL_CREATOR is not None
+    export(upskill, "skill-creator", "work")
+    for place in sorted(Path("work").glob("*/iteration-1")):
+        ours = json.loads((place / "benchmark.json").read_text())
+        made = place.resolve() / "made.json"
+        script = [sys.executable, "-m", "scripts.aggregate_benchmark", place.resolve(), "--output", made]
+        subprocess.run(script, cwd=SKILL_CREATOR, check=True, capture_output=True)
+        theirs = json.loads(made.read_text())
+        assert theirs["run_summary"] == ours["run_summary"]
+        assert len(theirs["runs"]) == len(ours["runs"])
+        page = place.resolve() / "review.html"
+        review = [sys.executable, SKILL_CREATOR / "eval-viewer" / "generate_review.py", place.resolve()]
+        subprocess.run([*review, "--benchmark", made, "--static", page], check=True, capture_output=True)
+        assert "Please greet guest" in page.read_text(encoding="utf-8")
 
 
 def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Upskill, run: dict[str, Any]) -> None:
