@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import replace
@@ -281,40 +284,62 @@ def test_the_policy_of_the_page_lets_nothing_run_that_is_not_its_own(browser: Br
 def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report: str, run: tuple[Path, str]) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         page.wait_for_selector("dialog[open] .answer")
-        answer = page.locator("dialog [data-arm=skill]")
+        answer = page.locator("dialog [data-arm=baseline]")
         answer.get_by_text("wrong").click()
         answer.locator("textarea").fill("It should name the guest. </script>")
         answer.locator("textarea").blur()
         answer.get_by_text("Kept.").wait_for()
         page.reload()
         page.wait_for_selector("dialog[open] .answer")
-        again = page.locator("dialog [data-arm=skill] textarea").input_value()
+        again = page.locator("dialog [data-arm=baseline] textarea").input_value()
         page.keyboard.press("Escape")
         with page.expect_download() as waiting:
-            page.get_by_role("button", name="Download feedback (1)").click()
+            page.get_by_role("button", name="Download feedback (3)").click()
         text = Path(waiting.value.path()).read_text(encoding="utf-8")
         page.goto(f"{report}#case=greet-5")
         page.wait_for_selector("dialog[open] .answer")
-        page.locator("dialog [data-arm=skill]").get_by_role("button", name="Clear").click()
-        page.locator("dialog [data-arm=skill]").get_by_text("Taken back.").wait_for()
+        page.locator("dialog [data-arm=baseline]").get_by_role("button", name="Clear").click()
+        page.locator("dialog [data-arm=baseline]").get_by_text("Taken back.").wait_for()
         left = page.evaluate("Object.values(localStorage)")
         return again, waiting.value.suggested_filename, json.loads(text), left
 
     again, name, said, left = browser.run(use, f"{report}#case=greet-5")
-    review = said["reviews"][0]
+    reviews = {(each["case"], each["arm"]): each for each in said["reviews"]}
+    assert {key: each["verdict"] for key, each in reviews.items()} == {
+        ("greet-1", "baseline"): "right",
+        ("greet-5", "skill"): "wrong",
+        ("greet-5", "baseline"): "wrong",
+    }
+    review = reviews["greet-5", "baseline"]
     assert again == "It should name the guest. </script>"
     assert (name, said["run"], said["skill"], said["status"]) == ("feedback.json", run[1], "greeter", "complete")
     assert review.pop("timestamp").endswith("Z")
     assert review == {
-        "run_id": f"{run[1]}/greet-5/scripted:learns/skill/0",
+        "run_id": f"{run[1]}/greet-5/scripted:learns/baseline/0",
         "case": "greet-5",
         "model": "scripted:learns",
-        "arm": "skill",
+        "arm": "baseline",
         "seed": 0,
         "verdict": "wrong",
         "feedback": "It should name the guest. </script>",
     }
     assert left == ["[]"]
+
+
+def test_what_people_said_before_is_on_the_page_until_it_is_taken_back(browser: Browser, report: str) -> None:
+    def use(page: Any) -> tuple[Any, ...]:
+        answer = page.locator("dialog[open] [data-arm=skill]")
+        answer.wait_for()
+        shown = answer.locator("input:checked").get_attribute("value"), answer.locator("textarea").input_value()
+        answer.get_by_role("button", name="Clear").click()
+        answer.get_by_text("Taken back.").wait_for()
+        page.reload()
+        answer.wait_for()
+        button = page.locator("#download-feedback").text_content()
+        return shown, answer.locator("input:checked").count(), answer.locator("textarea").input_value(), button
+
+    found = browser.run(use, f"{report}#trial=greet-5/scripted%3Alearns/skill/0")
+    assert found == (("wrong", "a note"), 0, "", "Download feedback (1)")
 
 
 def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:
@@ -433,7 +458,41 @@ def test_a_thousand_trials_stay_under_a_megabyte_whatever_they_say(tmp_path: Pat
     with open_store(tmp_path / "runs") as store:
         found = store.run(name)
         page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
-    assert len(page.encode()) < 1_000_000
+    assert 850_000 < len(page.encode()) < 1_000_000  # what there is room for is used
+    found, index = opened(page, "summary"), opened(page, "index")
+    assert [case["files"][0][1] for case in found["cases"]] == [{"text": noise(case.id)} for case in cases]
+    assert index["limit"] > 400  # only the answers were cut
+    spoken = opened(page, "trials-0")[0]["answer"]
+    assert (spoken["length"], len(spoken["text"])) == (12_000, pytest.approx(index["limit"], abs=10))
+
+
+def test_long_prompts_leave_room_for_answers_and_many_steps_for_others(tmp_path: Path) -> None:
+    plan = plan_of_models(["long"], cases=100, folder=tmp_path)
+    cases = tuple(replace(case, prompt=Random(case.id).randbytes(10_000).hex()) for case in plan.suite.cases)
+    plan = replace(plan, suite=replace(plan.suite, cases=cases))
+
+    def answered(trial: Trial) -> Result:
+        draw = Random(repr(trial))
+        steps = [Step("tool", tool="bash", output=draw.randbytes(150).hex(), status="ok") for _ in range(100)]
+        return result_of(plan, trial, draw.randbytes(500).hex(), steps=tuple(steps))
+
+    name = store_run(tmp_path / "runs", plan, answered)
+    with open_store(tmp_path / "runs") as store:
+        found = store.run(name)
+        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+    assert 850_000 < len(page.encode()) < 1_000_000
+    prompts = {len(case["prompt"]["text"]) for case in opened(page, "summary")["cases"]}
+    assert len(prompts) == 1
+    assert 3_000 < prompts.pop() < 20_000
+    trial = opened(page, "trials-0")[0]
+    assert len(trial["steps"]) + trial["more_steps"] == 101
+    assert len(trial["steps"]) >= 10
+
+
+def opened(page: str, name: str) -> Any:
+    """A block of data of a page."""
+    [data] = re.findall(f'id="{name}">([^<]*)<', page)
+    return json.loads(gzip.decompress(b64decode(data)))
 
 
 def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Path) -> None:

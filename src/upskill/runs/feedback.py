@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -187,6 +187,7 @@ class PeopleAgreement:
     marks: Mapping[str, int]  # by verdict: how many answers got it; notes alone under ""
     outcome: Agreement  # of all checks of a trial together
     checks: Mapping[str, Agreement]  # by kind of check, `judge` among them
+    reviews: Sequence[Review] = ()
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -236,7 +237,7 @@ def agreement_with_people(store: RunStore, run: Run) -> PeopleAgreement | None:
             if judgement.decides:
                 checks.setdefault(judgement.check, []).append((review.trial.case, right, judgement.passed))
     found = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
-    return PeopleAgreement(marks, measure_agreement(outcomes), found)
+    return PeopleAgreement(marks, measure_agreement(outcomes), found, reviews)
 
 
 def export_feedback(store: FeedbackStore, run: Run) -> dict[str, Any]:

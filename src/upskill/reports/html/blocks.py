@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,10 +12,8 @@ from upskill.reports.html.data import LONGEST_TEXT, to_json_bytes, trial_to_page
 from upskill.runs.plan import Result
 
 BLOCK = 150_000  # bytes of JSON after which a block is closed
-# Bytes of all blocks together that are fine however few trials there are, and bytes that each trial may add. Where the
-# texts of a run come to more, they are cut shorter.
-FREE, EACH = 600_000, 600
-LIMITS = (LONGEST_TEXT, 6_000, 2_000, 700, 250)  # characters of one text, tried in turn
+SHORTEST_TEXT = 60  # characters that are left of a text however many trials there are
+CLOSE = 1.06  # a longest text that fits and one, so many times as long, that does not are close enough
 COLUMNS = (
     *("case", "model", "arm", "seed", "outcome", "cause", "input_tokens", "output_tokens", "cost_usd", "seconds"),
     *("activated", "turns", "calls"),
@@ -24,19 +23,24 @@ COLUMNS = (
 class Blocks:
     """Every trial of a run as compressed text, and the columns that filters need."""
 
-    def __init__(self, results: Callable[[], Iterable[Result]], trials: int) -> None:
-        budget = max(FREE, EACH * trials)
-        for limit in LIMITS:
-            self.limit, self.texts, self.sizes = limit, list[str](), list[int]()
-            self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-            used = 0
-            for block in self._blocks(results(), limit):
-                self.texts.append(block)
-                used += len(block)
-                if used > budget and limit != LIMITS[-1]:
-                    break
-            else:
-                return
+    def __init__(self, results: Callable[[], Iterable[Result]], room: int) -> None:
+        """With texts as long as they can be for everything to take no more bytes than there is room for."""
+        self._results, self._room = results, room
+        longest_that_fits(self._make, SHORTEST_TEXT, LONGEST_TEXT)
+
+    def _make(self, limit: int) -> bool:
+        """Whether all trials fit with texts of this length."""
+        self.limit, self.texts, self.sizes = limit, list[str](), list[int]()
+        self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self.size = 0
+        for block in self._blocks(self._results(), limit):
+            self.texts.append(block)
+            self.size += len(block)
+            if self.size > self._room and limit != SHORTEST_TEXT:
+                return False
+        self.packed_index = compress(to_json_bytes(self.index))
+        self.size += len(self.packed_index)
+        return self.size <= self._room
 
     @property
     def index(self) -> dict[str, Any]:
@@ -69,6 +73,23 @@ class Blocks:
     def _close(self, rows: list[bytes]) -> str:
         self.sizes.append(len(rows))
         return compress(b"[" + b",".join(rows) + b"]")
+
+
+def longest_that_fits(make: Callable[[int], bool], shortest: int, longest: int) -> None:
+    """Make something with texts as long as fit; the last that was made is the one to use. Where not even the shortest
+    fit, it is made with those."""
+    if make(longest):
+        return
+    made = None
+    while longest > CLOSE * shortest:
+        middle = round(math.sqrt(shortest * longest))
+        made = middle
+        if make(middle):
+            shortest = middle
+        else:
+            longest = middle
+    if made != shortest:
+        make(shortest)
 
 
 def compress(data: bytes) -> str:

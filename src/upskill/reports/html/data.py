@@ -30,7 +30,7 @@ LONGEST_PROMPT = 20_000
 WIDTHS = {"wide": 520, "narrow": 310}  # that pictures are drawn in
 MOST_FILES = 20  # of a case that are shown
 MOST_SEEDS = 500  # that a case can be opened with
-MOST_STEPS = 400  # of an agent
+MOST_STEPS, FEWEST_STEPS = 400, 10  # of an agent
 _DECISIONS = {
     "helps": "helps",
     "saves": "saves with",
@@ -252,8 +252,9 @@ def trial_to_page(result: Result, most: int = LONGEST_TEXT) -> dict[str, Any]:
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
     }
     if acted:
-        found["steps"] = [_step(step, most) for step in steps[:MOST_STEPS]]
-        found["more_steps"] = max(0, len(steps) - MOST_STEPS)
+        shown = max(FEWEST_STEPS, min(MOST_STEPS, most // 5))  # where texts have to be short, steps have to be few
+        found["steps"] = [_step(step, most) for step in steps[:shown]]
+        found["more_steps"] = max(0, len(steps) - shown)
     for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):
         if text:
             found[name] = cut(text, most)["text"]

@@ -11,13 +11,17 @@ from importlib.resources import files
 from typing import Any
 
 from upskill.reports import ReportContext, pictures
-from upskill.reports.html.blocks import Blocks, compress
-from upskill.reports.html.data import cases_to_page, summary, to_json_bytes
+from upskill.reports.html.blocks import Blocks, compress, longest_that_fits
+from upskill.reports.html.data import LONGEST_PROMPT, cases_to_page, page_seed, summary, to_json_bytes
 from upskill.runs.evaluation import Evaluation
+from upskill.runs.feedback import feedback_document
 from upskill.sandboxes import CONTROL_RANGES, printable
 
-LARGEST_SUMMARY = 250_000  # bytes, where the prompts and files of cases can be cut to fit
-PROMPTS = (5_000, 1_500, 500, 150)  # characters of one text of a case, tried in turn
+# Bytes of a page of up to so many trials, and bytes that each further one may add. Where the texts of a run come to
+# more, answers are cut first, and then what the cases say, which never takes the last bytes from the answers.
+LARGEST, TRIALS, EACH = 950_000, 1_000, 600
+FOR_ANSWERS = 300_000
+SHORTEST_PROMPT = 100  # characters of one text of a case
 # In this order: each may use what stands in those before it.
 SCRIPTS = ("text", "source", "diff", "feedback", "overview", "findings", "cases", "trials", "opened", "main")
 
@@ -26,26 +30,37 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     """The report of an evaluation: one file, with every trial where the context can read them."""
     results = context.results if context else None
     found = summary(evaluation)
-    blocks = Blocks(results or (lambda: ()), len(evaluation.outcomes))
-    data = [_block("summary", _compress(found, evaluation)), _block("index", compress(to_json_bytes(blocks.index)))]
-    data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
+    found["reviews"] = _reviews(evaluation)
     said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
-    return document(
-        title=f"{found['run']['skill']} · upskill",
-        body=f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>\n{chr(10).join(data)}",
-        start="startReport(embeddedSource());",
-    )
+    words = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>"
+    title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
+    room = LARGEST + EACH * max(0, len(evaluation.outcomes) - TRIALS) - len(document(title, words, start).encode())
+    whole = compress(to_json_bytes(found))
+    blocks = Blocks(results or (lambda: ()), max(room - len(whole), FOR_ANSWERS))
+    text = whole if len(whole) + blocks.size <= room else _shortened(found, evaluation, room - blocks.size)
+    data = [_block("summary", text), _block("index", blocks.packed_index)]
+    data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
+    return document(title, "\n".join([words, *data]), start)
 
 
-def _compress(found: dict[str, Any], evaluation: Evaluation) -> str:
+def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
     """The summary, with the texts of cases as long as they fit."""
-    text = compress(to_json_bytes(found))
-    for most in PROMPTS:
-        if len(text) <= LARGEST_SUMMARY:
-            break
+    text = ""
+
+    def make(most: int) -> bool:
+        nonlocal text
         cases = cases_to_page(evaluation.run.plan["suite"], most)
         text = compress(to_json_bytes(found | {"cases": cases}))
+        return len(text) <= room
+
+    longest_that_fits(make, SHORTEST_PROMPT, LONGEST_PROMPT)
     return text
+
+
+def _reviews(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """What people said of the answers before the page was made, as feedback.json has it."""
+    reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
+    return [review | {"seed": page_seed(review["seed"])} for review in reviews]
 
 
 def document(title: str, body: str, start: str) -> str:

@@ -5,7 +5,7 @@ const reviewed = new Map(); // by key: a review
 
 function marked(row) {
   const review = reviewed.get(keyText(row));
-  return review ? h("span", { class: `review ${review.verdict || "note"}` }, ` · you: ${review.verdict || "a note"}`) : null;
+  return review ? h("span", { class: `review ${review.verdict || "note"}` }, ` · marked: ${review.verdict || "a note"}`) : null;
 }
 
 async function readReviews(source) {

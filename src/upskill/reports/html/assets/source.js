@@ -27,6 +27,7 @@ async function openBlock(name) {
 
 function embeddedSource() {
   let run = "";
+  let stored = []; // reviews that were there when the file was written
   let columns = {}; // by name: a value for each trial, or its place among `names`
   let count = 0;
   let cases = new Map();
@@ -37,6 +38,7 @@ function embeddedSource() {
   async function load() {
     const [summary, index] = await Promise.all([openBlock("summary"), openBlock("index")]);
     run = summary.run.id;
+    stored = summary.reviews ?? [];
     columns = index.columns;
     cases = new Map(summary.cases.map((one) => [one.id, one]));
     for (const size of index.blocks) {
@@ -140,12 +142,19 @@ function embeddedSource() {
     },
     async reviews() {
       await loaded;
-      return kept();
+      // Of two reviews of one answer the later counts, also where it takes the other back.
+      const latest = new Map();
+      for (const one of [...stored, ...kept()]) {
+        const before = latest.get(keyText(one));
+        if (!(Date.parse(before?.timestamp) > Date.parse(one.timestamp))) latest.set(keyText(one), one);
+      }
+      return [...latest.values()].filter((one) => one.verdict || one.feedback);
     },
     async review(one) {
       await loaded;
       const others = kept().filter((each) => keyText(each) !== keyText(one));
-      const mine = one.verdict || one.feedback ? [one] : [];
+      const known = stored.some((each) => keyText(each) === keyText(one));
+      const mine = known || one.verdict || one.feedback ? [one] : [];
       if (!remember(store + run, JSON.stringify([...others, ...mine]))) {
         throw new Error("This browser keeps nothing for files: download the feedback before you close the page.");
       }
