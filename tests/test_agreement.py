@@ -46,6 +46,12 @@ def test_where_both_always_say_the_same_there_is_no_kappa() -> None:
     assert (nothing.kappa, nothing.interval, nothing.ratings, nothing.cases) == (None, None, 0, 0)
 
 
+def test_one_rating_is_too_few() -> None:
+    for table in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0)):
+        found = measure_agreement(ratings(*table))
+        assert (found.ratings, found.kappa, found.interval) == (1, None, None)
+
+
 def test_a_few_marks_that_all_agree_are_no_certainty() -> None:
     few, many = measure_agreement(ratings(2, 0, 0, 2)), measure_agreement(ratings(100, 0, 0, 100))
     assert few.kappa == many.kappa == 1.0

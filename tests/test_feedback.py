@@ -126,6 +126,66 @@ def test_reviews_of_other_runs_are_left_out(upskill: Upskill, home: Path, run: s
     assert "1 review of another run" in done.err
 
 
+def test_one_rating_is_too_few_for_a_kappa(upskill: Upskill, home: Path, run: str) -> None:
+    done = upskill("feedback", run, write_feedback(home / "feedback.json", review("greet-1", "wrong"), run=run))
+    assert "The outcome agrees with them 0 of 1 times; one rating is too few for a kappa." in done.out
+    found = upskill("feedback", run, "--json").json["feedback"]["outcome"]
+    assert (found["ratings"], found["kappa"], found["interval"]) == (1, None, None)
+
+
+def test_a_seed_that_no_store_can_hold_is_refused(upskill: Upskill, home: Path, run: str) -> None:
+    for seed in (10**22, -(10**22), 2**63):
+        done = upskill("feedback", run, write_feedback(home / "feedback.json", review("greet-1", "wrong", seed=seed)))
+        assert done.code == 2
+        assert "feedback.json: is not feedback: reviews.0.seed: Input should be" in done.err
+
+
+def test_the_latest_word_on_an_answer_counts_and_a_note_that_is_cut_is_told(
+    upskill: Upskill, home: Path, run: str
+) -> None:
+    def store(verdict: str, time: str, note: str = "") -> Done:
+        said = {**review("greet-1", verdict, note), "timestamp": time}
+        return upskill("feedback", run, write_feedback(home / "feedback.json", said, run=run))
+
+    def stored() -> tuple[str, int]:
+        (one,) = upskill("feedback", run, "-o", "-").json["reviews"]
+        return one["verdict"], len(one["feedback"])
+
+    assert "1 review stored" in store("right", "2020-11-16T09:00:00.5Z").err
+    older = store("wrong", "2020-11-16T10:30:00+02:00", "x" * 20_000).err  # half past eight in UTC
+    assert "0 reviews stored" in older
+    assert "Left out: 1 review older than what is stored" in older
+    assert "cut" not in older
+    assert stored() == ("right", 0)
+    newer = store("odd", "2020-11-16T09:00:01Z", "x" * 20_000).err
+    assert "1 note cut: the first 10,000 characters are kept" in newer
+    assert stored() == ("odd", 10_000)
+    store("wrong", "last Tuesday")  # without a time, it is said now
+    assert stored() == ("wrong", 0)
+
+
+def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "greeter", cases=6)
+    models = ["scripted:one.json", "scripted:two.json"]
+    for name in ("one.json", "two.json"):
+        write_script(home / name)
+    ran = upskill("eval", "greeter", "-m", models[0], "-m", models[1], "--runs", "2", "--json")
+    run = ran.json["run"]
+    names = ("eval-0-with_skill", "eval-1/without_skill/run-2", "eval-9-with_skill")
+    file = write_feedback(home / "feedback.json", *({"run_id": name, "feedback": "hm"} for name in names))
+    said = " ".join(upskill("feedback", run, file).err.split())
+    assert "the run has 2 models; -m MODEL says whose answers are meant: eval-0-with_skill, eval-1/without" in said
+    assert "no such answer: eval-9-with_skill." in said
+    assert "2 reviews stored" in upskill("feedback", run, file, "-m", models[1]).err
+    found = upskill("feedback", run, "-o", "-").json["reviews"]
+    assert [(one["case"], one["model"], one["arm"], one["seed"]) for one in found] == [
+        ("greet-1", models[1], "skill", 0),
+        ("greet-2", models[1], "baseline", 1),
+    ]
+    refused = upskill("feedback", run, file, "-m", "nobody")
+    assert (refused.code, "no model is called 'nobody'" in refused.err) == (2, True)
+
+
 # What generate does with it.
 
 

@@ -359,6 +359,7 @@ def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
     bodies: list[object] = [b"", b"{", b"[]", b"3", {}, key, b"[" * 50_000, *(key | each for each in wrong)]
     for body in bodies:
         assert site.live.mark(site.first, body).status in (400, 404), body
+    assert "seed" in site.live.mark(site.first, key | {"verdict": "odd", "seed": 10**30}).text
     assert site.live.mark(site.first, key | {"verdict": "odd"}).status == 404  # no such model
     assert site.live.mark(site.first, b"x" * 200_000).status in (400, 413)
     assert site.live.mark(site.first, key, Content_Type="text/plain").status == 415

@@ -16,7 +16,7 @@ from upskill.authoring.material import Material, Piece
 from upskill.authoring.refiners import Failure
 from upskill.checks import read_check
 from upskill.errors import UsageError
-from upskill.runs.feedback import Remark, find_case, read_feedback, trial_of
+from upskill.runs.feedback import LONGEST_NOTE, Remark, find_case, read_feedback, trial_of
 from upskill.runs.plan import Result
 from upskill.runs.stores import Run, Store, find_store
 from upskill.skills import Skill
@@ -104,7 +104,11 @@ class Feedback:
 
     def told(self) -> list[str]:
         """What became of each review, in its order."""
-        return [f"{mark.case or mark.remark.name or 'a review'}: {self._fate(mark)}" for mark in self.marks]
+        cut = f" (of its note, the first {LONGEST_NOTE:,} characters)"
+        return [
+            f"{mark.case or mark.remark.name or 'a review'}: {self._fate(mark)}{cut if mark.remark.cut else ''}"
+            for mark in self.marks
+        ]
 
     def _fate(self, mark: Mark) -> str:
         if mark.unusable:

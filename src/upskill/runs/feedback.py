@@ -8,24 +8,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 from upskill.plain import counted
 from upskill.runs.plan import Arm, Trial
 from upskill.runs.stores import FeedbackStore, Review, Run, RunStore
-from upskill.runs.stores.rows import FeedbackVerdict
+from upskill.runs.stores.rows import FeedbackVerdict, timestamp
 
 if TYPE_CHECKING:
     from upskill.verdicts.agreement import Agreement
 
 LONGEST_NOTE = 10_000  # characters
 MOST_BYTES = 20_000_000
+LARGEST_SEED = 2**63 - 1  # that a store can hold
 # What skill-creator calls the two sides of an evaluation, and what we call them.
 _ARMS: Mapping[str, Arm] = {
     "with_skill": "skill",
@@ -33,7 +35,9 @@ _ARMS: Mapping[str, Arm] = {
     "without_skill": "baseline",
     "old_skill": "baseline",
 }
-_SKILL_CREATOR = re.compile(rf"eval[-_](?P<case>.+?)[-_/](?P<arm>{'|'.join(_ARMS)})(?:[-_/]run[-_]?(?P<run>\d+))?/?")
+_SKILL_CREATOR = re.compile(
+    rf"eval[-_](?P<case>.+?)[-_/](?P<arm>{'|'.join(_ARMS)})(?:[-_/]run[-_]?(?P<run>\d{{1,9}}))?/?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Remark:
     seed: int | None = None
     created: str = ""
     name: str = ""  # what the file calls it
+    draw: int = 1  # which answer of several to one case, where there is no seed
+    cut: bool = False  # its note was longer than what is kept
 
 
 class _Review(BaseModel):
@@ -58,7 +64,7 @@ class _Review(BaseModel):
     case: str = ""
     model: str = ""
     arm: str = ""
-    seed: int | None = None
+    seed: int | None = Field(None, ge=-LARGEST_SEED, le=LARGEST_SEED)
     verdict: str = ""
     feedback: str = ""
     timestamp: str = ""
@@ -86,15 +92,21 @@ def read_feedback(path: str | Path) -> list[Remark]:
         # A list of reviews alone is understood too.
         file = _File.model_validate({"reviews": said} if isinstance(said, list) else said)
     except (ValueError, RecursionError) as error:
-        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else f"it is not JSON ({error})"
+        why = _why(error) if isinstance(error, ValidationError) else f"it is not JSON ({error})"
         raise UsageError(f"{path}: is not feedback: {why}", hint) from error
     complete = file.status == "complete"
     found = [_remark(review, file.run or "", path, complete=complete) for review in file.reviews]
     return [remark for remark in found if remark is not None]
 
 
+def _why(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
 def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> Remark | None:
-    verdict, note = review.verdict.strip().lower(), review.feedback.strip()[:LONGEST_NOTE]
+    verdict, note = review.verdict.strip().lower(), review.feedback.strip()
     if verdict not in ("", *get_args(FeedbackVerdict)):
         raise UsageError(
             f"{path}: {review.run_id or review.case}: {review.verdict!r} is no verdict", "It is right, wrong or odd."
@@ -108,7 +120,17 @@ def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> R
     if not verdict and not note:
         return None
     return Remark(
-        cast("FeedbackVerdict", verdict), note, run, case, review.model, arm, seed, review.timestamp, review.run_id
+        cast("FeedbackVerdict", verdict),
+        note[:LONGEST_NOTE],
+        run,
+        case,
+        review.model,
+        arm,
+        seed,
+        review.timestamp,
+        review.run_id,
+        draw=int(theirs["run"]) if theirs and theirs["run"] else 1,
+        cut=len(note) > LONGEST_NOTE,
     )
 
 
@@ -140,7 +162,7 @@ def trial_of(remark: Remark, run: Run) -> Trial | None:
     plan = run.plan
     case = find_case(remark.case, [case["id"] for case in plan["suite"]["cases"]])
     model = remark.model or (run.models[0] if len(run.models) == 1 else "")
-    seed = plan.get("seed", 0) if remark.seed is None else remark.seed
+    seed = plan.get("seed", 0) + remark.draw - 1 if remark.seed is None else remark.seed
     if case is None or model not in run.models or remark.arm not in plan["arms"]:
         return None
     return Trial(model, case, cast("Arm", remark.arm), seed)
@@ -154,27 +176,53 @@ def find_case(name: str, ids: list[str]) -> str | None:
     return ids[int(name)] if name.isdecimal() and len(name) < 9 and int(name) < len(ids) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Imported:
     stored: int = 0
-    unknown: tuple[str, ...] = ()  # what the file calls the answers that the run does not have
     other_run: int = 0  # reviews of other runs
+    older: int = 0  # reviews from before what is stored of the same answer
+    cut: int = 0  # notes that were too long to be kept whole
+    unknown: list[str] = field(default_factory=list[str])  # what the file calls the answers that the run does not have
+    no_model: list[str] = field(default_factory=list[str])  # and those that any of its models may have given
 
 
-def import_feedback(store: RunStore, run: Run, path: str | Path) -> Imported:
-    """Store the reviews of a file with the run that they are about."""
+def import_feedback(store: RunStore, run: Run, path: str | Path, model: str = "") -> Imported:
+    """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say.
+
+    The latest word on an answer counts: a file that was kept for a while does not undo what was said since.
+    """
+    if model and model not in run.models:
+        raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
     found = Imported()
+    known = {review.trial: review for review in store.reviews(run)}
     for remark in read_feedback(path):
         if remark.run and remark.run != run.id:
-            found = replace(found, other_run=found.other_run + 1)
+            found.other_run += 1
             continue
-        trial = trial_of(remark, run)
+        meant = replace(remark, model=remark.model or model)
+        trial = trial_of(meant, run)
         if trial is None or store.result(run, trial) is None:
-            found = replace(found, unknown=(*found.unknown, remark.name or remark.case))
+            is_open = not meant.model and trial_of(replace(meant, model=run.models[0]), run) is not None
+            (found.no_model if is_open else found.unknown).append(remark.name or remark.case)
             continue
-        store.add_review(run, Review(trial, remark.verdict, remark.note, remark.created))
-        found = replace(found, stored=found.stored + 1)
+        review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
+        if trial in known and _time(known[trial].created) > _time(review.created):
+            found.older += 1
+            continue
+        store.add_review(run, review)
+        known[trial] = review
+        found.stored += 1
+        found.cut += remark.cut
     return found
+
+
+def _time(said: str) -> str:
+    """A time in ISO 8601, in UTC and so in an order; empty where that is no time."""
+    try:
+        time = datetime.fromisoformat(said)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return ""
 
 
 # Agreement.
@@ -208,6 +256,8 @@ class PeopleAgreement:
 
 def _words(agreement: Agreement) -> str:
     said = f"{agreement.agreed} of {agreement.ratings} times"
+    if agreement.ratings == 1:
+        return f"{said}; one rating is too few for a kappa"
     if agreement.kappa is None or agreement.interval is None:
         return f"{said}; kappa is not defined, as both sides always say the same one thing"
     low, high = agreement.interval

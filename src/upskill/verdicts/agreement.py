@@ -29,8 +29,8 @@ class Agreement:
     only_person: int  # the person calls it right, the check fails it
     only_check: int  # the check passes it, the person calls it wrong
     both_fail: int
-    kappa: float | None  # None: where both always say the same one thing, chance alone would agree as often
-    interval: tuple[float, float] | None  # None: nothing was rated
+    kappa: float | None  # None: one rating is too few; or both always say the same one thing, as chance alone would
+    interval: tuple[float, float] | None  # None: fewer than two ratings
     cases: int
 
     @property
@@ -65,8 +65,8 @@ def measure_agreement(ratings: Iterable[tuple[str, bool, bool]]) -> Agreement:
     kappa = _kappa(total[None, :])[0]
     return Agreement(
         *(int(count) for count in total),
-        kappa=None if np.isnan(kappa) else float(kappa),
-        interval=_interval(tables, kappa) if len(tables) else None,
+        kappa=None if np.isnan(kappa) or total.sum() < 2 else float(kappa),
+        interval=_interval(tables, kappa) if total.sum() > 1 else None,
         cases=len(tables),
     )
 

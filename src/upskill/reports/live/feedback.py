@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast, get_args
 
 from upskill.plain import as_mapping
-from upskill.runs.feedback import LONGEST_NOTE
+from upskill.runs.feedback import LARGEST_SEED, LONGEST_NOTE
 from upskill.runs.plan import Arm, Trial
 from upskill.runs.stores import Review
 from upskill.runs.stores.rows import FeedbackVerdict
@@ -22,7 +22,9 @@ def read_mark(said: object) -> tuple[Trial, Review | None]:
         raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
     if verdict not in get_args(FeedbackVerdict):
         raise ValueError("the verdict is right, wrong, odd or empty")
-    if len(note) > LONGEST_NOTE or abs(seed) >= 2**63:
+    if abs(seed) > LARGEST_SEED:
+        raise ValueError(f"no seed is larger than {LARGEST_SEED}")
+    if len(note) > LONGEST_NOTE:
         raise ValueError(f"a note has at most {LONGEST_NOTE} characters")
     trial = Trial(model, case, cast("Arm", arm), seed)
     return trial, Review(trial, cast("FeedbackVerdict", verdict), note.strip()) if verdict or note.strip() else None
