@@ -576,7 +576,26 @@ def test_runs_in_json(upskill: Upskill, stored: list[str]) -> None:
 
 def test_a_run_that_is_not_finished_is_marked(upskill: Upskill, skill: Path) -> None:
     upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 2)
-    assert "(unfinished)" in upskill("runs").out
+    assert "(unfinished: 2 of 16 trials)" in upskill("runs").out
+
+
+def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
+    upskill: Upskill, skill: Path, home: Path
+) -> None:
+    sailor = write_skill(home / "sailor")
+    upskill("eval", sailor, "-m", "scripted:model.yaml")
+
+    def rows() -> dict[str, str]:
+        return dict(re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines())
+
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 4)  # and 8 answers of the other
+    assert re.search(r"\+100 points\) unfinished, 12 of 16 trials$", rows()["greeter"])
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
+    assert rows()["greeter"].endswith(" of a part")
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--against", skill)
+    assert rows()["greeter"].endswith(" against an older skill")
+    upskill("eval", sailor, "-m", "scripted:model.yaml", "--limit", 2)
+    assert rows()["sailor"] == "0% → 100% (+100 points)"
 
 
 def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> None:

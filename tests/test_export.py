@@ -124,6 +124,17 @@ def test_junit_and_markdown_are_the_reports_of_the_run(upskill: Upskill, run: di
         assert exported == Path("reported").read_text()
 
 
+def test_no_name_turns_the_text_of_a_markdown_file_around(upskill: Upskill, home: Path) -> None:
+    model = write_script(home / "one\u202e\u2066.json")
+    upskill("eval", write_skill(home / "greeting"), "-m", model)
+    export(upskill, "markdown", "run.md")
+    export(upskill, "skill-creator", "workspace")
+    for file in (Path("run.md"), Path("workspace/iteration-1/benchmark.md")):
+        text = file.read_text()
+        assert not set("\u202e\u2066") & set(text)
+        assert r"one\x202e\x2066.json" in text
+
+
 READ_LOGS = """
 import json, sys
 from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries

@@ -125,7 +125,7 @@ def test_the_runs_of_the_old_version_are_listed(upskill: Upskill, project: Path)
     assert all(skill in table for skill in ("house-greeting", "tide-table", "ship-facts"))
     bars = carried_out(upskill("runs", "-s", "house-greeting")).out
     assert f"{STOPPED}  scripted:models/guest.yaml" in bars
-    assert bars.count("(unfinished)") == 1
+    assert bars.count("(unfinished: ") == 1
 
 
 def test_a_comparison_with_an_older_skill_is_still_called_one(upskill: Upskill, project: Path) -> None:

@@ -151,7 +151,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
     for run, verdict in rows:
-        open_end = "" if run.finished else "  (unfinished)"
+        open_end = "" if run.finished else f"  (unfinished: {_so_far(run)})"
         if part := run.plan["suite"].get("part"):
             open_end += f"  ({len(run.plan['suite']['cases'])} of {part['of']} cases, {escape(part['chosen'])})"
         shown.append(
@@ -183,11 +183,11 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models; a line for each pair of them where there are too many models for that."""
     from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
 
-    # Later runs replace earlier ones, and what was run of the whole suite what was run of a part.
-    by_part = sorted(rows, key=lambda row: row[0].plan["suite"].get("part") is None)
-    latest = {(run.skill, verdict["model"]): verdict for run, verdict in by_part}
+    # Later runs replace earlier ones, and whole ones against no skill what was run in part or against an older skill.
+    by_part = sorted(rows, key=lambda row: not _limits(*row))
+    latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
-    cells = {pair: _cell(verdict, metric) for pair, verdict in latest.items()}
+    cells = {pair: _cell(run, verdict, metric) for pair, (run, verdict) in latest.items()}
     matrix = [
         {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models} for skill in skills
     ]
@@ -204,13 +204,30 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     )
 
 
-def _cell(verdict: Document, metric: Metric) -> Text:
+def _limits(run: Run, verdict: Document) -> str:
+    """What a verdict is of, where that is not all of the suite with and without the skill."""
+    said: list[str] = []
+    if run.plan["suite"].get("part"):
+        said.append("of a part")
+    if run.plan.get("reference_skill"):
+        said.append("against an older skill")
+    decided_early = run.plan.get("scope") and verdict["decision"] != "undecided"
+    if run.passed + run.failed + run.errored < run.trials and not decided_early:
+        said.append(f"unfinished, {_so_far(run)}")
+    return ", ".join(said)
+
+
+def _so_far(run: Run) -> str:
+    return f"{run.passed + run.failed:,} of {counted(run.trials, 'trial')}"
+
+
+def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
 
     if verdict["reason"] == "isolation":
         return Text("INVALID", style="bold red")
+    limits = f" {found}" if (found := _limits(run, verdict)) else ""
     if metric == "tokens":
-        return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)))
+        return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
-    part = " of a part" if verdict["reason"] == "part of the suite" else ""
-    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift + part)
+    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift + limits)

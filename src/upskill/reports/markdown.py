@@ -16,6 +16,7 @@ from upskill.reports.numbers import (
 )
 from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes, looks, uneven_errors
 from upskill.runs.evaluation import Evaluation
+from upskill.sandboxes import printable
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, signed_points
 from upskill.verdicts.verdict import Verdict
 
@@ -23,7 +24,7 @@ MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", 
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    return "\n".join(_lines(evaluation)) + "\n"
+    return printable("\n".join(_lines(evaluation)) + "\n")  # a model's name may turn what follows it around
 
 
 def _lines(evaluation: Evaluation) -> Iterator[str]:

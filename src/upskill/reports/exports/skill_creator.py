@@ -18,6 +18,7 @@ from upskill.plain import counted
 from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.reports.exports.skill_creator_run import expectations, run_row, write_json, write_run
 from upskill.runs.plan import Result
+from upskill.sandboxes import printable
 
 METRICS = ("pass_rate", "time_seconds", "tokens")
 
@@ -183,7 +184,7 @@ class _Workspace:
         for name in METRICS:
             cells = [f"{summary[each][name]['mean']} ± {summary[each][name]['stddev']}" for each in self.found]
             lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {summary['delta'].get(name, '')} |")
-        return "\n".join([*lines, *(f"\n{note}" for note in self._notes())]) + "\n"
+        return printable("\n".join([*lines, *(f"\n{note}" for note in self._notes())]) + "\n")
 
 
 EXPORT = FolderExport(write)
