@@ -244,6 +244,75 @@ def test_every_value_is_printed_as_the_document_has_it() -> None:
     assert "price unknown" in drawn["pareto"] or "tokens" in drawn["pareto"]
 
 
+LONG = [
+    [f"provider:org/m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct-2026-11-16-preview" for number in range(12)],
+    [f"provider:{'a' * 80}{number:02}{'b' * 80}" for number in range(12)],  # nothing to leave out
+    ["provider:model", *(f"provider:model-{'x-' * number}" for number in range(1, 40, 4)), "\u202emodel"],
+]
+
+
+@pytest.mark.parametrize("names", LONG)
+def test_no_two_names_look_alike_however_narrow_the_picture(names: list[str]) -> None:
+    document = made_up(12, names=names)
+    cells = list(some_cells(document, [f"case-{name}" for name in names]))
+    drawn = [(width, every_kind(document, cells, PictureOptions(width=width))) for width in (310, 390, 720)]
+    for width, kind, svg in [(width, kind, svg) for width, kinds in drawn for kind, svg in kinds.items()]:
+        root = ET.fromstring(svg)
+        boxes = [(said(each), box_of(each)) for each in texts(root)]
+        assert (overlapping(boxes), cut_off(boxes, view_box(root))) == ([], []), (kind, width)
+        meant: dict[str, set[str]] = {}
+        for each in texts(root):
+            meant.setdefault(said(each), set()).add(each.findtext(f"{SVG}title") or said(each))
+        assert [words for words, wholes in meant.items() if len(wholes) > 1] == [], (kind, width)
+        told = {re.sub(r"^\d+ ", "", whole) for wholes in meant.values() for whole in wholes}
+        assert set(map(clean, names)) <= told, (kind, width)
+
+
+def test_names_that_differ_in_the_middle_are_numbered_and_told_below() -> None:
+    drawn = shown(pictures.lift_forest(made_up(12, names=LONG[1]), PictureOptions(width=390)))
+    below = drawn.replace("\n", "")
+    for number, name in enumerate(LONG[1], 1):
+        assert re.search(rf"^{number} provider:a+…b+$", drawn, re.MULTILINE)
+        assert f"{number}: {name}" in below
+
+
+def test_the_part_that_all_names_share_is_left_out_first() -> None:
+    drawn = shown(pictures.pass_rates(made_up(12, names=LONG[0]), PictureOptions(width=390)))
+    assert "…m10-Qwen2.5-Coder-10.5B-…" in drawn.splitlines()
+
+
+def test_errors_are_why_there_is_no_decision_in_a_forest_too() -> None:
+    rows = [
+        model("m", arm(1, 1), arm(1, 1), decision="undecided", reason=reason)
+        for reason in ("errors", "errors could explain it")
+    ]
+    drawn = shown(pictures.lift_forest({"skill": {"name": "s"}, "models": rows}))
+    assert drawn.count("undecided (errors): +50 (+30 to +70)") == 2
+
+
+def test_pictures_of_two_skills_say_so() -> None:
+    document = made_up(3)
+    for kind, svg in every_kind(document, list(some_cells(document, ["a"])), PictureOptions(older_skill=True)).items():
+        drawn = shown(svg)
+        assert "older" in drawn, kind
+        assert "this skill" in drawn, kind
+        assert not re.search("without|with skill", drawn), kind
+
+
+def test_points_that_lie_on_each_other_share_a_label() -> None:
+    rows = [model(f"m{number}", arm(1, 3), arm(3, 1)) for number in range(7)] + [model("n", arm(1, 3), arm(4, 0))]
+    drawn = shown(pictures.pareto({"skill": {"name": "s"}, "models": rows}, by="tokens")).splitlines()
+    assert "1, 2, 3, 4, 5, 6, 7" in drawn
+    assert "8" in drawn
+
+
+def test_a_forest_without_a_lift_has_no_axis() -> None:
+    rows = [model("m", arm(0, 0), arm(3, 1), lift=None, interval=None, pairs=0, decision="undecided")]
+    svg = pictures.lift_forest({"skill": {"name": "s"}, "models": rows})
+    assert "no lift, 0 pairs" in shown(svg)
+    assert list(ET.fromstring(svg).iter(f"{SVG}line")) == []
+
+
 def test_a_mark_stands_where_its_value_is() -> None:
     document = {"skill": {"name": "s"}, "models": [model("m", arm(1, 3), arm(3, 1), lift=0.25, interval=[-0.5, 0.75])]}
     root = ET.fromstring(pictures.lift_forest(document))
@@ -526,6 +595,17 @@ def test_plot_says_what_an_interrupted_run_lacks(upskill: Upskill, home: Path) -
         done = upskill("plot", "last", "--kind", kind, "-o", "-")
         assert (done.code, f"Not finished: {scored} of 24 trials" in done.err) == (0, True)
         assert f"Not finished: {scored} of 24 trials" in shown(done.out).replace("\n", " ")
+
+
+def test_plot_tells_errors_from_trials_that_are_missing(upskill: Upskill, home: Path) -> None:
+    folder = write_skill(home / "greeter", cases=12)
+    rules = [{"system": "ahoy", "answer": "ahoy"}, {"when": "1", "error": "overloaded"}, {"answer": "no"}]
+    document = upskill("eval", folder, "-m", write_script(home / "errs.yaml", rules), "--json").json
+    errored = sum(document["models"][0][name]["errored"] for name in ("baseline", "skill"))
+    assert errored
+    done = upskill("plot", "last", "-o", "-")
+    said_of = f"{errored} of 24 trials errored"
+    assert (said_of in done.err, said_of in shown(done.out), "Not finished" in done.err) == (True, True, False)
 
 
 def test_plot_without_a_run_still_lists_the_runs(upskill: Upskill, run: dict[str, Any]) -> None:

@@ -173,21 +173,19 @@ def _draw(options: _Options) -> None:
         look = PictureOptions(
             width=options.width,
             theme="light" if png and options.theme == "auto" else options.theme,
-            baseline="older skill" if run.plan.get("reference_skill") else "without skill",
+            older_skill=bool(run.plan.get("reference_skill")),
             notes=missing,
         )
         _write(_picture(kind, document, evaluation, look, options.by), file, png=png)
 
 
 def _missing(run: Run) -> list[str]:
-    """What a picture of an unfinished run leaves out."""
-    if run.finished:
-        return []
-    scored = run.passed + run.failed
-    errored = f", {run.errored} errored" if run.errored else ""
-    return [
-        f"Not finished: {scored:,} of {counted(run.trials, 'trial')} scored{errored}. The same eval goes on with it."
-    ]
+    """What a picture leaves out: trials that errored, and those that were not run yet."""
+    scored, trials = run.passed + run.failed, counted(run.trials, "trial")
+    if scored + run.errored < run.trials:
+        errored = f", {run.errored:,} errored" if run.errored else ""
+        return [f"Not finished: {scored:,} of {trials} scored{errored}. The same eval goes on with it."]
+    return [f"{run.errored:,} of {trials} errored; no rate counts them."] if run.errored else []
 
 
 def _picture(

@@ -177,7 +177,8 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
     front = pareto(found)
     if front and len(evaluation.plan.models) > 1:
         parts = [
-            f"{_arm_of(choice, older)} {percent(choice.pass_rate)} at {dollars(choice.cost_per_task)} a task"
+            f"{_arm_of(choice, older)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} "
+            f"{_price(choice)}"
             for choice in front
         ]
         yield f"Worth their price: {' · '.join(parts)}."
@@ -190,9 +191,12 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
             yield f"Nothing reaches {percent(target)}."
         else:
             low, high = (percent(bound) for bound in best.interval)
-            cost = f"{dollars(best.cost_per_task)} a task"
-            rate = f"{percent(best.pass_rate)}, {low} to {high}, {cost}"
+            rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
             yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, older)} ({rate})."
+
+
+def _price(choice: Choice) -> str:
+    return f"{dollars(choice.cost_per_task)} a task" if choice.cost_per_task else dollars(choice.cost_per_task)
 
 
 def _arm_of(choice: Choice, older: bool) -> str:

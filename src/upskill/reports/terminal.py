@@ -28,8 +28,8 @@ from upskill.reports.numbers import (
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result, Trial
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, conclude
-from upskill.verdicts.verdict import ERRORS_COULD_EXPLAIN, Verdict
+from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, conclude, decision_in_words
+from upskill.verdicts.verdict import Verdict
 
 BAR_WIDTH = 20
 ARM_NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "baseline_repeat": "baseline again"}
@@ -228,8 +228,7 @@ def _row(verdict: Verdict) -> Iterator[Text]:
     elif verdict.reason == LOOK_UP:
         yield Text(LOOK_UP, style="yellow")
     else:
-        errors = " (errors)" if verdict.reason in ("errors", ERRORS_COULD_EXPLAIN) else ""
-        yield Text(f"{verdict.decision}{errors}", style=MARKS[verdict.decision][1])
+        yield Text(decision_in_words(verdict.decision, verdict.reason), style=MARKS[verdict.decision][1])
 
 
 def _cost(verdict: Verdict) -> str:

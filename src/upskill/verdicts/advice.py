@@ -27,6 +27,11 @@ def signed_points(share: float) -> str:
     return f"{whole:+d}" if whole else "0"
 
 
+def decision_in_words(decision: str, reason: str) -> str:
+    """A decision as tables and pictures have it, which say where errors are why there is none."""
+    return f"{decision} (errors)" if decision == "undecided" and "error" in reason else decision
+
+
 def lift_in_words(verdict: Verdict) -> str:
     """The lift with its interval and the number of pairs behind it; empty where there is none."""
     if verdict.lift is None or verdict.interval is None:

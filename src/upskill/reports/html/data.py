@@ -106,14 +106,10 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
         "pictures": {
-            screen: _pictures(document, PictureOptions(width=width, style=False, baseline=_baseline(older=older)))
+            screen: _pictures(document, PictureOptions(width=width, style=False, older_skill=older))
             for screen, width in WIDTHS.items()
         },
     }
-
-
-def _baseline(*, older: bool) -> str:
-    return "older skill" if older else "without skill"
 
 
 def _pictures(document: Mapping[str, Any], options: PictureOptions) -> dict[str, str]:

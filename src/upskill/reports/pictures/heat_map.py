@@ -130,6 +130,7 @@ class _Map:
         self.drawing, self.cases, self.models, self.arms, self.found = drawing, cases, models, arms, found
         names = max((text_width(clean(case[:60]), SMALL) for case in cases), default=0)
         self.left = min(max(names, text_width("2,000 cases", SMALL)) + 14, 0.32 * drawing.width)
+        self.labels = drawing.label(cases, self.left - 10, SMALL) if len(cases) <= MOST_ROWS else {}
         room = drawing.width - self.left
         self.in_panel = min(max(1, int(room / (CELL * len(arms)))), max(1, len(models)))
         widest = max((text_width(clean(model), bold=True) for model in models), default=0) + 12
@@ -176,7 +177,7 @@ class _Map:
         own = Drawing(drawing.kind, drawing.title, drawing.options)
         if len(row.cases) > 1:
             own.add("title", "", escape(clean(", ".join(row.cases[:MOST_NAMED]))))
-        own.text(0, y + 13, row.name, size=SMALL, room=self.left - 10)
+        own.text(0, y + 13, self.labels.get(row.name, row.name), size=SMALL, room=self.left - 10)
         for index, counts in enumerate(row.cells):
             model, place = divmod(index, len(self.arms))
             x = self.left + model * self.span + place * width
@@ -208,7 +209,7 @@ def _look(counts: Counts) -> tuple[str, str]:
 def _legend(drawing: Drawing, arms: list[str]) -> None:
     words = {
         "baseline": f"base: {drawing.options.baseline}",
-        "skill": "skill: with it",
+        "skill": "skill: this skill" if drawing.options.older_skill else "skill: with it",
         "placebo": "filler: a placebo of the skill's length",
         "baseline_repeat": "again: the baseline repeated",
     }

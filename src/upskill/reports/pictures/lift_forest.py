@@ -11,7 +11,7 @@ from upskill.reports.numbers import interval_in_points
 from upskill.reports.pictures.scales import Scale
 from upskill.reports.pictures.svg import Drawing, PictureOptions, legend, mark
 from upskill.reports.pictures.texts import SMALL, clean, text_width
-from upskill.verdicts.advice import signed_points
+from upskill.verdicts.advice import decision_in_words, signed_points
 
 NARROW = 600  # px; below it a row takes two lines
 HEAD = 26  # px: how high the heading of a group is
@@ -34,7 +34,8 @@ def lift_by_group(
     drawing = Drawing("forest", title, options)
     levels = sorted({f"{100 * model['level']:.4g}%" for model in models}) or ["95%"]
     interval = levels[0] if len(levels) == 1 else f"{levels[0]} to {levels[-1]}"
-    drawing.heading({"models": models}, f"Points of pass rate that the skill adds, with the {interval} interval")
+    adds = "that this skill adds to the older one" if options.older_skill else "that the skill adds"
+    drawing.heading({"models": models}, f"Points of pass rate {adds}, with the {interval} interval")
     _Forest(drawing, models).draw(groups)
     found = dict.fromkeys(model["decision"] for model in models)
     legend(drawing, [(decision, partial(mark, decision)) for decision in found])
@@ -43,10 +44,11 @@ def lift_by_group(
 
 def _value(model: Model) -> str:
     pairs = counted(model["pairs"], "pair")
+    decision = decision_in_words(model["decision"], model["reason"])
     if model["lift"] is None:
-        return f"{model['decision']}: no lift, {pairs}"
+        return f"{decision}: no lift, {pairs}"
     interval = "" if model["interval"] is None else f" ({interval_in_points(_ends(model))})"
-    return f"{model['decision']}: {signed_points(model['lift'])}{interval}, {pairs}"
+    return f"{decision}: {signed_points(model['lift'])}{interval}, {pairs}"
 
 
 def _ends(model: Model) -> tuple[float, float]:
@@ -62,13 +64,18 @@ class _Forest:
         self.right = max((text_width(_value(model)) for model in models), default=0) + 14
         names = max((text_width(clean(model["model"])) for model in models), default=0)
         self.left = 12 if self.narrow else min(names + 16, 0.38 * drawing.width)
-        self.step = 44 if self.narrow else 26
+        self.labels = drawing.label(
+            (model["model"] for model in models), drawing.width if self.narrow else self.left - 12
+        )
+        # In a narrow picture names stand beside the values, or above them where one of them is too long for that.
+        self.above = self.narrow and names + self.right > drawing.width
+        self.step = 26 if not self.narrow else 60 if self.above else 44
         ends = [end for model in models if model["lift"] is not None for end in _ends(model)]
         low, high = min([*ends, 0.0]), max([*ends, 0.1])
         room = 0.06 * (high - low)
         start, end = self.left, drawing.width - (12 if self.narrow else self.right)
         self.scale = Scale(100 * max(-1, low - room), 100 * min(1, high + room), start, end)
-        self.ticks = self.scale.ticks(max(3, int((end - start) / 38)))
+        self.ticks = self.scale.ticks(max(3, int((end - start) / 38))) if ends else []
 
     def draw(self, groups: Sequence[tuple[str, Sequence[Model]]]) -> None:
         drawing, scale = self.drawing, self.scale
@@ -90,17 +97,18 @@ class _Forest:
 
     def _row(self, model: Model) -> None:
         drawing, scale, words = self.drawing, self.scale, _value(model)
-        top, bottom = drawing.height + (21 if self.narrow else 0), drawing.height + self.step
+        bottom = drawing.height + self.step
+        top = bottom - (23 if self.narrow else self.step)
         drawing.words.append(f"{model['model']}: {words}.")
         for tick in self.ticks:
             x = scale(tick)
             drawing.line(x, top, x, bottom, "grid" if tick else "axis", stroke_width=1 if tick else 1.5)
         y = drawing.height + self.step - (10 if self.narrow else self.step / 2)
         if self.narrow:
-            drawing.text(0, y - 16, model["model"], room=drawing.width - text_width(words) - 14)
+            drawing.text(0, y - (32 if self.above else 16), self.labels[str(model["model"])])
             drawing.text(drawing.width, y - 16, words, "muted", anchor="end")
         else:
-            drawing.text(0, y + 4, model["model"], room=self.left - 12)
+            drawing.text(0, y + 4, self.labels[str(model["model"])])
             drawing.text(drawing.width - self.right + 14, y + 4, words, "muted")
         drawing.height = bottom
         if model["lift"] is None:

@@ -14,6 +14,7 @@ from upskill.reports.pictures.texts import SMALL, shorten, text_width
 
 NAMED = 6  # models whose points have a name; of more, a number
 MOST_LABELLED = 60
+SAME = 6  # px: points that are no further apart share a label
 LABEL = 13.0  # px: how high one is
 DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150, 180, 215, 255, 300)  # px, of a label from its point
 
@@ -129,21 +130,37 @@ class _Plot:
                 self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
         for point in self.points:
             drawing.parts.append(circle(*self.at(point), 4.5, f"mark-{point.arm}"))
-        many = len(by_model) > NAMED
-        for arms in list(by_model.values())[:MOST_LABELLED]:
-            point = arms.get("skill") or arms["baseline"]
-            self._label(point, str(point.number) if many else f"{point.number} {point.model}")
+        labelled = [arms.get("skill") or arms["baseline"] for arms in by_model.values()][:MOST_LABELLED]
+        if len(by_model) > NAMED:
+            for group in self._together(labelled):
+                self._label(group[0], ", ".join(str(point.number) for point in group))
+        else:
+            for point in labelled:
+                self._label(point, f"{point.number} {point.model}")
         names = [
-            f"{point.model} {'with skill' if point.arm == 'skill' else drawing.options.baseline}" for point in front
+            f"{point.model} {drawing.options.skill if point.arm == 'skill' else drawing.options.baseline}"
+            for point in front
         ]
         drawing.words.append(f"On the front, cheapest first: {', '.join(names)}.")
         drawing.height = self.bottom + 36
         entries = [
             (drawing.options.baseline, dot("mark-baseline")),
-            ("with skill", dot("mark-skill")),
+            (drawing.options.skill, dot("mark-skill")),
             ("front: nothing is cheaper and passes as often", _dash),
         ]
         legend(drawing, entries)
+
+    def _together(self, points: Sequence[_Point]) -> list[list[_Point]]:
+        """Points that lie on each other, as one group: it gets one label."""
+        groups: list[list[_Point]] = []
+        for point in points:
+            near = (group for group in groups if math.dist(self.at(group[0]), self.at(point)) < SAME)
+            found = next(near, None)
+            if found is None:
+                groups.append([point])
+            else:
+                found.append(point)
+        return groups
 
     def _axes(self) -> None:
         drawing = self.drawing
@@ -231,7 +248,9 @@ def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> N
     for number, model in enumerate(models, 1):
         arms = [_value(arm, by) for arm in (model["baseline"], model["skill"])]
         words = " → ".join(arms)
-        drawing.words.append(f"{model['model']}: {drawing.options.baseline} {arms[0]}, with skill {arms[1]}.")
+        drawing.words.append(
+            f"{model['model']}: {drawing.options.baseline} {arms[0]}, {drawing.options.skill} {arms[1]}."
+        )
         drawing.height += 17
         narrow = drawing.width < 480
         room = drawing.width if narrow else drawing.width - text_width(words, SMALL) - 12

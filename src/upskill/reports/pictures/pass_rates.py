@@ -8,7 +8,7 @@ from typing import Any
 from upskill.reports.numbers import percent, points
 from upskill.reports.pictures.scales import Scale
 from upskill.reports.pictures.svg import Drawing, PictureOptions, legend, swatch
-from upskill.reports.pictures.texts import SMALL, TEXT, text_width
+from upskill.reports.pictures.texts import SMALL, TEXT, Label, clean, text_width
 
 BAR = 15  # px
 
@@ -17,15 +17,23 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
     """Two bars a model. An arm without a scored trial has none, and says so."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
-    drawing = Drawing("bars", f"Pass rates with and without {document['skill']['name']}", options)
+    name = document["skill"]["name"]
+    title = (
+        f"Pass rates of {name} and the older skill" if options.older_skill else f"Pass rates with and without {name}"
+    )
+    drawing = Drawing("bars", title, options)
     drawing.heading(document, "Share of trials that passed")
-    legend(drawing, [(options.baseline, swatch("bar-baseline")), ("with skill", swatch("bar-skill"))])
+    legend(drawing, [(options.baseline, swatch("bar-baseline")), (options.skill, swatch("bar-skill"))])
     drawing.height += 4
     room = max((text_width(_value(model[arm])) for model in models for arm in ("baseline", "skill")), default=0)
-    names = max((text_width(str(model["model"]), bold=True) for model in models), default=0)
+    names = max((text_width(clean(model["model"]), bold=True) for model in models), default=0)
     beside = drawing.width >= 600
     left = min(names + 16, 0.38 * drawing.width) if beside else 0.0
     scale = Scale(0, 1, left, drawing.width - room - 10)
+    lifts = max((text_width(_lift(model)) for model in models), default=0)
+    labels = drawing.label(
+        (model["model"] for model in models), left - 14 if beside else drawing.width - lifts - 12, bold=True
+    )
     top = drawing.height
     bottom = top + len(models) * _step(beside=beside)
     for tick in (0, 0.25, 0.5, 0.75, 1):
@@ -36,7 +44,7 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
             anchor = "start" if not beside and not tick else "middle"
             drawing.text(scale(tick), bottom + 14, percent(tick), "muted", size=SMALL, anchor=anchor)
     for model in models:
-        _group(drawing, model, scale, beside=beside)
+        _group(drawing, model, labels[str(model["model"])], scale, beside=beside)
     drawing.height = bottom + 20
     return drawing.svg()
 
@@ -50,19 +58,22 @@ def _value(arm: Mapping[str, Any]) -> str:
     return f"{percent(arm['pass_rate'])} ({arm['passed']}/{scored})" if scored else "not scored"
 
 
-def _group(drawing: Drawing, model: Mapping[str, Any], scale: Scale, *, beside: bool) -> None:
-    top = drawing.height
-    lift = "" if model["lift"] is None else points(model["lift"])
+def _lift(model: Mapping[str, Any]) -> str:
+    return "no lift" if model["lift"] is None else points(model["lift"])
+
+
+def _group(drawing: Drawing, model: Mapping[str, Any], label: Label, scale: Scale, *, beside: bool) -> None:
+    top, lift = drawing.height, _lift(model)
     if beside:
         y = top + 10
-        drawing.text(0, y + BAR - 2, model["model"], bold=True, room=scale.start - 14)
-        drawing.text(0, y + BAR + 14, lift or "no lift", "muted", size=SMALL)
+        drawing.text(0, y + BAR - 2, label, bold=True)
+        drawing.text(0, y + BAR + 14, lift, "muted", size=SMALL)
     else:
         y = top + 24
-        drawing.text(drawing.width, y - 6, lift or "no lift", "muted", anchor="end")
-        drawing.text(0, y - 6, model["model"], bold=True, room=drawing.width - text_width(lift or "no lift") - 12)
+        drawing.text(drawing.width, y - 6, lift, "muted", anchor="end")
+        drawing.text(0, y - 6, label, bold=True)
     said: list[str] = []
-    for arm, words in (("baseline", drawing.options.baseline), ("skill", "with skill")):
+    for arm, words in (("baseline", drawing.options.baseline), ("skill", drawing.options.skill)):
         rate = model[arm]["pass_rate"]
         value = _value(model[arm])
         if rate:
@@ -78,5 +89,5 @@ def _group(drawing: Drawing, model: Mapping[str, Any], scale: Scale, *, beside: 
         drawing.text(scale(rate or 0) + 8, y + BAR - 3, value, size=TEXT)
         said.append(f"{words} {value}")
         y += BAR + 1
-    drawing.words.append(f"{model['model']}: {', '.join(said)}{f', {lift}' if lift else ''}.")
+    drawing.words.append(f"{model['model']}: {', '.join(said)}, {lift}.")
     drawing.height = top + _step(beside=beside)

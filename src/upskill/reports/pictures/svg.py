@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
 
-from upskill.reports.pictures.texts import SMALL, TEXT, clean, is_measured, shorten, text_width, wrap
+from upskill.reports.pictures.texts import (
+    SMALL,
+    TEXT,
+    Label,
+    break_anywhere,
+    clean,
+    is_measured,
+    label_all,
+    shorten,
+    text_width,
+    wrap,
+)
 from upskill.reports.pictures.themes import Theme, style
 
 MOST_LINES = 3  # of a title
+MOST_LINES_OF_NAME = 6  # of one that is told below
 Sign = Callable[[float, float], str]  # what is drawn around a place
 Anchor = Literal["start", "middle", "end"]
 DASHED: dict[str, dict[str, object]] = {  # cells without a value
@@ -31,8 +43,16 @@ class PictureOptions:
     heading: bool = True  # off where the page around it has one
     style: bool = True  # off where the page around it has `style()`, as its Content-Security-Policy may want it
     links: bool = False  # rows of the heat map are links to #case=ID
-    baseline: str = "without skill"  # what the skill is compared with, in words
+    older_skill: bool = False  # what the skill is compared with, instead of none
     notes: Sequence[str] = ()  # said below, for example that a run is not finished
+
+    @property
+    def baseline(self) -> str:
+        return "older skill" if self.older_skill else "without skill"
+
+    @property
+    def skill(self) -> str:
+        return "this skill" if self.older_skill else "with skill"
 
 
 @dataclass
@@ -45,6 +65,7 @@ class Drawing:
     height: float = 0.0
     words: list[str] = field(default_factory=list[str])  # of the description
     parts: list[str] = field(default_factory=list[str])
+    numbered: dict[str, str] = field(default_factory=dict[str, str])  # labels, which are explained below, and names
 
     @property
     def width(self) -> int:
@@ -70,6 +91,14 @@ class Drawing:
     def add(self, tag: str, classes: str = "", content: str = "", /, **attributes: object) -> None:
         self.parts.append(element(tag, classes, content, **attributes))
 
+    def label(
+        self, names: Iterable[object], room: float, size: float = TEXT, *, bold: bool = False
+    ) -> dict[str, Label]:
+        """What is shown of each name where there is so much room. Numbers are explained below."""
+        found = label_all(names, room, size, bold=bold)
+        self.numbered |= {label.shown: label.whole for label in found.values() if label.numbered}
+        return found
+
     def text(
         self,
         x: float,
@@ -84,7 +113,10 @@ class Drawing:
     ) -> None:
         """A text on one line, shortened to its room; the whole of it is in its tooltip then."""
         whole = clean(text)
-        shown = whole if math.isinf(room) else shorten(text, room, size, bold=bold)
+        if isinstance(text, Label):
+            shown = text.shown
+        else:
+            shown = whole if math.isinf(room) else shorten(text, room, size, bold=bold)
         given: dict[str, object] = {"x": x, "y": y, "font_size": size}
         if anchor != "start":
             given["text_anchor"] = anchor
@@ -107,7 +139,11 @@ class Drawing:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)
 
     def notes(self) -> None:
-        """What the options say below the picture."""
+        """What stands below the picture: names that did not fit into it, and what the options say."""
+        for label, name in self.numbered.items():
+            for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[:MOST_LINES_OF_NAME]:
+                self.height += 15
+                self.text(0, self.height, line, "muted", size=SMALL)
         for note in self.options.notes:
             for line in wrap(note, self.width, SMALL):
                 self.height += 16

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import takewhile
 
 import regex
 
@@ -87,6 +91,58 @@ def shorten(text: object, width: float, size: float = TEXT, *, bold: bool = Fals
             break
         head, tail = (head, piece + tail) if at_end else (head + piece, tail)
     return f"{head}…{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What is shown of a name. `numbered`: only with a number is it another than the rest."""
+
+    whole: str
+    shown: str
+    numbered: bool = False
+
+    def __str__(self) -> str:
+        return self.whole
+
+
+def label_all(names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False) -> dict[str, Label]:
+    """Names that are at most so wide, no two alike: whole, without what they share, or without their middles."""
+    known = list(dict.fromkeys(map(str, names)))
+    whole = [clean(name) for name in known]
+    parts = _without_shared(whole)
+    tries = [(whole, True), (parts, True), (whole, False), (parts, False)]
+    for given, only_whole in tries:
+        shown = [shorten(name, width, size, bold=bold) for name in given]
+        if len(set(shown)) == len(shown) and (shown == given or not only_whole):
+            return {name: Label(name, label) for name, label in zip(known, shown, strict=True)}
+    return {
+        name: Label(name, shorten(f"{number} {name}", width, size, bold=bold), numbered=True)
+        for number, name in enumerate(known, 1)
+    }
+
+
+def _without_shared(names: list[str]) -> list[str]:
+    """Without the words at the beginning and at the end that all of them have, if something is left of each."""
+    words = [re.findall(r"[^/:_ -]*[/:_ -]?", name)[:-1] for name in names]
+    start = _count_shared(words)
+    words = [each[start:] for each in words]
+    end = _count_shared([each[::-1] for each in words])
+    kept = ["".join(each[: len(each) - end]) for each in words]
+    return [f"{'…' if start else ''}{each}{'…' if end else ''}" for each in kept] if all(kept) else names
+
+
+def _count_shared(words: list[list[str]]) -> int:
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
+
+
+def break_anywhere(text: object, width: float, size: float = TEXT) -> list[str]:
+    """All of a text, in lines that are at most so wide."""
+    lines = [""]
+    for cluster in regex.findall(r"\X", clean(text)):
+        if text_width(lines[-1] + cluster, size) > width:
+            lines.append("")
+        lines[-1] += cluster
+    return lines
 
 
 def wrap(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
