@@ -61,7 +61,7 @@ async def measure_answers(work: Path, run: str) -> None:
             "50 trials, from the middle": f"api/trials?run={run}&after={MIDDLE}",
             "failed trials of one arm": f"api/trials?run={run}&arm=skill&outcome=failed",
             "trials of one case": f"api/trials?run={run}&case=case-0299",
-            "a text that is nowhere, 100 trials of it": f"api/trials?run={run}&text=zzz",
+            "a text that is nowhere, until the time for it is up": f"api/trials?run={run}&text=zzz",
             "skill": "api/skill?skill=greeter",
         }
         for name, path in asked.items():

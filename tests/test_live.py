@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, start
-from live_server import HOSTILE, Live, add_runs, served
+from conftest import Upskill, greetings, start, write_script, write_skill
+from live_server import HOSTILE, Live, add_runs, run_now, served
 from test_store import PLAN, TRIALS, begin, result_of
-from upskill import open_store
+from upskill import Skill, Suite, open_store
 from upskill.reports import json as json_report
-from upskill.reports.live import summaries, trials
+from upskill.reports.live import skills, summaries, trials
 from upskill.reports.live.watcher import Rate
 from upskill.runs.stored import evaluation_of
 from upskill.runs.stores import Store
+from upskill.suites.part import CaseFilter
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,54 @@ def test_the_list_has_runs_with_their_decisions_and_skills(site: Site) -> None:
     assert (first["state"], first["trials"], first["passed"] + first["failed"]) == ("done", 24, 24)
     assert first["verdicts_are_current"]
     (skill,) = found["skills"]
-    assert (skill["name"], skill["runs"], skill["decided"]) == ("greeter", 2, site.second)
+    assert (skill["name"], skill["runs"], skill["latest"]) == ("greeter", 2, site.second)
+    assert [(one["run"], one["of"]) for one in skill["verdicts"]] == [
+        (site.second, ""),
+        (site.first, "an older version of the skill"),  # the other model has seen no later one
+    ]
+
+
+def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path: Path) -> None:
+    helped = write_script(tmp_path / "helped.json")
+    hurt = write_script(tmp_path / "hurt.json", [{"system": "ahoy", "answer": "no"}, {"answer": "ahoy"}])
+    skill, suite = Skill.load(write_skill(tmp_path / "greeter")), Suite.parse(greetings(8))
+    part = CaseFilter(limit=2).choose(suite)
+    with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
+
+        def verdicts() -> list[tuple[str, str, str]]:
+            (row,) = live.api("overview")["skills"]
+            return [(one["model"], one["decision"], one["of"]) for one in row["verdicts"]]
+
+        run_now(store, skill, part, [helped])
+        assert verdicts() == [(helped, "undecided", "2 of 8 cases")]
+        run_now(store, skill, suite, [helped, hurt])
+        decided = [(helped, "helps", ""), (hurt, "hurts", "")]
+        assert verdicts() == decided
+        run_now(store, skill, part, [helped])
+        against = run_now(store, skill, suite, [hurt], reference_skill=skill)
+        assert verdicts() == decided
+        rows = {row["id"]: row for row in live.api("overview")["runs"]}
+        assert [row["id"] for row in rows.values() if row["against"]] == [against]
+
+
+def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) -> None:
+    run = add_runs(tmp_path)["first"]
+    with served(tmp_path / "runs") as live:
+        assert live.ask("api/overview").status == 200
+        (tmp_path / "runs").rename(tmp_path / "elsewhere")
+        for again in (False, True):
+            if again:
+                open_store(tmp_path / "runs").close()
+            for path in ("overview", *(f"{name}?run={run}" for name in ("run", "summary", "trials", "feedback.json"))):
+                answer = live.ask(f"api/{path}")
+                assert answer.status == 503, path
+                assert "upskill.db: is gone, or another file has taken its place. It was deleted or" in answer.text
+                assert "damaged" not in answer.text
+        for file in (tmp_path / "runs").iterdir():
+            file.unlink()
+        (tmp_path / "runs").rmdir()
+        (tmp_path / "elsewhere").rename(tmp_path / "runs")
+        assert live.ask("api/overview").status == 200
 
 
 def test_older_runs_are_listed_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +220,15 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
         run = store.run(site.first)
         everything = {(row.case, row.model, row.arm, row.seed): row.passed for row in store.outcomes(run)}
 
+    asked: list[int] = []
+
     def listed(**wanted: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         after: dict[str, str] = {}
         while True:
             page = site.live.api("trials", run=site.first, **wanted, **after)
             found += [(row["case"], row["model"], row["arm"], row["seed"]) for row in page["rows"]]
+            asked.append(len(page["rows"]))
             assert page["total"] is None or page["total"] >= len(found)
             if page["next"] is None:
                 assert page["total"] in (None, len(found))
@@ -186,10 +237,13 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
 
     whole = list(everything)
     model = next(key[1] for key in whole if "student" in key[1])
-    for page, looked_at in ((trials.PAGE, trials.LOOKED_AT), (5, 3), (1, 7)):
+    # Also where no time is left after the first trial of each request.
+    for page, looked_at, seconds in ((50, 10_000, 1e9), (5, 3, 1e9), (1, 7, 1e9), (50, 10_000, -1.0)):
         monkeypatch.setattr(trials, "PAGE", page)
         monkeypatch.setattr(trials, "LOOKED_AT", looked_at)
-        monkeypatch.setattr(trials, "READ", looked_at)
+        monkeypatch.setattr(trials, "SECONDS", seconds)
+        monkeypatch.setattr(trials, "AT_ONCE", page)
+        asked.clear()
         assert listed() == whole
         assert listed(model=model) == [key for key in whole if key[1] == model]
         assert listed(outcome="failed", arm="skill") == [
@@ -200,6 +254,8 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
         assert listed(text="onerror=") == [("greet-1", model, "skill", 0)]  # what was answered
         assert listed(text="onerror=", outcome="failed") == []
         assert listed(tag="no such tag") == []
+        if seconds < 0:
+            assert max(asked) == 1
     for after in ("x", "[]", "[1,2,3,4]", '["a","b","c","d"]', '["a","b","c",1e99]', "[" * 5000):
         assert site.live.ask(f"api/trials?run={site.first}&after={after}").status == 400, after[:20]
 
@@ -226,7 +282,7 @@ def test_what_there_is_not_is_said(site: Site) -> None:
         assert answer.status == 404, path
         assert "o run is " in answer.text
     refused = site.live.ask(f"api/compare?before={site.first}&after={site.second}&model=nobody")
-    assert (refused.status, "no model is called 'nobody'" in refused.text) == (400, True)
+    assert (refused.status, "no model is called 'nobody'.\n" in refused.text) == (400, True)
 
 
 def test_two_runs_are_compared_with_their_answers_and_skills(site: Site) -> None:
@@ -247,6 +303,15 @@ def test_a_skill_is_shown_over_its_versions_and_models(site: Site) -> None:
     assert [one["decision"] for one in first["verdicts"].values()] == ["helps", "undecided"]
     assert 'width="524"' in found["picture"]  # and a margin
     assert ">v2 " in found["picture"]
+
+
+def test_the_page_of_a_skill_has_its_latest_runs_and_says_of_how_many(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skills, "MOST_RUNS", 1)
+    found = site.live.api("skill", skill="greeter")
+    assert [one["latest"] for one in found["versions"]] == [site.second]
+    assert (found["runs"], found["shown"]) == (2, 1)
 
 
 # Large runs.

@@ -15,6 +15,7 @@ from browser import SCREENS, Browser, accessibility_problems, overflowing
 from conftest import greetings, start, write_skill
 from live_server import Live, add_runs, served
 from test_live import Site
+from test_looks import look
 from test_store import PLAN, TRIALS, begin, result_of
 from upskill import Store, open_store
 from upskill.models import ModelContext
@@ -102,6 +103,7 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             said = card.inner_text()
             page.goto(live.page.address(live.port, run.id))
             page.locator("#trials-status", has_text="2 trials").wait_for()
+            assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be
             for number in range(2, len(PLAN)):
                 add(store, number)
             page.locator("#trials-status", has_text="6 trials").wait_for()
@@ -115,6 +117,39 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
         assert "1 passed, 1 failed" in said
         assert "46 tokens, $1.50" in said
         assert "100%" in verdict
+
+
+def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+        claim = store.claim(run)
+        claim.__enter__()
+        for number, passed in enumerate((True, False, None)):
+            add(store, number, passed)
+        open_verdict = {
+            "model": "one",
+            "decision": "undecided",
+            "reason": "errors",
+            "lift": 0.2,
+            "interval": [-0.1, 0.5],
+        }
+        store.add_look(look(run=run.id, model="one", skill=run.skill, trials=2, verdict=open_verdict))
+
+        def use(page: Any) -> tuple[str, str]:
+            said = page.locator("#runs .decision").inner_text(), page.locator("#skills .verdicts").inner_text()
+            page.goto(live.page.address(live.port, run.id))
+            page.locator(".going[data-state=running]").wait_for(state="attached")
+            page.locator("#verdicts .troubles", has_text="1 trial of one errored").wait_for()
+            assert "not run" not in page.locator("#verdicts").inner_text()
+            claim.__exit__(None, None, None)
+            page.locator(".going[data-state=interrupted]").wait_for(state="attached")
+            page.locator("#verdicts .troubles", has_text="3 trials were not run").wait_for()
+            return said
+
+        listed, skill = browser.run(use, live.address)
+        assert listed == "? undecided (errors)"
+        assert "? undecided (errors)" in skill
+        assert "(3 of 6 trials)" in skill
 
 
 def test_many_pages_of_one_browser_all_hear_what_goes_on(browser: Browser, tmp_path: Path) -> None:

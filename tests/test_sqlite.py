@@ -293,6 +293,10 @@ async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> No
         store.changed_runs(0)
         assert len(store.queries) > 5
         assert not [query for query in store.queries if "results" in query]
+        store.latest_looks("greeter", 3)
+        for query, steps in store.plans("looks").items():
+            assert not [step for step in steps if "SCAN looks" in step or "TEMP B-TREE" in step], (query, steps)
+        list(store.runs("greeter", newest_first=True))
         for query, steps in store.plans("progress").items():
             assert not [step for step in steps if step.startswith("SCAN progress")], (query, steps)
 

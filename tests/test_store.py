@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -34,7 +34,7 @@ from upskill import (
 )
 from upskill.errors import StoreError
 from upskill.runs.plan import Arm, Judgement
-from upskill.runs.stores import STORES, Page, Review, Run, find_store, without_password
+from upskill.runs.stores import STORES, Look, Page, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
 from upskill.verdicts.outcome import Outcome
@@ -403,6 +403,19 @@ async def test_a_revision_tells_what_has_changed_since(store: Store) -> None:
     assert store.changed_runs(0) == [two.id]
     await store.add_result(two, result_of(TRIALS[0]))
     assert store.changed_runs(last) == [two.id]
+
+
+async def test_the_latest_looks_at_a_skill_come_newest_first(store: Store) -> None:
+    def look(model: str, skill: str = "greeter") -> Look:
+        said: dict[str, Any] = {"skill_hash": "a", "suite": "b", "suite_fingerprint": "c", "cases": {"d": "e"}}
+        said |= {"runs": 1, "seed": 0, "margin": 0.05, "scope": "", "trials": 2}
+        return Look(run="x", model=model, skill=skill, **said)
+
+    added = [store.add_look(look(f"m{number}")) for number in range(5)]
+    store.add_look(look("other", "sailor"))
+    assert store.latest_looks("greeter", 3) == added[:1:-1]
+    assert store.latest_looks("greeter", 30) == added[::-1]
+    assert store.latest_looks("nobody", 3) == []
 
 
 async def test_a_page_of_outcomes_begins_after_any_trial(store: Store) -> None:

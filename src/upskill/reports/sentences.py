@@ -47,12 +47,17 @@ def troubles(evaluation: Evaluation) -> Iterator[str]:
             yield f"{counted(trials, 'trial')} of {model} errored: {printable(message)}"
     if len(evaluation.errors) > MOST_ERRORS:
         yield f"… and {counted(len(evaluation.errors) - MOST_ERRORS, 'other error')}"
+    yield from filter(None, [missing_trials(evaluation)])
+
+
+def missing_trials(evaluation: Evaluation) -> str:
     missing = evaluation.run.trials - len(evaluation.outcomes)
-    if missing and evaluation.scope and not (evaluation.halted or evaluation.stopped):
-        yield f"{missing} of the {evaluation.run.trials} trials were not needed"
-    elif missing:
-        was, it = ("was", "it") if missing == 1 else ("were", "them")
-        yield f"{counted(missing, 'trial')} {was} not run; the same command continues with {it}"
+    if not missing:
+        return ""
+    if evaluation.scope and not (evaluation.halted or evaluation.stopped):
+        return f"{missing} of the {evaluation.run.trials} trials were not needed"
+    was, it = ("was", "it") if missing == 1 else ("were", "them")
+    return f"{counted(missing, 'trial')} {was} not run; the same command continues with {it}"
 
 
 CAUSE_WORDS: dict[Cause, str] = {

@@ -89,6 +89,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             for verdict in evaluation.verdicts
         },
         "troubles": list(sentences.troubles(evaluation)),
+        "missing": sentences.missing_trials(evaluation),  # one of them, which is none while the run goes on
         "choices": list(sentences.choices(evaluation)) if not evaluation.leaked else [],
         "diagnosis": list(sentences.diagnosis(evaluation)),
         "looked": list(sentences.looks(evaluation)),

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from upskill.errors import UpskillError, UsageError
+
 logger = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost")
 CONTENT_SECURITY_POLICY = (
@@ -45,6 +47,8 @@ def make_guard(token: str) -> Middleware:
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
+        except UpskillError as error:
+            return web.Response(status=_status(error), text=_words(error), headers=HEADERS)
         except Exception:
             logger.exception("a bug in the live page: %s", request.path.partition("/api/")[2])
             return web.Response(status=500, text="This is a bug in upskill; its log has more.\n", headers=HEADERS)
@@ -53,6 +57,16 @@ def make_guard(token: str) -> Middleware:
         return response
 
     return guard
+
+
+def _status(error: UpskillError) -> int:
+    """What is wrong with the question, and what with the store."""
+    return 400 if isinstance(error, UsageError) else 503
+
+
+def _words(error: UpskillError) -> str:
+    said = error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
+    return f"{said} {error.hint}".strip() + "\n"
 
 
 def _refusal(request: web.Request, token: str) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from upskill.errors import UsageError
+from upskill.plain import counted
 from upskill.runs.looks import reported_verdicts
-from upskill.runs.stores import Run, Store
+from upskill.runs.stores import Look, Run, Store
 
 RUNS_AT_ONCE = 50
+LOOKS_AT_ONCE = 30  # at a skill, that its latest decisions are taken from
 
 State = Literal["running", "done", "ended", "interrupted"]
 
 
-Rows = dict[str, dict[str, Any]]  # by id: runs as they were last listed
+Rows = dict[str, dict[str, Any]]  # by id: runs as they were last listed; under SKILLS: skills
+SKILLS = "skills"  # which is no id of a run
 
 
 def overview(store: Store, before: int | None = None, known: Rows | None = None) -> dict[str, Any]:
@@ -23,7 +27,7 @@ def overview(store: Store, before: int | None = None, known: Rows | None = None)
     return {
         "runs": listed,
         "more": runs[RUNS_AT_ONCE - 1].number if len(runs) > RUNS_AT_ONCE else None,
-        "skills": [skill_row(store, name, count, latest) for name, (count, latest) in store.skills().items()],
+        "skills": _skills(store, {} if known is None else known),
         "location": store.location,
     }
 
@@ -52,6 +56,7 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "cases": len(suite["cases"]),
         "held_out": sum(bool(case.get("held_out")) for case in suite["cases"]),
         "part": bool(suite.get("part")),
+        "against": bool(run.plan.get("reference_skill")),
         "trials": run.trials,
         "passed": run.passed,
         "failed": run.failed,
@@ -75,9 +80,12 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
         return [verdict_row(verdict) for verdict in reported], True
     looks = {look.model: look for look in store.looks_at(run.id)}
     found = [looks[model] for model in run.models if model in looks]
+    return [verdict_row(_verdict(look)) for look in found], reported is not None
+
+
+def _verdict(look: Look) -> Mapping[str, Any]:
     # An older version kept of its verdicts no more than the decision.
-    rows = [look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs} for look in found]
-    return [verdict_row(verdict) for verdict in rows], reported is not None
+    return look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs}
 
 
 def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,15 +103,64 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
     return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
 
 
+def _skills(store: Store, known: Rows) -> list[dict[str, Any]]:
+    """All skills; those of which no run has changed since the last time are used again."""
+    revision, before = store.revision(), known.get(SKILLS, {"revision": 0, "rows": {}})
+    ids = store.changed_runs(before["revision"]) if before["rows"] else []
+    changed = {found.skill for run in ids if (found := _stored(store, run))}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, (count, latest) in store.skills().items():
+        row = before["rows"].get(name)
+        same = row and name not in changed and (row["runs"], row["latest"]) == (count, latest)
+        rows[name] = row if same else skill_row(store, name, count, latest)
+    known[SKILLS] = {"revision": revision, "rows": rows}
+    return list(rows.values())
+
+
 def skill_row(store: Store, name: str, count: int, latest: str) -> dict[str, Any]:
-    """A skill with what was last decided about it, in whichever run that was."""
-    run, look = store.run(latest), store.latest_look(name)
-    decided = store.run(look.run) if look else run
-    return {
-        "name": name,
-        "runs": count,
-        "latest": run.id,
-        "created": run.created,
-        "decided": decided.id,
-        "verdicts": last_verdicts(store, decided)[0],
-    }
+    """A skill with what was last decided for each of its models."""
+    created = store.run(latest).created
+    return {"name": name, "runs": count, "latest": latest, "created": created, "verdicts": skill_verdicts(store, name)}
+
+
+def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
+    """For each model the latest verdict on all of a suite; where there is none, the latest, with what it is of."""
+    looks = store.latest_looks(name, LOOKS_AT_ONCE)
+    runs = {run: found for run in dict.fromkeys(look.run for look in looks) if (found := _stored(store, run))}
+    latest: dict[str, tuple[Look, str]] = {}
+    for look in looks:
+        if run := runs.get(look.run):
+            limits = limits_of(run, look)
+            if look.model not in latest or (latest[look.model][1] and not limits):
+                latest[look.model] = (look, limits)
+    newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
+    rows: list[dict[str, Any]] = []
+    for look, limits in sorted(latest.values(), key=lambda one: (-runs[one[0].run].number, one[0].number)):
+        older = not limits and newest is not None and look.skill_hash != newest.skill_hash
+        of = "an older version of the skill" if older else limits
+        rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of})
+    return rows
+
+
+def limits_of(run: Run, look: Look) -> str:
+    """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
+    plan, suite = run.plan, run.plan["suite"]
+    said: list[str] = []
+    if part := suite.get("part"):
+        said.append(f"{len(suite['cases'])} of {part['of']} cases")
+    if plan.get("reference_skill"):
+        said.append("against an older skill")
+    if "baseline" not in plan["arms"]:
+        said.append("without a baseline")
+    done = run.passed + run.failed + run.errored
+    if done < run.trials and not (look.scope and look.decision != "undecided"):
+        said.append(f"{done:,} of {counted(run.trials, 'trial')}")
+    return ", ".join(said)
+
+
+def _stored(store: Store, run: str) -> Run | None:
+    try:
+        found = store.run(run)
+    except UsageError:  # deleted: what was looked at stays known
+        return None
+    return found if found.id == run else None

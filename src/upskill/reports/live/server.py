@@ -6,16 +6,16 @@ import asyncio
 import errno
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from functools import cache, partial
+from contextlib import asynccontextmanager, suppress
+from functools import cache
 from importlib.resources import files
 from secrets import token_urlsafe
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 
-from upskill.errors import UpskillError, UsageError
+from upskill.errors import UsageError
 from upskill.reports.html.page import script, style
 from upskill.reports.live.compare import comparison_page
 from upskill.reports.live.feedback import read_mark
@@ -32,8 +32,6 @@ HOST = "127.0.0.1"
 PORT = 8321
 LARGEST_POST = 100_000  # bytes
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
-
-Found = TypeVar("Found")
 
 
 class LivePage:
@@ -93,8 +91,9 @@ class LivePage:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         async with aclosing_messages(self.watcher) as messages:
-            async for message in messages:
-                await response.write(b"data: " + message + b"\n\n" if message else b": still here\n\n")
+            with suppress(ConnectionResetError):  # the page was closed
+                async for message in messages:
+                    await response.write(b"data: " + message + b"\n\n" if message else b": still here\n\n")
         return response
 
     # Data.
@@ -111,7 +110,7 @@ class LivePage:
 
     async def _skill(self, request: web.Request) -> web.Response:
         width = request.query.get("width", "")
-        found = await _reading(
+        found = await asyncio.to_thread(
             skill_page,
             self.store,
             request.query.get("skill", ""),
@@ -129,10 +128,7 @@ class LivePage:
     async def _summary(self, request: web.Request) -> web.Response:
         """What the page of a run is made from; `202` while it is computed for the first time."""
         run = await self._find_run(request)
-        try:
-            found = await self.summaries.get(run)
-        except UpskillError as error:
-            raise _refused(error) from error
+        found = await self.summaries.get(run)
         if found is None:
             return _json({"computing": True}, status=202)
         tag = f'"{found.revision}"'
@@ -161,7 +157,7 @@ class LivePage:
 
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
-        document = await _reading(export_feedback, self.store, run)
+        document = await asyncio.to_thread(export_feedback, self.store, run)
         name = {"Content-Disposition": 'attachment; filename="feedback.json"'} if "download" in request.query else {}
         return web.Response(text=json.dumps(document, indent=2) + "\n", content_type="application/json", headers=name)
 
@@ -176,9 +172,9 @@ class LivePage:
         if await asyncio.to_thread(self.store.result, run, trial) is None:
             raise web.HTTPNotFound(text="There is no such trial.\n")
         if review:
-            await _reading(self.store.add_review, run, review)
+            await asyncio.to_thread(self.store.add_review, run, review)
         else:
-            await _reading(self.store.remove_review, run, trial)
+            await asyncio.to_thread(self.store.remove_review, run, trial)
         return _json({"stored": True})
 
     async def _find_run(self, request: web.Request, name: str = "run") -> Run:
@@ -191,7 +187,7 @@ class LivePage:
             raise web.HTTPNotFound(text=f"{error.message}\n") from error
 
     async def _answer(self, read: Callable[..., Any], *values: object) -> web.Response:
-        return _json(await _reading(read, *values))
+        return _json(await asyncio.to_thread(read, *values))
 
 
 @asynccontextmanager
@@ -227,19 +223,6 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
             ) from error
         break
     return int(runner.addresses[0][1])
-
-
-async def _reading(read: Callable[..., Found], *values: object) -> Found:
-    """Ask the store beside the event loop; what is wrong with the question is told as such."""
-    try:
-        return await asyncio.to_thread(partial(read, *values))
-    except UpskillError as error:
-        raise _refused(error) from error
-
-
-def _refused(error: UpskillError) -> web.HTTPException:
-    kind = web.HTTPBadRequest if isinstance(error, UsageError) else web.HTTPServiceUnavailable
-    return kind(text=f"{error.message} {error.hint}".strip().replace("\r", " ") + "\n")
 
 
 def _json(found: object, status: int = 200) -> web.Response:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any
 
 from upskill.reports.live.overview import verdict_row
 from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.stores import Run, Store
 
+MOST_RUNS = 50  # of a skill, the latest
+MOST_LOOKS = 200  # at it, the latest
 MOST_LINES = 1_500  # of a text that is compared line by line
 MOST_IN_PICTURE = 40  # verdicts
 WIDTHS = (300, 1100)  # of a picture, in px
@@ -17,11 +20,12 @@ AROUND = 3  # unchanged lines that are shown beside a change
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
-    """Every version that was run, oldest first, with what was last reported of each model; None for no such skill."""
+    """The versions of the latest runs, oldest first, with what was last reported of each model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
     reported: dict[tuple[str, str], Mapping[str, Any]] = {}
     known: dict[str, dict[str, Any]] = {}
-    for run in store.runs(name):
+    latest = list(islice(store.runs(name, newest_first=True), MOST_RUNS))
+    for run in reversed(latest):
         skill = run.plan["skill"]
         version = versions.setdefault(
             skill.get("visible_hash", ""),
@@ -32,7 +36,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         known[run.id] = version
     if not versions:
         return None
-    for look in store.looks(name):
+    for look in reversed(store.latest_looks(name, MOST_LOOKS)):
         version = known.get(look.run)
         if version is not None and look.verdict:
             cases = {"cases": len(look.cases), "run": look.run, "asked": look.asked}
@@ -45,6 +49,8 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     return {
         "name": name,
         "versions": list(versions.values()),
+        "runs": store.skills()[name][0],
+        "shown": len(latest),
         "searches": store.skills_with_candidates().get(name, 0),
         "picture": _picture(name, lifts[-MOST_IN_PICTURE:], width) if lifts else "",
     }

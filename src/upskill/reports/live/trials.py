@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,8 +15,9 @@ from upskill.runs.stores import Run, Store
 from upskill.verdicts.outcome import Outcome
 
 PAGE = 50
-LOOKED_AT = 1_500  # outcomes that one request looks through
-READ = 100  # whole results that one request reads to find a text in them
+LOOKED_AT = 10_000  # outcomes that one request looks through
+SECONDS = 0.08  # after which it answers with what it has found, and with where to go on
+AT_ONCE = 100  # outcomes that are read together
 LONGEST_WANTED = 500  # characters of a text to be found
 
 
@@ -40,26 +42,29 @@ def list_trials(store: Store, run: Run, wanted: TrialFilter, after: Trial | None
     """Up to a page of trials that fit, and where to go on; it may have to be asked again to fill a page."""
     cases: dict[str, Mapping[str, Any]] = {case["id"]: case for case in run.plan["suite"]["cases"]}
     rows: list[dict[str, Any]] = []
-    looked_at = read = 0
     last: Outcome | None = None
-    for row in store.outcomes(run, wanted.case or None, after=after, limit=LOOKED_AT):
-        last, looked_at = row, looked_at + 1
+    began = time.monotonic()
+    for looked_at, row in enumerate(_outcomes(store, run, wanted.case or None, after), start=1):
+        last = row
         case = cases.get(row.case, {})
-        if not _fits(row, case, wanted):
-            continue
-        if wanted.text and wanted.text not in f"{row.case}\n{row.model}\n{case.get('prompt', '')}".lower():
-            read += 1
-            if not _says_it(store, run, row, wanted.text):
-                if read >= READ:
-                    break
-                continue
-        rows.append(trial_row(row))
-        if len(rows) == PAGE:
+        if _fits(row, case, wanted) and (not wanted.text or _says_it(store, run, row, case, wanted.text)):
+            rows.append(trial_row(row))
+        if len(rows) == PAGE or looked_at == LOOKED_AT or time.monotonic() - began > SECONDS:
             break
     else:
-        if looked_at < LOOKED_AT:
-            last = None  # that was all
+        last = None  # that was all
     return {"rows": rows, "next": place_of(last) if last else None, "total": count(store, run, wanted)}
+
+
+def _outcomes(store: Store, run: Run, case: str | None, after: Trial | None) -> Iterator[Outcome]:
+    """A few at a time: who stops early has read few that were not wanted."""
+    while some := list(store.outcomes(run, case, after=after, limit=AT_ONCE)):
+        yield from some
+        after = trial_of(some[-1])
+
+
+def trial_of(row: Outcome) -> Trial:
+    return Trial(row.model, row.case, cast("Arm", row.arm), row.seed)
 
 
 def count(store: Store, run: Run, wanted: TrialFilter) -> int | None:
@@ -107,8 +112,10 @@ def _fits(row: Outcome, case: Mapping[str, Any], wanted: TrialFilter) -> bool:
     )
 
 
-def _says_it(store: Store, run: Run, row: Outcome, text: str) -> bool:
-    result = store.result(run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
+def _says_it(store: Store, run: Run, row: Outcome, case: Mapping[str, Any], text: str) -> bool:
+    if text in f"{row.case}\n{row.model}\n{case.get('prompt', '')}".lower():
+        return True
+    result = store.result(run, trial_of(row))
     if result is None:
         return False
 

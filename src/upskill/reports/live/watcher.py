@@ -42,7 +42,7 @@ class Watcher:
         """What has changed, from now on; an empty message where nothing did for a while."""
         self._pages += 1
         if self._task is None or self._task.done():
-            self._seen = await asyncio.to_thread(self._store.revision)
+            self._seen = await asyncio.to_thread(self._begin)
             self._task = asyncio.create_task(self._watch())
         heard = self._message
         try:
@@ -70,7 +70,7 @@ class Watcher:
                 await self._task
 
     async def _watch(self) -> None:
-        claims_asked = 0.0
+        claims_asked, trouble = 0.0, ""
         while True:
             try:
                 now = time.monotonic()
@@ -78,9 +78,18 @@ class Watcher:
                 claims_asked = now if ask_claims else claims_asked
                 if rows := await asyncio.to_thread(self._look, ask_claims):
                     await self._tell(rows)
+                trouble = ""
             except UpskillError as error:  # the store is busy or gone: the next look may work
-                logger.warning("the live page cannot read the store: %s", error)
+                if trouble != str(error):
+                    logger.warning("the live page cannot read the store: %s", error)
+                trouble = str(error)
             await asyncio.sleep(EVERY)
+
+    def _begin(self) -> int:
+        revision = self._store.revision()
+        # Those that are going on already may end without another result.
+        self._running = {run.id for run in self._store.latest_runs(MOST_RUNS) if self._store.is_claimed(run)}
+        return revision
 
     def _look(self, ask_claims: bool) -> list[dict[str, Any]]:
         """The runs that have changed, as the list of runs has them."""

@@ -89,8 +89,8 @@ class LookStore(Protocol):
         """The looks at the run with this id, oldest first."""
         ...
 
-    def latest_look(self, skill: str) -> Look | None:
-        """The latest look at the skill of this name."""
+    def latest_looks(self, skill: str, count: int) -> list[Look]:
+        """The latest looks at the skill of this name, newest first."""
         ...
 
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:

@@ -221,7 +221,8 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         elif after:
             given["(case_id, model, seed, arm) > (?, ?, ?, ?)"] = (after.case, after.model, after.seed, after.arm)
         query = f"SELECT {_OUTCOME} FROM results WHERE {' AND '.join(given)} ORDER BY case_id, model, seed, arm"  # noqa: S608
-        rows = self._stream(f"{query} LIMIT {limit}" if limit >= 0 else query, *chain(*given.values()))
+        values = chain(*given.values())  # a page is read at once, as opening a connection for it would take longer
+        rows = self._stream(query, *values) if limit < 0 else self._rows(f"{query} LIMIT {limit}", *values)
         for row in rows:
             values = list(row)
             for place in _BOOLEANS:  # which SQLite has not

@@ -41,9 +41,9 @@ class SqlLooks(Database):
     def looks_at(self, run: str) -> list[Look]:
         return list(map(_look, self._rows(_looks_query("run = ?"), run)))
 
-    def latest_look(self, skill: str) -> Look | None:
-        latest = "number = (SELECT MAX(number) FROM looks WHERE skill = ?)"
-        return next(map(_look, self._rows(_looks_query(latest), skill)), None)
+    def latest_looks(self, skill: str, count: int) -> list[Look]:
+        latest = "number IN (SELECT number FROM looks WHERE skill = ? ORDER BY number DESC LIMIT ?)"
+        return list(map(_look, self._rows(_looks_query(latest), skill, count)))[::-1]
 
     def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
         found = map(_look, self._stream(_looks_query("skill = ?"), skill))

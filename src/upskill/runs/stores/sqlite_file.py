@@ -44,6 +44,7 @@ class SqliteFile(Database):
                 files = (each for each in self.path.parents if each.is_file())
                 words = f"{next(files, self.path.parent)}: is not a folder"
             raise UsageError(words, "Choose another folder with --store.") from error
+        self._file = _identity(self.path) if self._is_file else None
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
         self._writer = GroupWriter(self._commit, str(self.path))
@@ -217,10 +218,24 @@ class SqliteFile(Database):
 
     @contextmanager
     def _reading(self) -> Generator[None]:
+        if self._file is not None and _identity(self.path) != self._file:
+            raise StoreError(
+                f"{self.path}: is gone, or another file has taken its place",
+                "It was deleted or moved while it was open. Put it back, or start again.",
+            )
         try:
             yield
         except sqlite3.Error as error:
             raise damaged(self.path, str(error)) from error
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another under the same name; None where there is none."""
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
 
 
 def _state(path: Path) -> tuple[str, int]:

@@ -141,23 +141,26 @@ const day = (time) => time.slice(0, 16).replace("T", " ");
 
 /* A verdict in a line: the decision, the lift, and both pass rates. */
 function verdictLine(verdict, name = verdict.model) {
-  const invalid = verdict.reason === "isolation";
-  const kind = invalid ? "bad" : (KINDS[verdict.decision] ?? "open");
+  const [mark, decision, kind] = decisionOf({ run: {} }, { ...verdict, reason: verdict.reason ?? "" });
+  const invalid = decision === "invalid";
   const lift = verdict.lift === null || invalid ? "" : `${points(verdict.lift)}${verdict.interval ? ` (${interval(verdict.interval)})` : ""}`;
   return h(
     "span",
-    { class: `verdict ${kind}` },
-    h("span", { class: "decision" }, h("span", { "aria-hidden": "true" }, `${invalid ? "✗" : (MARKS[verdict.decision] ?? "?")} `), invalid ? "invalid" : verdict.decision),
+    { class: `verdict ${kind ?? "open"}` },
+    h("span", { class: "decision" }, h("span", { "aria-hidden": "true" }, `${mark ?? "?"} `), decision),
     name ? h("span", { class: "model" }, name) : null,
     h("span", { class: "lift" }, lift),
     verdict.skill === null ? null : h("span", { class: "what" }, beforeAfter(percent(verdict.baseline), percent(verdict.skill))),
+    verdict.of ? h("span", { class: "what" }, `(${verdict.of})`) : null,
   );
 }
 
 /* The source of data of a run's page; source.js says what each function has to do. */
-function liveSource(run) {
+function liveSource(run, isGoing) {
   let tag = "";
   let known = null;
+  // While a run goes on, what is left of it is no trouble.
+  const shown = () => ({ ...known, troubles: known.troubles.filter((line) => !isGoing() || line !== known.missing) });
   let search = null;
   const changes = new Set();
   const changed = calmly(async () => {
@@ -180,13 +183,13 @@ function liveSource(run) {
       for (;;) {
         const response = await ask("summary", { run }, tag ? { headers: { "If-None-Match": tag } } : {});
         if (response.headers.get("X-Stale")) setTimeout(changed, AGAIN); // it will be computed by then
-        if (response.status === 304) return known;
+        if (response.status === 304) return shown();
         if (response.status === 200) {
           tag = response.headers.get("ETag") ?? "";
           known = { ...(await response.json()), limit: 20000, live: true };
-          return known;
+          return shown();
         }
-        if (known) return known;
+        if (known) return shown();
         await new Promise((resolve) => setTimeout(resolve, 1000));
       }
     },

@@ -20,7 +20,7 @@ async function startRun(page, run) {
     if (mine) show(mine);
     else if (rows === null) askJson("run", { run }).then(show, () => null);
   });
-  await startReport(liveSource(run), before);
+  await startReport(liveSource(run, () => state.dataset.state === "running"), before);
 }
 
 async function start() {
