@@ -681,9 +681,9 @@ async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path)
     class Counting(SqliteStore):
         read = 0
 
-        def outcomes(self, run: Run) -> Iterator[Outcome]:
+        def outcomes(self, run: Run, *given: Any, **named: Any) -> Iterator[Outcome]:
             self.read += 1
-            return super().outcomes(run)
+            return super().outcomes(run, *given, **named)
 
     plan = plan_of("one", "two", "three", cases=3, runs=5, temperature=0.7)
     with Counting(home / "runs") as store:
