@@ -280,6 +280,20 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
             assert not any(step.endswith("PRIMARY KEY (run=?)") for step in steps), query  # all of the run
 
 
+async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore(Path("runs")) as store:
+        run = begin(store)
+        monkeypatch.chdir(tmp_path.parent)  # which makes nothing gone
+        assert store.run(run.id).id == run.id
+        (tmp_path / "runs" / FILE).rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StoreError, match="is gone, or another file has taken its place") as found:
+            store.run(run.id)
+        assert "damaged" not in found.value.hint
+        (tmp_path / "elsewhere.db").rename(tmp_path / "runs" / FILE)
+        assert store.run(run.id).id == run.id
+
+
 async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> None:
     with Traced(tmp_path) as store:
         run = begin(store)

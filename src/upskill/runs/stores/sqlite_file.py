@@ -44,7 +44,8 @@ class SqliteFile(Database):
                 files = (each for each in self.path.parents if each.is_file())
                 words = f"{next(files, self.path.parent)}: is not a folder"
             raise UsageError(words, "Choose another folder with --store.") from error
-        self._file = _identity(self.path) if self._is_file else None
+        self._whole_path = self.path.absolute() if self.path else None  # the working directory may become another
+        self._file = _identity(self._whole_path) if self._is_file else None
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
         self._writer = GroupWriter(self._commit, str(self.path))
@@ -218,7 +219,7 @@ class SqliteFile(Database):
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        if self._file is not None and _identity(self.path) != self._file:
+        if self._file is not None and _identity(self._whole_path) != self._file:
             raise StoreError(
                 f"{self.path}: is gone, or another file has taken its place",
                 "It was deleted or moved while it was open. Put it back, or start again.",
