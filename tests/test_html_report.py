@@ -39,6 +39,13 @@ STEPS = (
 )
 
 
+LINES = """(node) => {
+  const range = document.createRange();
+  range.selectNodeContents(node.firstChild);
+  return range.getClientRects().length;
+}"""
+
+
 def result(plan: Plan, trial: Trial) -> Result:
     """The first model learns; the second refuses, is cut off, errs, and answers with what should do harm."""
     number = int(trial.case.rpartition("-")[2])
@@ -226,9 +233,14 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
 
     title, answers = browser.run(use, f"{report}#case=greet-5")
     assert (title, len(answers)) == ("greet-5", 4)
-    for unknown, said in (("#case=nothing", "No case is called nothing"), ("#trial=greet-3/x/y/z", "greet-3")):
-        seen = browser.run(lambda page: page.locator("#opened-title").inner_text(), report + unknown)
-        assert seen == said
+    for unknown, said in (
+        ("#case=nothing", "No case is called nothing"),
+        ("#case=%E0%A4%A", "No case is called %E0%A4%A"),
+        ("#trial=greet-3/x/y/7", "No model is called x: these are the answers of scripted:learns."),
+        ("#trial=greet-3/x/y/7", "No arm is called y. No trial has the seed 7."),
+    ):
+        seen = browser.run(lambda page: page.locator("dialog").inner_text(), report + unknown)
+        assert said in seen
 
 
 def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:
@@ -378,8 +390,9 @@ def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: st
 
 def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tmp_path: Path) -> None:
     ids = ["a/b c%20#x?", "</script>", "日本語 & co", "x" * 200]
-    names = ["m" * 120 + "-end", "<img src=x onerror=alert(1)>", "back\u202ewards", *(f"model-{n}" for n in range(7))]
-    plan = plan_of_models([f"m{number}" for number in range(10)], folder=tmp_path, seed=2**62)
+    usual = [f"provider:m{number:02}-Qwen2.5-Coder-{number}.5B-Instruct.gguf" for number in range(9)]
+    names = ["m" * 120 + "-end", "<img src=x onerror=alert(1)>", "back\u202ewards", *usual]
+    plan = plan_of_models([f"m{number}" for number in range(12)], folder=tmp_path, seed=2**62)
     models = tuple(replace(address, name=name) for address, name in zip(plan.models, names, strict=True))
     cases = [{"id": each, "prompt": each, "checks": [{"contains": "ahoy"}]} for each in ids]
     plan = replace(plan, models=models, suite=Suite.parse({"cases": cases}))
@@ -398,23 +411,50 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
             page.locator("#cases th[scope=row] a").nth(number).click()
             page.wait_for_selector("dialog .answer.passed")  # the trial with this seed was found
             titles.append(page.locator("#opened-title").inner_text())
+            assert page.locator("dialog .filters label").first.evaluate(LINES) == 1  # "Model" is not broken
             page.keyboard.press("Escape")
-        return page.locator(".line .model").all_inner_texts(), last["y"] + last["height"], titles, wide
+        costs = page.locator(".costs, .line .cost").all()
+        cost = next(each.inner_text() for each in costs if each.is_visible())
+        return page.locator(".line .model").all_inner_texts(), last["y"] + last["height"], titles, wide, cost
 
+    costs = {"desktop": "takes 72 → 232 tokens a task, $0.000400 a pass", "phone": "A task takes 72 → 232 tokens"}
     for screen, (_, height) in SCREENS.items():
-        shown, bottom, titles, wide = browser.run(use, file.as_uri(), screen=screen)
+        shown, bottom, titles, wide, cost = browser.run(use, file.as_uri(), screen=screen)
         assert (titles, wide, bottom <= height) == (ids, [], True)
+        assert costs[screen] in cost
         assert shown[0].endswith("mmmmmmmm-end")
         assert shown[1:3] == ["<img src=x onerror=alert(1)>", "back\\x202ewards"]
 
 
+def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, upskill: Upskill, home: Path) -> None:
+    skill, model = write_skill(home / "greeter", cases=12), write_script(home / "model.yaml")
+    upskill("eval", skill, "-m", model, "--against", skill, "-q", "--report", "html=two.html")
+    upskill("eval", skill, "-m", model, "--no-baseline", "-q", "--report", "html=alone.html")
+
+    def use(page: Any) -> tuple[str, ...]:
+        return page.locator(".card").inner_text(), page.locator("#pictures").text_content(), page.inner_text(".facts")
+
+    card, pictures, facts = browser.run(use, (home / "two.html").as_uri())
+    assert "passes, older skill → this one: 100% → 100%" in card
+    assert "Pass rates of greeter and the older skill" in pictures
+    assert "that this skill adds to the older one" in pictures
+    assert "without" not in pictures
+    assert re.search(r"\d\d:\d\d UTC", facts)
+    card, pictures, _ = browser.run(use, (home / "alone.html").as_uri())
+    assert "no lift\nnothing to compare with" in re.sub(r"\n+", "\n", card)
+    assert browser.run(lambda page: page.locator(".card .bar").count(), (home / "alone.html").as_uri()) == 0
+
+
 def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, report: str) -> None:
     def use(page: Any) -> tuple[Any, ...]:
+        wait_for_text(page, "#trials-status", "192 trials")
+        before = page.locator(".printed").is_visible()
         page.emulate_media(media="print")
         shown = [page.locator(name).first.is_visible() for name in (".menu", ".filters", "#skill .skill", "#looks")]
-        return shown, page.pdf()[:5]
+        return shown, page.pdf()[:5], before, page.locator(".printed").inner_text()
 
-    assert browser.run(use, report) == ([False, False, True, True], b"%PDF-")
+    printed = "Printed are 1 to 50 of 192 trials; the page itself has all of them."
+    assert browser.run(use, report) == ([False, False, True, True], b"%PDF-", False, printed)
 
 
 def test_ten_thousand_trials_are_drawn_and_searched_a_little_at_a_time(browser: Browser, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ function feedbackForm(report, trial) {
   const name = `verdict-${trial.arm}`;
   const said = h("p", { role: "status", class: "note" });
   const note = h("textarea", { rows: "2", placeholder: "Why? (a note for whoever improves the skill)", "aria-label": `Note on this answer, ${report.arms[trial.arm] ?? trial.arm}` });
-  note.value = before?.feedback ?? "";
+  note.value = visible(before?.feedback ?? "");
   const buttons = REVIEWS.map((verdict) =>
     h("label", { class: `choice ${verdict}` }, h("input", { type: "radio", name, value: verdict, checked: before?.verdict === verdict }), h("span", {}, verdict)),
   );

@@ -94,7 +94,7 @@ function activity(report) {
     "What the agents did",
     parts,
     parts.length ? h("p", { class: "note" }, report.caveat) : null,
-    table("Turns and tool calls a task, without and with the skill", ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
+    table(`Turns and tool calls a task, ${report.run.older_skill ? "with the older skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
   );
 }
 
@@ -157,7 +157,7 @@ function looks(report) {
     const path = (...rest) => ["models", place, "looks", ...rest];
     rows.push([verdict.model, number(report, path("number"), grouped), number(report, path("edited"), grouped), number(report, path("added"), grouped), number(report, path("removed"), grouped), number(report, path("revisions"), grouped)]);
   }
-  const earlier = Object.entries(report.looks).flatMap(([model, list]) => list.map((look) => [model, look.asked.slice(0, 16).replace("T", " "), look.asked_by, look.decision, look.run]));
+  const earlier = Object.entries(report.looks).flatMap(([model, list]) => list.map((look) => [model, whenOf(look.asked), look.asked_by, look.decision, look.run]));
   if (!rows.length) return null;
   return section(
     "looks",

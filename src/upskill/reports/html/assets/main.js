@@ -86,10 +86,15 @@ async function draw(page, report, source, before) {
 function readLink(hash) {
   const found = /^#(?:case|trial)=(.+)$/.exec(hash);
   if (!found) return null;
+  const [id, model, arm, seed] = found[1].split("/").map(decoded);
+  return { id, model, arm, seed };
+}
+
+/* A part of a link; one that nobody can decode stands for itself, and is told to be unknown. */
+function decoded(part) {
   try {
-    const [id, model, arm, seed] = found[1].split("/").map(decodeURIComponent);
-    return { id, model, arm, seed };
+    return decodeURIComponent(part);
   } catch {
-    return null;
+    return part;
   }
 }

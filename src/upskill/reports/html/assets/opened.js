@@ -19,7 +19,9 @@ function caseDialog(report, source) {
     const body = h("div", { class: "answers" }, h("p", { role: "status" }, "Opening …"));
     const heading = h("h2", { id: "opened-title", tabindex: "-1" }, one ? one.id : `No case is called ${id}`);
     const bar = h("div", { class: "bar-of-dialog" }, heading, one ? steps(place) : null, h("button", { type: "button", on: { click: () => dialog.close() } }, "Close"));
-    fill(dialog, bar, one ? [about(one), choices(chosen, models), body] : null);
+    const unknown = one ? unknownOf({ model, arm, seed }, chosen, models) : [];
+    const told = unknown.length ? h("p", { class: "warning", role: "status" }, unknown.join(" ")) : null;
+    fill(dialog, bar, one ? [told, about(one), choices(chosen, models), body] : null);
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     heading.focus();
@@ -32,6 +34,16 @@ function caseDialog(report, source) {
     const wanted = arm && body.querySelector(`[data-arm="${CSS.escape(arm)}"]`);
     if (wanted && arm !== Object.keys(report.arms)[0] && matchMedia("(max-width: 700px)").matches) wanted.scrollIntoView();
     measure("case", begun);
+  }
+
+  /* What a link asks for and the run does not have. */
+  function unknownOf(asked, chosen, models) {
+    const { seeds, runs } = report.run;
+    const said = [];
+    if (asked.model && !models.includes(asked.model)) said.push(`No model is called ${asked.model}: these are the answers of ${chosen.model}.`);
+    if (asked.arm && !(asked.arm in report.arms)) said.push(`No arm is called ${asked.arm}.`);
+    if (asked.seed && seeds.length === runs && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has the seed ${asked.seed}.`);
+    return said;
   }
 
   function steps(place) {
@@ -89,6 +101,8 @@ function answers(report, found) {
   ];
 }
 
+const ENDINGS = new Set(["end", "stop", "end_turn"]); // what providers call it when a model has said all it wanted
+
 function answer(report, arm, trial, pieces) {
   const title = report.arms[arm] ?? arm;
   if (!trial) return h("article", { class: "answer", "data-arm": arm }, h("h3", {}, title), h("p", { class: "note" }, "This trial was not run."));
@@ -102,7 +116,7 @@ function answer(report, arm, trial, pieces) {
     trial.activated === null ? "" : trial.activated ? "opened the skill" : "did not open the skill",
     trial.calls ? `${counted(trial.turns, "turn")}, ${counted(trial.calls, "tool call")}` : "",
     trial.judge_tokens ? `judge ${grouped(trial.judge_tokens)} tokens` : "",
-    trial.stop ? `ended with ${trial.stop}` : "",
+    trial.stop && !ENDINGS.has(trial.stop) ? `ended with ${trial.stop}` : "",
   ].filter(Boolean);
   return h(
     "article",

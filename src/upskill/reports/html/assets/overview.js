@@ -15,7 +15,7 @@ function header(report) {
     h("p", { class: "brand" }, h("strong", {}, "upskill"), " report"),
     h("div", { class: "tools" }, themeButton(), feedbackButton(report)),
     h("h1", { dir: "auto" }, report.headline),
-    h("p", { class: "facts" }, [run.id, run.created.slice(0, 16).replace("T", " "), cases, run.runs === 1 ? "one run each" : `${run.runs} runs each`, state, agent].map((fact) => h("span", {}, fact))),
+    h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs === 1 ? "one run each" : `${run.runs} runs each`, state, agent].map((fact) => h("span", {}, fact))),
   );
 }
 
@@ -39,7 +39,21 @@ function verdicts(report) {
   const make = models.length <= CARDS ? card : line;
   const list = models.map((verdict, place) => make(report, verdict, place));
   const all = h("ul", { class: models.length <= CARDS ? "cards" : "lines" }, list);
-  return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, all, troubles(report));
+  const costs = models.length <= CARDS ? null : h("p", { class: "costs note" }, costOfAll(models));
+  return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, costs, all, troubles(report));
+}
+
+/* What a task takes with the cheapest and the dearest of many models, where a small screen has no room for each. */
+function costOfAll(models) {
+  const range = (values, format) => [...new Set([Math.min(...values), Math.max(...values)].map(format))].join(" to ");
+  const sides = (of, format) =>
+    ["baseline", "skill"].map((arm) => models.map((verdict) => of(verdict, arm)).filter((value) => value !== null)).filter((values) => values.length).map((values) => range(values, format)).join(" → ");
+  const tokens = (verdict, arm) => (scored(verdict[arm]) ? (verdict[arm].input_tokens + verdict[arm].output_tokens) / scored(verdict[arm]) : null);
+  const found = sides(tokens, (value) => grouped(rounded(value)));
+  if (!found) return "Nothing was scored.";
+  const costs = models.flatMap((verdict) => [verdict.baseline, verdict.skill]).filter(scored).map((arm) => arm.cost_usd);
+  const price = costs.includes(null) ? "not every price is known" : costs.every((cost) => cost === 0) ? "free" : `${sides((verdict, arm) => verdict.cost_per_pass[arm], dollars) || UNKNOWN} a pass`;
+  return `A task takes ${found} tokens, ${price}.`;
 }
 
 function decisionOf(report, verdict) {
@@ -58,18 +72,18 @@ function card(report, verdict, place) {
     { class: `card ${kind}`, title: report.conclusions[place] },
     h("h2", { class: "model" }, nameOf(verdict.model)),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
-    h("p", { class: "lift" }, number(report, of("lift"), points)),
+    h("p", { class: "lift" }, verdict.lift === null ? "no lift" : number(report, of("lift"), points)),
     h(
       "p",
       { class: "sure" },
-      verdict.interval ? [`${rounded(100 * verdict.level)}% interval `, number(report, of("interval"), interval)] : "no interval",
+      verdict.interval ? [`${rounded(100 * verdict.level)}% interval `, number(report, of("interval"), interval)] : "baseline" in report.arms ? "no interval" : "nothing to compare with",
       ` · ${counted(verdict.pairs, "pair")}`,
     ),
-    intervalBar(verdict),
+    verdict.interval ? intervalBar(verdict) : null,
     h(
       "p",
       { class: "rates" },
-      h("span", { class: "label" }, "passes "),
+      h("span", { class: "label" }, report.run.older_skill ? "passes, older skill → this one: " : "passes "),
       rates.map((arm, order) => [order ? " → " : "", number(report, of(arm, "pass_rate"), percent)]),
       rates.length ? "" : UNKNOWN,
     ),
@@ -93,13 +107,12 @@ function costOf(report, verdict, of) {
 /* Where the interval lies between -100 and +100 points. */
 function intervalBar(verdict) {
   const bar = h("div", { class: "bar", "aria-hidden": "true" }, h("i", { class: "zero" }));
-  if (!verdict.interval) return bar;
   const place = (share) => `${50 + 50 * Math.max(-1, Math.min(1, share))}%`;
   const range = h("i", { class: "range" });
   const dot = h("i", { class: "dot" });
   range.style.setProperty("left", place(verdict.interval[0]));
   range.style.setProperty("right", `calc(100% - ${place(verdict.interval[1])})`);
-  dot.style.setProperty("left", place(verdict.lift));
+  dot.style.setProperty("left", `clamp(4px, ${place(verdict.lift)}, calc(100% - 4px))`); // inside, also at +100
   return add(bar, range, dot);
 }
 

@@ -54,6 +54,12 @@ function wellFormed(text) {
   return text.replace(/[\ud800-\udfff]/gu, "\ufffd");
 }
 
+/* A time as it was stored, to the minute: 2026-11-16 07:50 UTC. */
+function whenOf(time) {
+  const zone = /(Z|\+00:00)$/.test(time) ? " UTC" : "";
+  return time.slice(0, 16).replace("T", " ") + zone;
+}
+
 function keyText(key) {
   return JSON.stringify([key.case, key.model, key.arm, String(key.seed)]);
 }

@@ -21,6 +21,7 @@ function trials(report, source) {
     h("button", { type: "reset", class: "quiet" }, "Clear"),
   );
   const status = h("p", { role: "status", class: "note", id: "trials-status" });
+  const printed = h("p", { class: "note printed" });
   const list = h("ol", { class: "trials", "aria-label": "Trials", tabindex: "-1" });
   const pages = h("div", {});
   let asked = 0; // the latest question: answers to earlier ones are dropped
@@ -39,6 +40,7 @@ function trials(report, source) {
       if (mine !== asked) return;
       const first = (starts.length - 1) * PAGE;
       fill(status, found.total ? `${found.done && !found.atLeast ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial fits." : "Searching …");
+      fill(printed, found.total > found.rows.length ? `Printed are ${grouped(first + 1)} to ${grouped(first + found.rows.length)} of ${counted(found.total, "trial")}; the page itself has all of them.` : "");
       fill(list, found.rows.map((row) => trialLine(report, row)));
       list.setAttribute("start", String(first + 1));
       fill(pages, pager(starts.length > 1, found.next !== null, (forward) => {
@@ -63,7 +65,7 @@ function trials(report, source) {
   source.watch(draw);
   const without = report.listed === 0 && report.run.scored ? h("p", { class: "note" }, "This report was written without its trials.") : null;
   const cut = report.limit < 20000 ? h("p", { class: "note" }, `To keep the file small, texts over ${counted(report.limit, "character")} are cut; upskill show ${report.run.id} has them whole.`) : null;
-  return section("trials", "Trials", form, status, without, cut, list, pages);
+  return section("trials", "Trials", form, status, without, cut, printed, list, pages);
 }
 
 function trialLine(report, row) {
