@@ -589,12 +589,15 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
         return dict(re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines())
 
     upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 4)  # and 8 answers of the other
-    assert re.search(r"\+100 points\) unfinished, 12 of 16 trials$", rows()["greeter"])
+    assert rows()["greeter"] == "0% → 100% (+100 points), only 12 of 16 trials"
     upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
-    assert rows()["greeter"].endswith(" of a part")
+    assert rows()["greeter"].endswith(", only 2 of 8 cases")
     upskill("eval", skill, "-m", "scripted:model.yaml", "--against", skill)
-    assert rows()["greeter"].endswith(" against an older skill")
+    assert rows()["greeter"].endswith(", against an older skill")
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--no-baseline")
+    assert rows()["greeter"] == "100%, without a baseline"
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--limit", 2)
+    upskill("eval", sailor, "-m", "scripted:model.yaml", "--no-baseline")
     assert rows()["sailor"] == "0% → 100% (+100 points)"
 
 

@@ -163,7 +163,7 @@ def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path
             return [(one["model"], one["decision"], one["of"]) for one in row["verdicts"]]
 
         run_now(store, skill, part, [helped])
-        assert verdicts() == [(helped, "undecided", "2 of 8 cases")]
+        assert verdicts() == [(helped, "undecided", "only 2 of 8 cases")]
         run_now(store, skill, suite, [helped, hurt])
         decided = [(helped, "helps", ""), (hurt, "hurts", "")]
         assert verdicts() == decided

@@ -149,7 +149,7 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(bro
         listed, skill = browser.run(use, live.address)
         assert listed == "? undecided (errors)"
         assert "? undecided (errors)" in skill
-        assert "(3 of 6 trials)" in skill
+        assert "(only 3 of 6 trials)" in skill
 
 
 def test_many_pages_of_one_browser_all_hear_what_goes_on(browser: Browser, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models; a line for each pair of them where there are too many models for that."""
     from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
 
-    # Later runs replace earlier ones, and whole ones against no skill what was run in part or against an older skill.
+    # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
     by_part = sorted(rows, key=lambda row: not _limits(*row))
     latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
@@ -205,16 +205,9 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
 
 
 def _limits(run: Run, verdict: Document) -> str:
-    """What a verdict is of, where that is not all of the suite with and without the skill."""
-    said: list[str] = []
-    if run.plan["suite"].get("part"):
-        said.append("of a part")
-    if run.plan.get("reference_skill"):
-        said.append("against an older skill")
-    decided_early = run.plan.get("scope") and verdict["decision"] != "undecided"
-    if run.passed + run.failed + run.errored < run.trials and not decided_early:
-        said.append(f"unfinished, {_so_far(run)}")
-    return ", ".join(said)
+    from upskill.runs.looks import limits_of  # noqa: PLC0415
+
+    return limits_of(run, verdict["decision"])
 
 
 def _so_far(run: Run) -> str:
@@ -226,7 +219,7 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
 
     if verdict["reason"] == "isolation":
         return Text("INVALID", style="bold red")
-    limits = f" {found}" if (found := _limits(run, verdict)) else ""
+    limits = f", {found}" if (found := _limits(run, verdict)) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""

@@ -101,8 +101,9 @@ def read_feedback(path: str | Path) -> list[Remark]:
 
 def _why(error: ValidationError) -> str:
     first = error.errors()[0]
+    said = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
     place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    return f"{place}: {said}" if place else said
 
 
 def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> Remark | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from upskill.plain import counted
 from upskill.runs.plan import Plan
 from upskill.runs.stores import Look, Run, RunStore
 from upskill.runs.stores.rows import timestamp
@@ -132,6 +133,22 @@ def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | No
         if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
     }
     return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
+
+
+def limits_of(run: Run, decision: str) -> str:
+    """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
+    plan, suite = run.plan, run.plan["suite"]
+    said: list[str] = []
+    if part := suite.get("part"):
+        said.append(f"only {len(suite['cases'])} of {part['of']} cases")
+    if plan.get("reference_skill"):
+        said.append("against an older skill")
+    if "baseline" not in plan["arms"]:
+        said.append("without a baseline")
+    done = run.passed + run.failed + run.errored
+    if done < run.trials and not (plan.get("scope") and decision != "undecided"):  # which it came to before its end
+        said.append(f"only {done:,} of {counted(run.trials, 'trial')}")
+    return ", ".join(said)
 
 
 def _user_name() -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from upskill.errors import UsageError
-from upskill.plain import counted
-from upskill.runs.looks import reported_verdicts
+from upskill.runs.looks import limits_of, reported_verdicts
 from upskill.runs.stores import Look, Run, Store
 
 RUNS_AT_ONCE = 50
@@ -130,7 +129,7 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
     latest: dict[str, tuple[Look, str]] = {}
     for look in looks:
         if run := runs.get(look.run):
-            limits = limits_of(run, look)
+            limits = limits_of(run, look.decision)
             if look.model not in latest or (latest[look.model][1] and not limits):
                 latest[look.model] = (look, limits)
     newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
@@ -140,22 +139,6 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
         of = "an older version of the skill" if older else limits
         rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of})
     return rows
-
-
-def limits_of(run: Run, look: Look) -> str:
-    """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
-    plan, suite = run.plan, run.plan["suite"]
-    said: list[str] = []
-    if part := suite.get("part"):
-        said.append(f"{len(suite['cases'])} of {part['of']} cases")
-    if plan.get("reference_skill"):
-        said.append("against an older skill")
-    if "baseline" not in plan["arms"]:
-        said.append("without a baseline")
-    done = run.passed + run.failed + run.errored
-    if done < run.trials and not (look.scope and look.decision != "undecided"):
-        said.append(f"{done:,} of {counted(run.trials, 'trial')}")
-    return ", ".join(said)
 
 
 def _stored(store: Store, run: str) -> Run | None:
