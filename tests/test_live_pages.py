@@ -238,6 +238,7 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
     with served(tmp_path / "runs") as live:
 
         def again(page: Any) -> tuple[bool, str]:
+            page.locator("#people tbody tr", has_text="one rating is too few").first.wait_for(state="attached")
             form = page.locator("dialog .answer[data-arm=skill] form.feedback")
             form.wait_for()
             return form.locator("input[value=wrong]").is_checked(), form.locator("textarea").input_value()

@@ -133,7 +133,8 @@ function notes(report) {
 function people(report) {
   const found = report.document.feedback;
   if (!found) return null;
-  const kappa = (one) => (one.kappa === null || !one.interval ? UNKNOWN : `${fixed(one.kappa, 2)} (${one.interval.map((bound) => fixed(bound, 2)).join(" to ")})`);
+  const range = (one) => `${fixed(one.kappa, 2)} (${one.interval.map((bound) => fixed(bound, 2)).join(" to ")})`;
+  const kappa = (one) => (one.ratings === 1 ? "one rating is too few" : one.kappa === null || !one.interval ? UNKNOWN : range(one));
   const row = (name, one, path) => [name, `${grouped(one.agreed)} of ${grouped(one.ratings)}`, kappa(one), number(report, [...path, "passed_but_wrong"], grouped), number(report, [...path, "failed_but_right"], grouped)];
   const rows = [row("all checks together", found.outcome, ["feedback", "outcome"]), ...found.checks.map((one, place) => row(one.check, one, ["feedback", "checks", place]))];
   const marks = Object.entries(found.marks).map(([name, count]) => `${grouped(count)} ${name}`);
