@@ -445,6 +445,27 @@ def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, ups
     assert browser.run(lambda page: page.locator(".card .bar").count(), (home / "alone.html").as_uri()) == 0
 
 
+def test_a_lift_of_a_hundred_points_and_answers_for_nothing_are_told_as_they_are(
+    browser: Browser, upskill: Upskill, home: Path
+) -> None:
+    rules = [{"system": "ahoy", "answer": "ahoy"}, {"answer": "no"}]
+    models = [write_script(home / f"{name}.yaml", rules) for name in ("one", "two")]
+    given = [word for model in models for word in ("-m", model)]
+    upskill("eval", write_skill(home / "greeter", cases=12), *given, "-q", "--report", "html=free.html")
+
+    def use(page: Any) -> tuple[Any, ...]:
+        bar, dot = (page.locator(f".card {name}").first.bounding_box() for name in (".bar", ".bar .dot"))
+        prices = page.locator("#pictures p").first.inner_text()
+        page.goto(f"{page.url}#case=greet-1")
+        page.wait_for_selector("dialog .answer")
+        return dot["x"] + dot["width"] <= bar["x"] + bar["width"] + 0.1, prices, page.inner_text("dialog .what")
+
+    inside, prices, facts = browser.run(use, (home / "free.html").as_uri())
+    assert inside
+    assert "100%, free" in prices
+    assert "ended with" not in facts
+
+
 def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, report: str) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         wait_for_text(page, "#trials-status", "192 trials")
