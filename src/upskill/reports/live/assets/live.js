@@ -137,7 +137,6 @@ function progress(row) {
 }
 
 const stateMark = (row) => h("span", { class: `state ${row.state}` }, STATES[row.state]);
-const day = (time) => time.slice(0, 16).replace("T", " ");
 
 /* A verdict in a line: the decision, the lift, and both pass rates. */
 function verdictLine(verdict, name = verdict.model) {

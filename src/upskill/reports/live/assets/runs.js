@@ -73,7 +73,7 @@ async function runsPage(page) {
     const done = row.passed + row.failed + row.errored;
     const verdicts = row.verdicts.map((verdict) => verdictLine(verdict));
     const facts = [
-      day(row.created),
+      whenOf(row.created),
       row.state === "running" || row.state === "interrupted" ? `${grouped(done)} of ${counted(row.trials, "trial")}` : counted(done, "trial"),
       row.errored ? `${grouped(row.errored)} errored` : "",
       `${counted(row.cases, "case")}${row.part ? " (a part of the suite)" : ""}`,
@@ -108,7 +108,7 @@ async function runsPage(page) {
       { class: "row plain", "data-skill": skill.name },
       h("div", { class: "name" }, h("a", { href: skillPage(skill.name) }, skill.name)),
       h("div", { class: "verdicts" }, skill.verdicts.length ? skill.verdicts.map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "no verdict yet")),
-      h("p", { class: "what" }, `${counted(skill.runs, "run")} · latest ${day(skill.created)}`),
+      h("p", { class: "what" }, `${counted(skill.runs, "run")} · latest ${whenOf(skill.created)}`),
     );
   }
 

@@ -28,7 +28,7 @@ async function skillVersionsPage(page, name) {
         { class: "row plain" },
         h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `version ${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
         h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "nothing was decided")),
-        h("p", { class: "what" }, [day(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
+        h("p", { class: "what" }, [whenOf(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
     );
     return section("versions", "Versions, the latest first", h("ol", { class: "rows", reversed: true }, lines.reverse()));
