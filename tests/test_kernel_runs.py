@@ -7,10 +7,8 @@ import inspect
 import os
 import re
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
@@ -264,29 +262,6 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
                 await look("kernel_correct", GOOD, open_to_all, source=source)
     with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot hold what comes with a suite"):
         gpu_process.ForkServer.running("landlock")
-
-
-KILLED = """
-import os, sys, time
-from upskill.checks.kernel import gpu_process
-gpu_process.SERVER = (sys.executable, sys.argv[1])
-process = gpu_process.GpuProcess("runner", os.memfd_create("outputs"), "none")
-process.say({"mode": "nothing"})
-print(gpu_process.ForkServer.running("none").pid, flush=True)
-time.sleep(1000)
-"""
-
-
-def test_nothing_goes_on_when_upskill_is_killed() -> None:
-    line = [sys.executable, "-c", KILLED, str(Path(cpu_stand_in.__file__))]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
-        server = started.stdout.readline().strip()
-        while len(found := descendants(server)) < 2:  # the keeper and the runner
-            time.sleep(0.01)
-        started.kill()
-    while any(is_running(one) for one in (server, *found)):
-        time.sleep(0.01)
 
 
 def descendants(process: str) -> list[str]:
