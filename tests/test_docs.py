@@ -62,6 +62,7 @@ MODEL_FLAGS = ("-m", "--model", "--eval-model", "--teacher", "--query-model", "-
 LEFT_OUT = (
     *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch", "view"),
     *("--agent codex", "--agent claude-code", "--agent opencode"),
+    "--executor ray",  # which test_ray.py runs
     *("last:", "skills/corvane", "show RUN"),  # of runs that these would have made
 )
 STAND_INS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from conftest import HELPFUL, write_script, write_skill
 from upskill import ModelContext, Models, RunOptions, Skill, Suite, evaluate, make_plan, open_store
 from upskill.runs.executors import Job, Persist, RunTrial
-from upskill.runs.executors.local import COLLECT_AFTER
+from upskill.runs.executors.garbage import COLLECT_AFTER
 from upskill.runs.plan import Plan, PlanOptions, Result
 from upskill.runs.trial import run_job
 

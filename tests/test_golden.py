@@ -64,7 +64,7 @@ def normal(text: str) -> str:
 # What a doctor finds depends on what is installed and running; that it looks for it, and where it says so, does not.
 FOUND = (
     r"a student|a teacher|an agent|a sandbox|on a GPU|upskill|local \w+|local:[\w.-]+|server \w[\w.]+"
-    r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word|pictures as PNG|PostgreSQL store"
+    r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word|pictures as PNG|PostgreSQL store|trials on Ray"
 )
 
 

@@ -25,7 +25,7 @@ from upskill.models.addresses import resolve
 from upskill.plain import counted, digest_text
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
-from upskill.runs.executors import Executor
+from upskill.runs.executors import Executor, RemoteExecutor
 from upskill.runs.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.stores import Candidate, Store, open_store
 from upskill.settings import Settings
@@ -52,7 +52,7 @@ class RefineOptions:
     evidence: Mapping[str, str] = field(default_factory=dict[str, str])  # the texts behind the cases, by id
     older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
     requested: bool = False  # a change was asked for: it is made even where no case fails
-    executor: Executor | None = None  # None: this process
+    executor: Executor | RemoteExecutor | None = None  # None: this process
 
 
 @dataclass

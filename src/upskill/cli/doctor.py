@@ -231,6 +231,7 @@ def _extras() -> Iterator[Row]:
         ("PDF, HTML, Word", "pypdf", "documents"),
         ("pictures as PNG", "resvg_py", "png"),
         ("PostgreSQL store", "psycopg", "postgres"),
+        ("trials on Ray", "ray", "ray"),
     ):
         if importlib.util.find_spec(package) is None:
             yield Row(PARTS, what, "missing", "not installed", add_extra(extra))

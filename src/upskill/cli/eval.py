@@ -28,6 +28,7 @@ from upskill.runs.estimate import estimate, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
+from upskill.runs.executors import RemoteExecutor
 from upskill.runs.plan import Plan, Trial
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
@@ -98,6 +99,7 @@ def _evaluate_loaded(
     if options.batch:
         from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
 
+        assert not isinstance(executor, RemoteExecutor)  # refused by `check`
         executor = BatchExecutor(executor, store, models, options.tell)
     run_options = options.run_options(plan, executor)
     evaluation = _evaluate(plan, store, models, options, run_options, progress)

@@ -20,7 +20,7 @@ from upskill.models.addresses import resolve
 from upskill.options import MOST_REPEATS, option
 from upskill.reports import REPORTS
 from upskill.runs.evaluate import RunOptions
-from upskill.runs.executors import Executor
+from upskill.runs.executors import Executor, RemoteExecutor
 from upskill.runs.failing import failing_cases
 from upskill.runs.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
 from upskill.runs.plan import Plan, PlanOptions, make_plan
@@ -354,6 +354,8 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
 
         if self.agent != "chat":
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
+        if isinstance(self.open_executor(), RemoteExecutor):
+            raise UsageError(f"--batch and --executor {self.executor} contradict each other", "Leave one out.")
         given = {"--replay": self.replay, "--no-cache": self.no_cache, "--no-log-runs": not self.log_runs}
         if flag := next((flag for flag, is_given in given.items() if is_given), ""):
             raise UsageError(
@@ -397,7 +399,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     def parse_requirements(self) -> tuple[Requirement, ...]:
         return tuple(parse_requirement(text) for text in self.requirements)
 
-    def run_options(self, plan: Plan, executor: Executor) -> RunOptions:
+    def run_options(self, plan: Plan, executor: Executor | RemoteExecutor) -> RunOptions:
         cost, source = self.making_cost, "--making-cost"
         if cost is None:
             cost, source = making_cost(plan.skill, plan.reference_skill), META

@@ -58,7 +58,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Spending": ("--max-cost", "--max-tokens", "--max-calls", "--making-cost", "--yes"),
     "Running": (
         *("--fresh", "--resume", "--no-cache", "--replay", "--offline", "--concurrency", "--servers"),
-        *("--timeout", "--executor"),
+        *("--timeout", "--executor", "--ray-address", "--trial-cpus", "--trial-gpus", "--trial-memory"),
     ),
     "Output": (
         *("--output", "--force", "--report", "--junit", "--markdown", "--json", "--quiet", "--verbose"),

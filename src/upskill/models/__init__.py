@@ -174,13 +174,16 @@ def _ignore_progress(_what: str, _done: int, _total: int) -> None:
 class ModelContext:
     """What models are opened with: plain values but for the functions, which stay in this process."""
 
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])  # API keys and base URLs by variable name
+    # API keys and base URLs by variable name
+    keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     offline: bool = False  # nothing may be downloaded
     timeout: float = 300.0  # seconds for one whole call
     connections: int = 64  # at the same time, to one endpoint
     retries: int = 4  # further tries for what can heal
     servers: int = 0  # of each embedded model; 0: one for each core
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
+    # By name of a model: how many permanent errors in a row it had elsewhere, just before it was opened here.
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
     tell: Callable[[str], None] = _ignore  # a line for the person
     progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all (1: has no size)
     reading: Callable[[str, int, int], None] = _ignore_progress  # embedded model, tokens of its prompt read, in all
@@ -205,6 +208,21 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     """Open the model at this address; UsageError when something it needs (a key, weights) is missing."""
     opener: Callable[[Address, ModelContext], Any] = PROVIDERS.load(address.provider)
     return await opener(address, context)
+
+
+class Failures(NamedTuple):
+    """The permanent errors of a model since its last success."""
+
+    in_a_row: int
+    answered: bool  # it has answered at least once since it was opened
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A model that is given up after too many permanent errors in a row."""
+
+    @property
+    def failures(self) -> Failures: ...
 
 
 class StudentModel:
@@ -278,11 +296,17 @@ class Models:
         self._in_role: dict[tuple[Address, str], Model] = {}
         self._users = 0
         self._cached: list[CachedModel] = []
+        self.hits_elsewhere = 0  # of other processes that worked for this one
 
     @property
     def hits(self) -> int:
         """How many requests were answered from stored replies."""
-        return sum(cached.hits for cached in self._cached)
+        return sum(cached.hits for cached in self._cached) + self.hits_elsewhere
+
+    @property
+    def failures(self) -> dict[str, Failures]:
+        """By name, of those that are open and count them."""
+        return {address.name: model.failures for address, model in self._open.items() if isinstance(model, Breakable)}
 
     async def get(self, address: Address, role: Role = "student") -> Model:
         model = self._in_role.get((address, role))

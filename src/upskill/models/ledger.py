@@ -35,6 +35,11 @@ class Ledger:
 
     def count_call(self) -> None:
         """Count one more call, or raise which ceiling is reached. Calls in flight are not cancelled."""
+        self.check()
+        self.calls += 1
+
+    def check(self) -> None:
+        """CeilingReached where no further call may be made."""
         ceilings, total = self.ceilings, self.total
         if ceilings.calls is not None and self.calls >= ceilings.calls:
             raise CeilingReached(f"the ceiling of {ceilings.calls:,} calls is reached")
@@ -43,7 +48,6 @@ class Ledger:
         if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):
             spent = "unknown" if total.cost_usd is None else f"${total.cost_usd:.4f}"
             raise CeilingReached(f"the ceiling of ${ceilings.cost_usd:g} is reached ({spent} spent)")
-        self.calls += 1
 
     def metered(self, model: Model, role: Role) -> Model:
         return MeteredModel(model, self, role)

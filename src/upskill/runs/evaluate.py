@@ -17,7 +17,7 @@ from upskill.models import Address, Models
 from upskill.models.embedded.local_models import caveat_for
 from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
-from upskill.runs.executors import Executor, Job
+from upskill.runs.executors import Executor, Job, RemoteExecutor, Session
 from upskill.runs.executors.local import Local
 from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
@@ -49,7 +49,7 @@ MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are 
 class RunOptions:
     """How a plan is run and judged; none of it is part of a trial's key."""
 
-    executor: Executor | None = None  # None: this process
+    executor: Executor | RemoteExecutor | None = None  # None: this process
     fresh: bool = False  # start over instead of using the stored results of the same plan
     resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
     # The seeds are rounds, and a model gets no further round once its verdict stands, by a test that allows looking.
@@ -98,6 +98,7 @@ class _Run:
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
         _check_replay(self.plan, self.models)
+        self._check_executor()
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         if options.resume and store.find_run(self.plan) is None:
@@ -125,6 +126,7 @@ class _Run:
                 missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
+                    self._open_executor(missing)
                     self.events.started(self.plan, run, missing)
                     if missing:
                         store.check_damage()
@@ -212,6 +214,14 @@ class _Run:
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
 
+    def _check_executor(self) -> None:
+        if isinstance(self.options.executor, RemoteExecutor):
+            self.options.executor.check(self.plan, self.models)
+
+    def _open_executor(self, missing: list[Trial]) -> None:
+        if missing and isinstance(self.options.executor, RemoteExecutor):
+            self.options.executor.open(self.store.place)
+
     def _missing(self, run: Run) -> list[Trial]:
         plan = self.plan
         if run.finished:
@@ -241,14 +251,25 @@ class _Run:
         job = Job(self.plan, tuple(trials), self.models.context.portable(), previous)
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
         executor = self.options.executor or Local()
-        async with aclosing(executor.execute(job, self._run_here, persist)) as results:
-            async for result in results:
-                if result.fatal:
-                    self.stopped.setdefault(result.trial.model, result.error)
-                self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
-                self.outcomes[result.trial] = result.outcome
-                logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
-                self.events.result(result)
+        if isinstance(executor, RemoteExecutor):
+            session = Session(run, self.store.place, self.models, persist)
+            executing = executor.execute_remotely(job, session)
+        else:
+            executing = executor.execute(job, self._run_here, persist)
+        async with aclosing(executing) as results:
+            try:
+                async for result in results:
+                    self._note(result)
+            except CeilingReached as reached:
+                self.halted = reached.message
+
+    def _note(self, result: Result) -> None:
+        if result.fatal:
+            self.stopped.setdefault(result.trial.model, result.error)
+        self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
+        self.outcomes[result.trial] = result.outcome
+        logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
+        self.events.result(result)
 
     async def _execute_in_rounds(self, run: Run, missing: list[Trial]) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from upskill.agents import Bounds
+from upskill.errors import UsageError
 from upskill.models import CacheMode, ModelContext
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
 from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
-from upskill.runs.executors import EXECUTORS, Executor
+from upskill.runs.executors import EXECUTORS, Executor, RemoteExecutor, Resources
 from upskill.runs.stores import Store, find_store, is_url, open_store
 from upskill.settings import Settings
 
@@ -42,7 +43,27 @@ class CommonOptions:
     timeout: float | None = option(
         "--timeout", default=None, help="Time limit of one call.", metavar="SECONDS", minimum=0, above_minimum=True
     )
-    executor: str = option("--executor", default="local", help="Where trials run: local.", metavar="KIND")
+    executor: str = option(
+        "--executor",
+        default="local",
+        help="Where trials run: local (this process), or ray (all cores of this machine, or a cluster).",
+        metavar="KIND",
+    )
+    ray_address: str = option(
+        "--ray-address",
+        default="",
+        help="The Ray cluster to join (default: RAY_ADDRESS, or one that is started here).",
+        metavar="ADDRESS",
+    )
+    trial_cpus: float | None = option(
+        "--trial-cpus", default=None, help="With ray: CPUs that a trial needs (default 1).", metavar="N", minimum=0
+    )
+    trial_gpus: float | None = option(
+        "--trial-gpus", default=None, help="With ray: GPUs that a trial needs.", metavar="N", minimum=0
+    )
+    trial_memory: float | None = option(
+        "--trial-memory", default=None, help="With ray: memory that a trial needs.", metavar="MB", minimum=0
+    )
     offline: bool = option("--offline", default=False, help="Download nothing.")
     runs_dir: str | None = option(
         *("-d", "--store", "--runs-dir"),
@@ -77,8 +98,16 @@ class CommonOptions:
                     store.add_look(look)
         return store
 
-    def open_executor(self) -> Executor:
-        return EXECUTORS.load(self.executor)(self.concurrency or self.settings.concurrency)
+    def open_executor(self) -> Executor | RemoteExecutor:
+        kind = EXECUTORS.load(self.executor)
+        concurrency = self.concurrency or self.settings.concurrency
+        resources = Resources(self.trial_cpus, self.trial_gpus, self.trial_memory)
+        if self.executor == "ray":
+            return kind(concurrency, self.ray_address, resources)
+        if self.ray_address or resources.given:
+            flag = "--ray-address ADDRESS" if self.ray_address else "what a trial needs (--trial-cpus and the like)"
+            raise UsageError(f"{flag} is only for --executor ray", "Add --executor ray.")
+        return kind(concurrency)
 
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The keys, prices and limits that models are opened with."""

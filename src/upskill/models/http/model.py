@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
+from upskill.models import Address, Failures, ModelContext, Reply, Request, Stop, Unanswered
 from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.throttling import (
     MAX_RETRY_AFTER,
@@ -88,7 +88,7 @@ class HttpModel(ABC):
         self._owned_transport = acquire_transport() if transport is None else None
         self.transport: Transport = transport or cast("AiohttpTransport", self._owned_transport)
         self._limiter = limiter_for(_origin(url), context.connections)
-        self._breaker = CircuitBreaker(address.name)
+        self._breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
         self._headers = self.build_headers(key)
         self._secrets = collect_secrets(key, context.keys)
         self._told_lines: set[str] = set()
@@ -131,6 +131,10 @@ class HttpModel(ABC):
             attempts,
         )
         return reply
+
+    @property
+    def failures(self) -> Failures:
+        return Failures(self._breaker.failures, self._breaker.answered)
 
     async def close(self) -> None:
         own, self._owned_transport = self._owned_transport, None

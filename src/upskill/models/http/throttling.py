@@ -104,6 +104,15 @@ class AdaptiveLimiter:
             self._paused_until = max(self._paused_until, now + wait)
             logger.info("the server asked for a pause of %.1f s", wait)
 
+    @property
+    def was_overloaded(self) -> bool:
+        return self._halved_at > 0
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next call may be made."""
+        return max(0.0, self._paused_until - time.monotonic())
+
     def _has_room(self) -> bool:
         return self.in_flight < max(1, int(self.limit)) and time.monotonic() >= self._paused_until
 
@@ -136,12 +145,19 @@ def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
     return limiter
 
 
+def overload() -> float | None:
+    """Whether a server of the running event loop wants fewer calls, and the seconds that it asked to wait; or None."""
+    limiters = _limiters.get(asyncio.get_running_loop(), {}).values()
+    return max((limiter.pause for limiter in limiters if limiter.was_overloaded), default=None)
+
+
 class CircuitBreaker:
     """Stops calling a model that has failed MAX_FAILURES times in a row with errors that a retry cannot fix."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, failures: int = 0) -> None:
         self.name = name
-        self._failures = 0
+        self.failures = failures  # in a row; those that are given happened elsewhere
+        self.answered = False
         self._stopped: tuple[str, str, int | None] | None = None
 
     def check(self) -> None:
@@ -150,12 +166,13 @@ class CircuitBreaker:
             raise ModelError(message, hint, status=status, fatal=True)
 
     def record_success(self) -> None:
-        self._failures = 0
+        self.failures = 0
+        self.answered = True
 
     def record_failure(self, error: ModelError) -> None:
         """Count a permanent error. The last one allowed opens the breaker and raises the error that says so."""
-        self._failures += 1
-        if self._failures >= MAX_FAILURES and self._stopped is None:
+        self.failures += 1
+        if self.failures >= MAX_FAILURES and self._stopped is None:
             message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row, the last: {error.message}"
             self._stopped = (message, error.hint, error.status)
             logger.info("circuit breaker opened: %s", message)

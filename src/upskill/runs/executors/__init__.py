@@ -1,20 +1,31 @@
 """An Executor runs the trials of a job, has each result stored, and hands it over as it arrives.
 
-Kinds: `local` (this process, asyncio). One from another package is an entry point in the group `upskill.executors`: a
-class that is called with how many trials of each model may run at a time.
+Kinds: `local` (this process, asyncio) and `ray` (this machine's cores, or a cluster). One from another package is an
+entry point in the group `upskill.executors`: a class that is called with how many trials of each model may run at a
+time.
+
+- `chunk`: trials that a worker runs in one go; `chunk_queue`: cuts them off what is to be run
+- `leases`: the share of the ceilings that each worker may spend
+- `garbage`: how often Python looks for some
+- `ray_cluster`: starting Ray or joining a cluster
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from upskill.models import ModelContext
+from upskill.models import ModelContext, Models
 from upskill.registry import Registry
 from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores import Run
 
-EXECUTORS = Registry("executor", "upskill.executors", {"local": "upskill.runs.executors.local:Local"})
+EXECUTORS = Registry(
+    "executor",
+    "upskill.executors",
+    {"local": "upskill.runs.executors.local:Local", "ray": "upskill.runs.executors.ray:Ray"},
+)
 
 
 @dataclass(frozen=True)
@@ -47,3 +58,46 @@ class Executor(Protocol):
         missing, not errored, and wait for a resume.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where the results of a job go, and the models of this process: its ledger is the one that counts."""
+
+    run: Run
+    store: str | None = field(repr=False)  # its place; None: only this process can write to it
+    models: Models
+    persist: Persist
+
+
+@runtime_checkable
+class RemoteExecutor(Protocol):
+    """An executor whose workers write to the store themselves."""
+
+    def check(self, plan: Plan, models: Models) -> None:
+        """UsageError where this plan cannot be run; asked before a model is opened."""
+        ...
+
+    def open(self, store: str | None) -> None:
+        """Get ready for workers that write to the store at this place; UsageError before anything is paid for."""
+        ...
+
+    def execute_remotely(self, job: Job, session: Session) -> AsyncGenerator[Result]:
+        """Run these trials; each result is stored before it is handed over, with a trace that has no texts in it.
+
+        What workers spend counts in the ledger of the session; CeilingReached at the end where it allowed no more.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs of the machine it runs on. With any of them, a worker runs one trial at a time."""
+
+    cpus: float | None = None
+    gpus: float | None = None
+    memory_mb: float | None = None
+
+    @property
+    def given(self) -> bool:
+        return any(value is not None for value in (self.cpus, self.gpus, self.memory_mb))

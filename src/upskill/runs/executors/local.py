@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
@@ -12,40 +10,8 @@ from contextlib import contextmanager
 from upskill.errors import Paused
 from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.executors import Job, Persist, RunTrial
+from upskill.runs.executors.garbage import rare_collections
 from upskill.runs.plan import Result, Trial
-
-COLLECT_AFTER = 20_000  # new objects
-
-
-class _Collections:
-    """The garbage collector's settings, and how many evaluations rely on others at the moment."""
-
-    lock = threading.Lock()
-    users = 0
-    before: tuple[int, int, int] = (0, 0, 0)
-
-
-@contextmanager
-def _rare_collections() -> Generator[None]:
-    """Look for cyclic garbage less often than Python does by itself.
-
-    Hundreds of trials in flight are tens of thousands of objects that live for a while and are no garbage; looking
-    through them after every 700 new ones takes an eighth of all CPU time. Of evaluations that overlap, the first one
-    changes the settings and the last one puts them back.
-    """
-    with _Collections.lock:
-        _Collections.users += 1
-        if _Collections.users == 1:
-            _Collections.before = before = gc.get_threshold()
-            if 0 < before[0] < COLLECT_AFTER:
-                gc.set_threshold(COLLECT_AFTER, *before[1:])
-    try:
-        yield
-    finally:
-        with _Collections.lock:
-            _Collections.users -= 1
-            if not _Collections.users:
-                gc.set_threshold(*_Collections.before)
 
 
 @contextmanager
@@ -101,7 +67,7 @@ class Local:
 
         everything = asyncio.create_task(work_all())
         try:
-            with _rare_collections():
+            with rare_collections():
                 while (result := await arrived.get()) is not None:
                     yield result
                 await everything

@@ -141,6 +141,11 @@ class FeedbackStore(Protocol):
 class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
     """Runs and the results of their trials, how far they have come, who looked at them, and what people say."""
 
+    @property
+    def place(self) -> str | None:
+        """What `open_store` takes to open the same store in another process; may hold a password. None for memory."""
+        ...
+
     def check_damage(self) -> None:
         """StoreError when what is stored is damaged; asked before anything is paid for."""
         ...
@@ -245,6 +250,10 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
     def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
         """Model, case, arm and seed of the trials that passed or failed, and so need not be run again; of one case, or
         all."""
+        ...
+
+    def scored_keys(self, run: Run, keys: Sequence[str]) -> set[str]:
+        """Those of these keys under which a trial passed or failed."""
         ...
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:

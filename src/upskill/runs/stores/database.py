@@ -47,6 +47,10 @@ class Database(ABC):
     @abstractmethod
     def location(self) -> str | None: ...
 
+    @property
+    @abstractmethod
+    def place(self) -> str | None: ...
+
     @abstractmethod
     def _rows(self, query: str, *values: Any) -> list[Any]: ...
 

@@ -40,6 +40,7 @@ class PostgresServer(Database):
     EXACT = "{}::numeric"
 
     def __init__(self, url: str, *, create: bool) -> None:
+        self._url = url
         self._shown = without_password(url)
         self._parameters, self.schema = parse_url(url)
         self._idle: list[Connection] = []
@@ -77,6 +78,10 @@ class PostgresServer(Database):
     @property
     def location(self) -> str | None:
         return self._shown
+
+    @property
+    def place(self) -> str | None:
+        return self._url
 
     def check_damage(self) -> None:
         """The server looks after its files; `upskill store check` reads everything."""

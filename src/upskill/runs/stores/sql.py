@@ -245,6 +245,15 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         one = (" AND case_id = ?", (case,)) if case else ("", ())
         return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
 
+    def scored_keys(self, run: Run, keys: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = keys[start : start + KEYS_AT_ONCE]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT key FROM results WHERE run = ? AND key IN ({marks}) AND passed IS NOT NULL"  # noqa: S608
+            found.update(row[0] for row in self._rows(query, run.number, *some))
+        return found
+
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, tokens, cost in _SPENDERS:

@@ -155,6 +155,10 @@ class SqliteFile(Database):
     def location(self) -> str | None:
         return str(self.path) if self.path else None
 
+    @property
+    def place(self) -> str | None:
+        return str(self.path.parent.resolve()) if self.path else None
+
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
         self._writer.close()

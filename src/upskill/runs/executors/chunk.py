@@ -1,0 +1,184 @@
+"""A Chunk is some trials of one model and arm that a worker runs in one go, and `run_chunk` is what the worker calls.
+
+It asks the store which of its trials are done, stores each result as it arrives, and returns in brief how they ended.
+It ends early when there is news for the others: its lease is spent, the server is overloaded, the model fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from upskill.errors import CeilingReached, UpskillError, UsageError
+from upskill.models import CacheMode, Failures, ModelContext, Models
+from upskill.models.http.throttling import overload
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.runs.executors.garbage import rare_collections
+from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.stores import Run, Store, find_store, is_url
+from upskill.runs.trial import run_trial
+from upskill.traces import Step, Usage
+from upskill.version import __version__
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all chunks of a run have in common. It holds keys and passwords, so nobody may print or log it."""
+
+    plan: Plan
+    run: Run
+    context: ModelContext = field(repr=False)
+    store: str | None = field(repr=False)  # None: results are returned whole, and stored elsewhere
+    cache: CacheMode
+    folder: str = field(default_factory=os.getcwd)  # relative names of files are meant from here
+    host: str = field(default_factory=socket.gethostname)
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class Chunk:
+    trials: tuple[Trial, ...]
+    width: int  # how many of them run at a time
+    seconds: float  # after which no further trial is begun
+    lease: Ceilings  # what it may spend
+    previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])  # of models, in a row, as far as known
+
+
+@dataclass
+class Done:
+    """How a chunk ended."""
+
+    results: list[Result] = field(default_factory=list[Result])
+    stored: bool = True  # they are; in brief where that was here
+    left: tuple[Trial, ...] = ()  # not run
+    seconds: float = 0.0
+    calls: int = 0
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    hits: int = 0  # requests that stored replies answered
+    failures: dict[str, Failures] = field(default_factory=dict[str, Failures])
+    overload: float | None = None  # the server wants fewer calls, after so many seconds; None: it does not
+    told: list[str] = field(default_factory=list[str])  # lines for the person
+    error: UpskillError | None = None  # that ends the run
+
+
+_stores: dict[str, Store] = {}  # of this process: opening one takes longer than many a chunk
+
+
+def run_chunk(shared: Shared, chunk: Chunk) -> Done:
+    try:
+        _check_place(shared)
+        store = _open_store(shared)
+    except UpskillError as error:
+        return Done(left=chunk.trials, error=error)
+    with rare_collections():
+        return asyncio.run(_ChunkRun(shared, chunk, store).run())
+
+
+def _check_place(shared: Shared) -> None:
+    here = socket.gethostname()
+    if shared.version != __version__:
+        raise UsageError(
+            f"upskill is {shared.version} here and {__version__} on {here}", "Install one version on every node."
+        )
+    if Path(shared.folder).is_dir():
+        os.chdir(shared.folder)
+
+
+def _open_store(shared: Shared) -> Store | None:
+    place, here = shared.store, socket.gethostname()
+    if place is None:
+        return None
+    if not is_url(place) and here != shared.host:
+        raise UsageError(
+            f"{place} on {shared.host} cannot be written from {here}",
+            "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
+        )
+    if place not in _stores:
+        if (store := find_store(place)) is None:
+            raise UsageError(f"the store is not there any more, seen from {here}")
+        _stores[place] = store
+    return _stores[place]
+
+
+class _ChunkRun:
+    def __init__(self, shared: Shared, chunk: Chunk, store: Store | None) -> None:
+        self.shared = shared
+        self.chunk = chunk
+        self.store = store
+        self.waiting = deque(chunk.trials)
+        self.done = Done(stored=store is not None)
+        self.ended = False
+        self.started = time.monotonic()
+        context = replace(shared.context, tell=self.done.told.append, connections=chunk.width, failures=chunk.failures)
+        self.ledger = Ledger(chunk.lease)
+        self.models = Models(context, replies=store, cache=shared.cache, ledger=self.ledger)
+
+    async def run(self) -> Done:
+        done = self.done
+        try:
+            self._take_what_is_stored()
+            async with self.models:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(self.chunk.width):
+                            group.create_task(self._work())
+                finally:
+                    done.failures = self.models.failures
+        except* UpskillError as errors:
+            done.error = _first(errors)
+        done.left = tuple(self.waiting)
+        done.seconds = time.monotonic() - self.started
+        done.calls, done.spent, done.hits = self.ledger.calls, self.ledger.spent, self.models.hits
+        done.overload = overload()
+        return done
+
+    def _take_what_is_stored(self) -> None:
+        """A worker that died may have stored some of it."""
+        if self.store is None:
+            return
+        plan, run = self.shared.plan, self.shared.run
+        stored = self.store.scored_keys(run, [plan.key(trial) for trial in self.waiting])
+        for trial in self.chunk.trials if stored else ():
+            if plan.key(trial) in stored and (result := self.store.result(run, trial)):
+                self.waiting.remove(trial)
+                self.done.results.append(brief(result))
+
+    async def _work(self) -> None:
+        while self.waiting and not self.ended:
+            trial = self.waiting.popleft()
+            try:
+                result = await run_trial(self.shared.plan, trial, self.models, self.chunk.previous.get(trial))
+            except CeilingReached:
+                self.waiting.append(trial)
+                self.ended = True
+                return
+            if self.store is not None:
+                await self.store.add_result(self.shared.run, result)
+            self.done.results.append(brief(result) if self.store is not None else result)
+            late = time.monotonic() - self.started > self.chunk.seconds
+            if late or result.fatal or overload() is not None or self._is_failing():
+                self.ended = True
+
+    def _is_failing(self) -> bool:
+        return any(each.in_a_row > self.chunk.failures.get(name, 0) for name, each in self.models.failures.items())
+
+
+def brief(result: Result) -> Result:
+    """A result with what is counted and nothing of what was said."""
+    trace = result.trace
+    if trace is None:
+        return replace(result, asked=())
+    steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in trace.calls)
+    return replace(result, trace=replace(trace, steps=steps, goal=""), asked=())
+
+
+def _first(errors: BaseExceptionGroup[UpskillError]) -> UpskillError:
+    one = errors.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one

@@ -1,0 +1,174 @@
+"""Cuts what is to be run into chunks: trials of one model and arm that take some seconds together.
+
+A lane is a server, or a model without one. So many trials of a lane run at a time over all workers, fewer while its
+server is overloaded.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from upskill.models import Failures
+from upskill.runs.executors import Job
+from upskill.runs.executors.chunk import Chunk, Done
+from upskill.runs.executors.leases import LeaseBook
+from upskill.runs.plan import Plan, Trial
+
+CHUNK_SECONDS = 5.0
+LARGEST_CHUNK = 500  # trials
+MOST_CRASHES = 5  # of workers that had a trial, the last ones nothing else
+FIRST_TRIALS = 4  # that each place in a first chunk runs, before anybody knows how long one takes
+
+Group = tuple[str, str]  # model and arm
+
+
+@dataclass
+class Lane:
+    most: int  # trials at a time
+    limit: float = 0.0  # the same, with regard to the server
+    in_use: int = 0
+    waiting: dict[Group, deque[Trial]] = field(default_factory=dict[Group, deque[Trial]])
+    halved_at: float = 0.0
+    paused_until: float = 0.0
+
+    @property
+    def free(self) -> int:
+        return max(1, int(self.limit)) - self.in_use
+
+    @property
+    def left(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+    def next_group(self) -> Group:
+        """The one with the most left, so that arms keep pace."""
+        return max(self.waiting, key=lambda group: len(self.waiting[group]))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A chunk that is with a worker."""
+
+    chunk: Chunk
+    lane: Lane
+    group: Group
+    at: float
+
+
+class ChunkQueue:
+    def __init__(self, job: Job, concurrency: int, leases: LeaseBook, *, one_at_a_time: bool) -> None:
+        self.job = job
+        self.leases = leases
+        self.one_at_a_time = one_at_a_time
+        self._lanes: dict[str, Lane] = {}
+        self._of: dict[str, Lane] = {}  # by model
+        self._rates: dict[Group, float] = {}  # trials per second that one place in a chunk runs
+        self._failures: dict[str, int] = {}
+        self._crashes: dict[Trial, int] = {}
+        for model in job.plan.addresses:
+            lane = self._lanes.setdefault(_lane_of(job.plan, model), Lane(concurrency, concurrency))
+            self._of[model] = lane
+        self.put(job.trials)
+
+    @property
+    def left(self) -> int:
+        return sum(lane.left for lane in self._lanes.values())
+
+    def clear(self) -> None:
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+
+    def stop(self, model: str) -> None:
+        """Run no further trial of a model."""
+        waiting = self._of[model].waiting
+        for group in [group for group in waiting if group[0] == model]:
+            del waiting[group]
+
+    def put(self, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            self._of[trial.model].waiting.setdefault((trial.model, trial.arm), deque()).append(trial)
+
+    def cut(self, workers: int) -> Cut | None:
+        """The next chunk for one of so many workers; None where it has to wait for another one to end."""
+        now = time.monotonic()
+        busy = [lane for lane in self._lanes.values() if lane.left]
+        open_lanes = [lane for lane in busy if lane.free > 0 and lane.paused_until <= now]
+        if not open_lanes:
+            return None
+        lane = max(open_lanes, key=lambda lane: (lane.free / lane.most, lane.left))
+        group = lane.next_group()
+        waiting = lane.waiting[group]
+        share = max(1, workers // len(busy))
+        width = 1 if self.one_at_a_time else max(1, min(lane.free, math.ceil(lane.limit / share)))
+        size = self._size(group, width, math.ceil(lane.left / share))
+        if (crashes := self._crashes.get(waiting[0], 0)) > 1:  # alone with its worker, a trial that kills it is found
+            size = min(size, 8 if crashes == 2 else 1)
+        width = min(width, size, len(waiting))
+        lease = self.leases.grant(min(size, len(waiting)), workers)
+        if lease is None:
+            return None
+        trials = tuple(waiting.popleft() for _ in range(min(size, len(waiting))))
+        if not waiting:
+            del lane.waiting[group]
+        previous = {trial: self.job.previous[trial] for trial in trials if trial in self.job.previous}
+        lane.in_use += width
+        chunk = Chunk(trials, width, CHUNK_SECONDS, lease, previous, dict(self._failures))
+        return Cut(chunk, lane, group, now)
+
+    def pause(self) -> float:
+        """Seconds until a lane may go on that its server has paused."""
+        now = time.monotonic()
+        return min((lane.paused_until - now for lane in self._lanes.values() if lane.paused_until > now), default=0.0)
+
+    def settle(self, cut: Cut, done: Done) -> None:
+        lane, chunk, now = cut.lane, cut.chunk, time.monotonic()
+        lane.in_use -= chunk.width
+        ran = len(chunk.trials) - len(done.left)
+        self.leases.settle(chunk.lease, done.calls, done.spent, ran)
+        for trial in chunk.trials:
+            self._crashes.pop(trial, None)
+        self.put(done.left)
+        if ran and done.seconds:
+            self._rates[cut.group] = ran / done.seconds / chunk.width
+        if done.overload is None:
+            lane.limit = min(lane.most, lane.limit + 1)
+        else:
+            lane.paused_until = max(lane.paused_until, now + done.overload)
+            if cut.at >= lane.halved_at:  # only the first of those that ran into it together
+                lane.halved_at, lane.limit = now, max(1.0, lane.limit / 2)
+        for name, found in done.failures.items():
+            self._add_failures(name, found, chunk.failures.get(name, 0))
+
+    def lose(self, cut: Cut) -> Trial | None:
+        """The worker died: its trials are run again. Returns one that is given up, since workers die of it."""
+        trials = cut.chunk.trials
+        cut.lane.in_use -= cut.chunk.width
+        self.leases.lose(cut.chunk.lease)
+        for trial in trials:
+            self._crashes[trial] = self._crashes.get(trial, 0) + 1
+        if len(trials) == 1 and self._crashes[trials[0]] >= MOST_CRASHES:
+            return trials[0]
+        cut.lane.waiting.setdefault(cut.group, deque()).extendleft(reversed(trials))
+        return None
+
+    def _size(self, group: Group, width: int, fair: int) -> int:
+        rate = self._rates.get(group)
+        wanted = FIRST_TRIALS * width if rate is None else int(rate * width * CHUNK_SECONDS)
+        return max(1, min(LARGEST_CHUNK, max(width, wanted), max(width, fair)))
+
+    def _add_failures(self, name: str, found: Failures, before: int) -> None:
+        known = 0 if found.answered else self._failures.get(name, 0) - before
+        self._failures[name] = max(0, known) + found.in_a_row
+
+
+def _lane_of(plan: Plan, model: str) -> str:
+    """Models at one server share a lane; so does everything that a judge has to keep up with."""
+    address = plan.addresses[model]
+    if plan.judge:
+        return ""
+    if address.provider not in ("openai", "anthropic"):
+        return model
+    return f"{address.provider} {address.endpoint} {address.base_url}"

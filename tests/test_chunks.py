@@ -1,0 +1,158 @@
+"""What a cluster executor decides without a cluster: how trials are cut into chunks, and who may spend what."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import write_script, write_skill
+from upskill import ModelContext, Skill, make_plan, open_store
+from upskill.errors import CeilingReached
+from upskill.models import Failures
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.runs.evaluate import evaluate
+from upskill.runs.executors import Job
+from upskill.runs.executors.chunk import Chunk, Done, Shared, run_chunk
+from upskill.runs.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
+from upskill.runs.executors.leases import LeaseBook
+from upskill.runs.plan import PlanOptions, Trial
+from upskill.traces import Usage
+
+WORKERS = 4
+
+
+def make_job(home: Path, *, cases: int = 200, models: int = 1, server: str = "http://127.0.0.1:9/v1") -> Job:
+    skill = Skill.load(write_skill(home / "greeter", cases=cases))
+    plan = make_plan(skill, models=[f"m{number}" for number in range(models)], options=PlanOptions(base_url=server))
+    return Job(plan, tuple(plan.trials()), ModelContext(keys={"OPENAI_API_KEY": "sk-secret"}))
+
+
+def make_queue(job: Job, concurrency: int = 8, ledger: Ledger | None = None) -> ChunkQueue:
+    return ChunkQueue(job, concurrency, LeaseBook(ledger or Ledger()), one_at_a_time=False)
+
+
+def cut_all(queue: ChunkQueue) -> list[Cut]:
+    return list(iter(lambda: queue.cut(WORKERS), None))
+
+
+def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_takes(home: Path) -> None:
+    for seconds, size in ((0.001, LARGEST_CHUNK), (0.5, int(CHUNK_SECONDS / 0.5) * 2), (60.0, 2)):
+        queue = make_queue(make_job(home, cases=4000))
+        first = cut_all(queue)
+        assert [cut.chunk.width for cut in first] == [2] * WORKERS
+        for cut in first:
+            assert len({(trial.model, trial.arm) for trial in cut.chunk.trials}) == 1
+            queue.settle(cut, Done(seconds=seconds * len(cut.chunk.trials) / cut.chunk.width))
+        assert {len(cut.chunk.trials) for cut in cut_all(queue)} == {size}
+
+
+def test_all_models_of_a_server_share_its_concurrency_and_every_trial_is_cut_once(home: Path) -> None:
+    job = make_job(home, models=3)
+    queue, cut_so_far = make_queue(job, concurrency=6), list[Trial]()
+    while queue.left:
+        running = cut_all(queue)
+        assert sum(cut.chunk.width for cut in running) <= 6
+        for cut in running:
+            cut_so_far += cut.chunk.trials
+            queue.settle(cut, Done(seconds=1.0))
+    assert sorted(map(str, cut_so_far)) == sorted(map(str, job.trials))
+
+
+def test_an_overloaded_server_gets_half_as_many_calls_from_all_workers_after_the_pause_it_asked_for(home: Path) -> None:
+    queue = make_queue(make_job(home))
+    for cut in cut_all(queue):
+        queue.settle(cut, Done(left=cut.chunk.trials, overload=300.0))
+    assert (cut_all(queue), 0 < queue.pause() <= 300) == ([], True)
+    queue = make_queue(make_job(home))
+    for cut in cut_all(queue):  # which all ran into it together
+        queue.settle(cut, Done(left=cut.chunk.trials, overload=0.0))
+    assert sum(cut.chunk.width for cut in cut_all(queue)) == 4
+
+
+def test_errors_in_a_row_are_counted_over_all_workers(home: Path) -> None:
+    queue = make_queue(make_job(home))
+    for cut in cut_all(queue):
+        queue.settle(cut, Done(left=cut.chunk.trials, failures={"m0": Failures(2, answered=False)}))
+    cut = queue.cut(WORKERS)
+    assert cut
+    assert cut.chunk.failures == {"m0": 8}
+    queue.settle(cut, Done(failures={"m0": Failures(1, answered=True)}))
+    assert (after := queue.cut(WORKERS))
+    assert after.chunk.failures == {"m0": 1}
+
+
+def test_a_trial_that_kills_its_workers_is_found_and_given_up_and_no_other(home: Path) -> None:
+    job = make_job(home, cases=40)
+    queue, deadly, done, deaths = make_queue(job), job.trials[33], list[Trial](), 0
+    given_up: list[Trial] = []
+    while cut := queue.cut(WORKERS):
+        if deadly in cut.chunk.trials:
+            deaths += 1
+            given_up += filter(None, [queue.lose(cut)])
+        else:
+            done += cut.chunk.trials
+            queue.settle(cut, Done(seconds=1.0))
+    assert (given_up, len(set(done)), len(done), deaths) == ([deadly], 79, 79, MOST_CRASHES)
+
+
+def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come_back(home: Path) -> None:
+    ledger = Ledger(Ceilings(cost_usd=1.0, tokens=1000, calls=20))
+    book = LeaseBook(ledger)
+    leases: list[Ceilings] = []
+    while lease := book.grant(50, WORKERS):
+        leases.append(lease)
+    assert sum(lease.calls or 0 for lease in leases) <= 20
+    assert sum(lease.tokens or 0 for lease in leases) <= 1000 + len(leases)
+    assert sum(lease.cost_usd or 0 for lease in leases) <= 1.0
+    for lease in leases:  # all but the first come back unspent
+        book.settle(lease, 1 if lease is leases[0] else 0, {"student": Usage(1, 1, cost_usd=0.001)}, 1)
+    assert ledger.calls == 1
+    again = book.grant(50, WORKERS)
+    assert again
+    book.lose(again)
+    rest = 0
+
+    def spend() -> int:
+        lease = book.grant(50, WORKERS)
+        assert lease
+        assert lease.calls
+        book.settle(lease, lease.calls, {}, 1)
+        return lease.calls
+
+    while ledger.calls + (again.calls or 0) < 20:
+        rest += spend()
+    with pytest.raises(CeilingReached, match="with what workers that were lost may have spent"):
+        spend()
+    assert 1 + (again.calls or 0) + rest == 20
+
+
+async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_had_ended(home: Path) -> None:
+    model = write_script(home / "model.yaml")
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[model])
+    trials = tuple(plan.trials())
+    with open_store(home / "runs") as store:
+        run, _ = store.start_run(plan, "1")
+        shared = Shared(plan, run, ModelContext(), store.place, "off")
+    chunk = Chunk(trials[:3], 2, 60.0, Ceilings())
+    first = await asyncio.to_thread(run_chunk, shared, chunk)
+    assert (len(first.results), first.calls, first.left) == (3, 3, ())
+    second = await asyncio.to_thread(run_chunk, shared, replace(chunk, trials=trials))
+    assert (len(second.results), second.calls) == (len(trials), len(trials) - 3)
+    limited = await asyncio.to_thread(run_chunk, replace(shared, store=None), replace(chunk, lease=Ceilings(calls=2)))
+    assert (len(limited.results), limited.calls, len(limited.left), limited.stored) == (2, 2, 1, False)
+    with open_store(home / "runs") as store:
+        done = await evaluate(plan, store=store)
+        assert done.run.finished
+        assert {result.outcome for result in store.results(run)} == {result.outcome for result in second.results}
+
+
+def test_nothing_that_travels_shows_a_key_when_it_is_printed(home: Path) -> None:
+    job = make_job(home, cases=4)
+    with open_store(None) as store:
+        run, _ = store.start_run(job.plan, "1")
+    shared = Shared(job.plan, run, job.context, "postgresql://me:password@host/db", "use")
+    assert "sk-secret" not in f"{job} {shared} {job.context}"
+    assert "password" not in repr(shared)
