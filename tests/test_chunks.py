@@ -91,7 +91,7 @@ def test_a_trial_that_kills_its_workers_is_found_and_given_up_and_no_other(home:
     while cut := queue.cut(WORKERS):
         if deadly in cut.chunk.trials:
             deaths += 1
-            given_up += filter(None, [queue.lose(cut)])
+            given_up += filter(None, [queue.lose(cut, [])])
         else:
             done += cut.chunk.trials
             queue.settle(cut, Done(seconds=1.0))
@@ -112,7 +112,7 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
     assert ledger.calls == 1
     again = book.grant(50, WORKERS)
     assert again
-    book.lose(again)
+    book.lose(again, (), 100)
     rest = 0
 
     def spend() -> int:
@@ -127,6 +127,26 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
     with pytest.raises(CeilingReached, match="with what workers that were lost may have spent"):
         spend()
     assert 1 + (again.calls or 0) + rest == 20
+
+
+async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_had_in_flight(home: Path) -> None:
+    model = write_script(home / "model.yaml")
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[model])
+    with open_store(home / "runs") as store:
+        done = await evaluate(plan, store=store)
+        results = list(store.results(done.run))
+    for stored in (0, 4):
+        ledger = Ledger(Ceilings(calls=100))
+        book = LeaseBook(ledger)
+        first = book.grant(50, 1)
+        assert first
+        assert first.calls == 50
+        book.lose(first, results[:stored], 2)
+        assert ledger.calls == stored
+        assert ledger.total == sum((result.usage for result in results[:stored]), Usage())
+        again = book.grant(50, 1)
+        assert again
+        assert again.calls == (100 - 50) // 2 if not stored else (100 - 4 - 2 * 3) // 2
 
 
 async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_had_ended(home: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -252,7 +253,8 @@ class _Run:
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
         executor = self.options.executor or Local()
         if isinstance(executor, RemoteExecutor):
-            session = Session(run, self.store.place, self.models, persist)
+            scored = partial(self.store.scored_under, run)
+            session = Session(run, self.store.place, self.models, persist, scored)
             executing = executor.execute_remotely(job, session)
         else:
             executing = executor.execute(job, self._run_here, persist)

@@ -12,7 +12,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -68,6 +68,7 @@ class Session:
     store: str | None = field(repr=False)  # its place; None: only this process can write to it
     models: Models
     persist: Persist
+    scored: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
 
 
 @runtime_checkable

@@ -143,12 +143,10 @@ class _ChunkRun:
         """A worker that died may have stored some of it."""
         if self.store is None:
             return
-        plan, run = self.shared.plan, self.shared.run
-        stored = self.store.scored_keys(run, [plan.key(trial) for trial in self.waiting])
-        for trial in self.chunk.trials if stored else ():
-            if plan.key(trial) in stored and (result := self.store.result(run, trial)):
-                self.waiting.remove(trial)
-                self.done.results.append(brief(result))
+        keys = [self.shared.plan.key(trial) for trial in self.waiting]
+        for result in self.store.scored_under(self.shared.run, keys):
+            self.waiting.remove(result.trial)
+            self.done.results.append(brief(result))
 
     async def _work(self) -> None:
         while self.waiting and not self.ended:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from upskill.models import Failures
 from upskill.runs.executors import Job
 from upskill.runs.executors.chunk import Chunk, Done
 from upskill.runs.executors.leases import LeaseBook
-from upskill.runs.plan import Plan, Trial
+from upskill.runs.plan import Plan, Result, Trial
 
 CHUNK_SECONDS = 5.0
 LARGEST_CHUNK = 500  # trials
-MOST_CRASHES = 5  # of workers that had a trial, the last ones nothing else
+MOST_CRASHES = 10  # of workers that had a trial, most of them nothing else
 FIRST_TRIALS = 4  # that each place in a first chunk runs, before anybody knows how long one takes
 
 Group = tuple[str, str]  # model and arm
@@ -104,8 +104,8 @@ class ChunkQueue:
         share = max(1, workers // len(busy))
         width = 1 if self.one_at_a_time else max(1, min(lane.free, math.ceil(lane.limit / share)))
         size = self._size(group, width, math.ceil(lane.left / share))
-        if (crashes := self._crashes.get(waiting[0], 0)) > 1:  # alone with its worker, a trial that kills it is found
-            size = min(size, 8 if crashes == 2 else 1)
+        if (crashes := self._crashes.get(waiting[0], 0)) > 2:  # alone with its worker, a trial that kills it is found
+            size = min(size, 8 if crashes == 3 else 1)
         width = min(width, size, len(waiting))
         lease = self.leases.grant(min(size, len(waiting)), workers)
         if lease is None:
@@ -142,16 +142,21 @@ class ChunkQueue:
         for name, found in done.failures.items():
             self._add_failures(name, found, chunk.failures.get(name, 0))
 
-    def lose(self, cut: Cut) -> Trial | None:
-        """The worker died: its trials are run again. Returns one that is given up, since workers die of it."""
-        trials = cut.chunk.trials
-        cut.lane.in_use -= cut.chunk.width
-        self.leases.lose(cut.chunk.lease)
-        for trial in trials:
+    def lose(self, cut: Cut, stored: Sequence[Result] | None) -> Trial | None:
+        """The worker died: what it has not stored is run again; None: that cannot be known.
+
+        Returns a trial that is given up, since workers die of it.
+        """
+        chunk, done = cut.chunk, {result.trial for result in stored or ()}
+        left = [trial for trial in chunk.trials if trial not in done]
+        cut.lane.in_use -= chunk.width
+        self.leases.lose(chunk.lease, stored or (), len(left) if stored is None else chunk.width)
+        for trial in left:
             self._crashes[trial] = self._crashes.get(trial, 0) + 1
-        if len(trials) == 1 and self._crashes[trials[0]] >= MOST_CRASHES:
-            return trials[0]
-        cut.lane.waiting.setdefault(cut.group, deque()).extendleft(reversed(trials))
+        if len(chunk.trials) == 1 and left and self._crashes[left[0]] >= MOST_CRASHES:
+            return left[0]
+        if left:
+            cut.lane.waiting.setdefault(cut.group, deque()).extendleft(reversed(left))
         return None
 
     def _size(self, group: Group, width: int, fair: int) -> int:

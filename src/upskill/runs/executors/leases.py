@@ -1,18 +1,19 @@
 """Leases: shares of the ceilings, so that workers on many machines keep them together without asking at every call.
 
-Whoever cuts the work into chunks keeps the book. A worker spends its lease and no more, and says what it used. A lease
-whose worker was lost counts as spent: ceilings fail closed.
+Whoever cuts the work into chunks keeps the book. A worker spends its lease and no more, and says what it used. Of one
+that was lost, what it stored counts, and what it may have had in flight.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from upskill.errors import CeilingReached
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.traces import Usage
+from upskill.runs.plan import Result
+from upskill.traces import NO_USAGE, Usage
 
 UNCERTAINTY = 3  # trials may need this many times what they have needed so far
 
@@ -69,15 +70,27 @@ class LeaseBook:
         self._return(lease)
         self.ledger.calls += calls
         for role, usage in spent.items():
-            self.ledger.spent[role] = self.ledger.spent[role] + usage if role in self.ledger.spent else usage
+            self.ledger.spent[role] = self.ledger.spent.get(role, NO_USAGE) + usage
             self._used.add(Ceilings(usage.cost_usd, usage.total_tokens, 0))
         self._used.calls += calls
         self._trials += trials
 
-    def lose(self, lease: Ceilings) -> None:
-        """Nobody knows what was spent of it."""
-        self._return(lease)
-        self._lost.add(lease)
+    def lose(self, lease: Ceilings, stored: Sequence[Result], in_flight: int) -> None:
+        """A worker died that had stored these results, and nobody knows how far it was with so many others."""
+        calls = sum(max(1, len(result.asked)) for result in stored)
+        student = sum((result.usage for result in stored), NO_USAGE)
+        judge = sum((result.judging for result in stored), NO_USAGE)
+        self.settle(lease, calls, {"student": student, "judge": judge} if stored else {}, len(stored))
+        total = student + judge
+        known = _Sum(total.cost_usd or 0.0, total.total_tokens, calls)
+        for name in NAMES:
+            unknown = max(0.0, (getattr(lease, name) or 0) - getattr(known, name))
+            if self._trials and (each := self._per_trial(name)):
+                unknown = min(unknown, UNCERTAINTY * each * in_flight)
+            setattr(self._lost, name, getattr(self._lost, name) + unknown)
+
+    def _per_trial(self, name: str) -> float:
+        return getattr(self._used, name) / self._trials
 
     def _return(self, lease: Ceilings) -> None:
         self._holders -= 1
@@ -95,6 +108,6 @@ class LeaseBook:
         if left <= 0:
             return 0
         share = left / (2 * workers)
-        if self._trials and (each := getattr(self._used, name) / self._trials):
+        if self._trials and (each := self._per_trial(name)):
             share = min(share, UNCERTAINTY * each * trials)
         return min(left, max(share, 1)) if name == "calls" else share

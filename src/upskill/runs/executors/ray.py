@@ -17,7 +17,7 @@ from upskill.errors import CeilingReached, UsageError
 from upskill.models import Models
 from upskill.models.ledger import Ledger
 from upskill.runs.executors import Job, Resources, Session
-from upskill.runs.executors.chunk import Chunk, Done, Shared, run_chunk
+from upskill.runs.executors.chunk import Chunk, Done, Shared, brief, run_chunk
 from upskill.runs.executors.chunk_queue import ChunkQueue, Cut
 from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.executors.ray_cluster import Cluster, import_ray
@@ -67,7 +67,7 @@ class Ray:
         leases = LeaseBook(models.ledger or Ledger())
         queue = ChunkQueue(job, self.concurrency, leases, one_at_a_time=self.resources.given)
         shared = Shared(job.plan, session.run, job.context, session.store, models.cache)
-        tasks, told = _Tasks(cluster, queue, shared), set[str]()
+        tasks, told = _Tasks(cluster, queue, shared, session), set[str]()
         try:
             async for done in tasks.run():
                 for line in dict.fromkeys(done.told):
@@ -92,10 +92,11 @@ class Ray:
 class _Tasks:
     """Chunks as Ray tasks, as many at a time as the cluster has room for."""
 
-    def __init__(self, cluster: Cluster, queue: ChunkQueue, shared: Shared) -> None:
+    def __init__(self, cluster: Cluster, queue: ChunkQueue, shared: Shared, session: Session) -> None:
         self.cluster = cluster
         self.queue = queue
         self.plan = shared.plan
+        self.session = session
         self.halted: CeilingReached | None = None
         self._shared = cluster.ray.put(shared)
         # Not tried again by Ray: what the lost worker may have spent has to be accounted for first.
@@ -115,9 +116,7 @@ class _Tasks:
                 await asyncio.sleep(self.queue.pause())
             for future in ended:
                 cut, _ = self._running.pop(future)
-                done = self._settle(cut, future)
-                if done:
-                    yield done
+                yield self._settle(cut, future)
 
     def cancel(self) -> None:
         for _, reference in self._running.values():
@@ -140,7 +139,7 @@ class _Tasks:
             reference = self._task.remote([self._shared], cut.chunk)
             self._running[asyncio.wrap_future(reference.future())] = (cut, reference)
 
-    def _settle(self, cut: Cut, future: asyncio.Future[Done]) -> Done | None:
+    def _settle(self, cut: Cut, future: asyncio.Future[Done]) -> Done:
         exceptions = self.cluster.ray.exceptions
         try:
             done = future.result()
@@ -157,7 +156,7 @@ class _Tasks:
         self.queue.settle(cut, done)
         return done
 
-    def _lose(self, cut: Cut, how: str) -> Done | None:
+    def _lose(self, cut: Cut, how: str) -> Done:
         self._crashes += 1
         if self._crashes > MOST_CRASHES_IN_A_ROW:
             raise UsageError(
@@ -165,9 +164,11 @@ class _Tasks:
                 "Is there enough memory? What was finished is stored.",
             )
         self.cluster.recount()
-        given_up = self.queue.lose(cut)
+        keys = [self.plan.key(trial) for trial in cut.chunk.trials]
+        stored = list(self.session.scored(keys)) if self.session.store else None
+        given_up = self.queue.lose(cut, stored)
         if given_up is None:
-            return None
+            return Done(results=[brief(result) for result in stored or ()])
         error = f"every worker that ran this trial died ({how})"
         return Done(results=[Result(given_up, self.plan.key(given_up), None, error)], stored=False)
 

@@ -252,8 +252,8 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
         all."""
         ...
 
-    def scored_keys(self, run: Run, keys: Sequence[str]) -> set[str]:
-        """Those of these keys under which a trial passed or failed."""
+    def scored_under(self, run: Run, keys: Sequence[str]) -> Iterator[Result]:
+        """The whole results under these keys of trials that passed or failed."""
         ...
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:

@@ -209,6 +209,13 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         rows = self._rows(query, run.number, keys[0][0]) if keys else []
         return ResultRow(*rows[0]).to_result() if rows else None
 
+    def scored_under(self, run: Run, keys: Sequence[str]) -> Iterator[Result]:
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = keys[start : start + KEYS_AT_ONCE]
+            under = f"key IN ({','.join('?' * len(some))}) AND passed IS NOT NULL"
+            query = f"SELECT {_COLUMNS} FROM results WHERE run = ? AND {under}"  # noqa: S608
+            yield from (ResultRow(*row).to_result() for row in self._rows(query, run.number, *some))
+
     def outcomes(
         self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
     ) -> Iterator[Outcome]:
@@ -244,15 +251,6 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         query = "SELECT model, case_id, arm, seed FROM results WHERE run = ? AND passed IS NOT NULL"
         one = (" AND case_id = ?", (case,)) if case else ("", ())
         return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
-
-    def scored_keys(self, run: Run, keys: Sequence[str]) -> set[str]:
-        found: set[str] = set()
-        for start in range(0, len(keys), KEYS_AT_ONCE):
-            some = keys[start : start + KEYS_AT_ONCE]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT key FROM results WHERE run = ? AND key IN ({marks}) AND passed IS NOT NULL"  # noqa: S608
-            found.update(row[0] for row in self._rows(query, run.number, *some))
-        return found
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
