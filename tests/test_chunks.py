@@ -19,7 +19,7 @@ from upskill.runs.executors.chunk import Chunk, Done, Shared, run_chunk
 from upskill.runs.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
 from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.plan import PlanOptions, Trial
-from upskill.traces import Usage
+from upskill.traces import NO_USAGE, Usage
 
 WORKERS = 4
 
@@ -143,7 +143,7 @@ async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_
         assert first.calls == 50
         book.lose(first, results[:stored], 2)
         assert ledger.calls == stored
-        assert ledger.total == sum((result.usage for result in results[:stored]), Usage())
+        assert ledger.total == sum((result.usage for result in results[:stored]), NO_USAGE)
         again = book.grant(50, 1)
         assert again
         assert again.calls == (100 - 50) // 2 if not stored else (100 - 4 - 2 * 3) // 2

@@ -320,6 +320,24 @@ def test_scripted_models_by_relative_names_and_their_errors(upskill: Upskill, sk
 
 
 @pytest.mark.usefixtures("ray")
+def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_they_need(
+    upskill: Upskill, home: Path
+) -> None:
+    suite = {
+        "cases": [{"id": f"write-{number}", "prompt": f"Write file {number}."} for number in range(4)],
+        "checks": [{"file_contains": {"path": "a.txt", "text": "ahoy"}}],
+    }
+    skill = write_skill(home / "writer", suite=suite)
+    call = {"name": "write_file", "arguments": {"path": "a.txt", "content": "ahoy"}}
+    model = write_script(Path("model.yaml"), [{"turns": [{"calls": [call]}, "done"]}])
+    given = ("eval", skill, "-m", model, "--agent", "tools", "--json")
+    local = upskill(*given, "--store", "local")
+    assert (local.code, local.json["models"][0]["skill"]["passed"]) == (0, 4), local.err
+    done = upskill(*given, "--store", "ray", "--executor", "ray", "--trial-cpus", 1, "--trial-memory", 200)
+    assert (done.code, done.out) == (0, local.out), done.err
+
+
+@pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -132,6 +132,20 @@ async def test_a_result_comes_back_whole_after_reopening(place: str) -> None:
         }
 
 
+async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by_key(place: str) -> None:
+    results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
+    with open_store(place) as store:
+        run = begin(store)
+        await add_all(store, run, results)
+        assert store.place
+        with open_store(store.place) as other:
+            keys = [PLAN.key(trial) for trial in TRIALS]
+            assert {result.trial: result for result in other.scored_under(run, keys * 200)} == {
+                result.trial: result for result in results[:2]
+            }
+            assert list(other.scored_under(run, keys[2:])) == []
+
+
 async def test_results_and_outcomes_are_the_same_as_what_was_added(store: Store) -> None:
     run = begin(store)
     results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
