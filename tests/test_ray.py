@@ -337,6 +337,27 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     assert (done.code, done.out) == (0, local.out), done.err
 
 
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "cannot join the Ray cluster at 127.0.0.1:1: "),
+        ("auto", "no node of a Ray cluster runs on this machine"),
+        ("nonsense", "'nonsense' is not the address of a Ray cluster"),
+        ("ray://127.0.0.1:1", "ray://127.0.0.1:1: the Ray client is not supported"),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_is_said_at_once_and_leaves_no_run(
+    home: Path, skill: Path, address: str, message: str
+) -> None:
+    pytest.importorskip("ray")
+    model = write_script(home / "model.yaml")
+    environment = {**os.environ, "RAY_TMPDIR": str(home), "RAY_ADDRESS": address}
+    refused = spawn("eval", skill, "-m", model, "--executor", "ray", env=environment)
+    assert (refused.code, message in refused.err) == (2, True), refused.err
+    with open_store(home / "runs") as store:
+        assert store.count_runs() == 0
+
+
 @pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize(
     ("given", "message"),

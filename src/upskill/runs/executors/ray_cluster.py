@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import tempfile
 import time
+from pathlib import Path
 from typing import Any, cast
 
 from upskill.errors import UsageError
@@ -12,6 +15,7 @@ from upskill.installation import add_extra
 from upskill.runs.executors import Resources
 
 OBJECT_STORE = 100 * 2**20  # bytes; results do not pass through it
+CONNECT_SECONDS = 10.0
 COUNTED_AGAIN_AFTER = 5.0  # seconds
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,23 @@ def start_ray(ray: Any, address: str = "", **options: Any) -> None:
     ray.init(log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options)
     # The death of a worker would be printed to standard output, which belongs to the result; no setting prevents it.
     ray._private.worker._worker_logs_enabled = False
+
+
+def _check_reachable(address: str) -> None:
+    """UsageError where nobody listens: Ray itself tries for minutes."""
+    if address == "auto":
+        note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        if not note.is_file():
+            raise UsageError("no node of a Ray cluster runs on this machine", "Start one with `ray start --head`.")
+        address = note.read_text(encoding="utf-8").strip()
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{address!r} is not the address of a Ray cluster", "It has the form HOST:PORT, or is auto.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        hint = "`ray status` on one of its nodes says whether it runs."
+        raise UsageError(f"cannot join the Ray cluster at {address}: {error}", hint) from error
 
 
 class Cluster:
@@ -89,6 +110,8 @@ class Cluster:
                 f"{self.address}: the Ray client is not supported",
                 "Run upskill on a node of the cluster with --ray-address auto, or submit it as a Ray job.",
             )
+        if self.address:
+            _check_reachable(self.address)
         try:
             start_ray(self.ray, self.address)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
