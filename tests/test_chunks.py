@@ -149,6 +149,24 @@ async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_
         assert again.calls == (100 - 50) // 2 if not stored else (100 - 4 - 2 * 3) // 2
 
 
+def test_a_fraction_of_a_call_is_no_lease() -> None:
+    ledger = Ledger(Ceilings(calls=20))
+    book = LeaseBook(ledger)
+    first = book.grant(4, 1)
+    assert first
+    book.settle(first, 3, {}, 2)  # 1.5 calls for each trial, so 4.5 may be in flight where one is lost
+    second = book.grant(4, 1)
+    assert second
+    book.lose(second, (), 1)
+    while ledger.calls < 15:
+        lease = book.grant(4, 1)
+        assert lease
+        assert lease.calls
+        book.settle(lease, lease.calls, {}, lease.calls)
+    with pytest.raises(CeilingReached):
+        book.grant(4, 1)
+
+
 async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_had_ended(home: Path) -> None:
     model = write_script(home / "model.yaml")
     plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[model])

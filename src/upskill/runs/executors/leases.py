@@ -105,7 +105,7 @@ class LeaseBook:
         total = self.ledger.total
         spent = {"cost_usd": total.cost_usd or 0.0, "tokens": total.total_tokens, "calls": self.ledger.calls}[name]
         left = ceiling - spent - getattr(self._outstanding, name) - getattr(self._lost, name)
-        if left <= 0:
+        if left <= 0 or (name == "calls" and left < 1):  # an estimate of what was lost has fractions
             return 0
         share = left / (2 * workers)
         if self._trials and (each := self._per_trial(name)):
