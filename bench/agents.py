@@ -21,9 +21,12 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from server import Connection, answer
+
+if TYPE_CHECKING:
+    from upskill.runs.plan import Plan
 
 WORD = "kumquat"
 LEFT_BEHIND = "sleep 86399"  # what the second command leaves running: nothing else on the machine is called so
@@ -78,18 +81,12 @@ async def serve() -> None:
     await server.serve_forever()
 
 
-async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
-    from upskill.models import ModelContext, Models  # noqa: PLC0415
-    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
-    from upskill.runs.events import Events  # noqa: PLC0415
-    from upskill.runs.executors.local import Local  # noqa: PLC0415
-    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
-    from upskill.runs.stores import open_store  # noqa: PLC0415
+async def acting_plan(url: str, trials: int, sandbox: str) -> Plan:
+    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415 - not for the server
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
-    cases = trials // 2
     suite = Suite.parse(
         [
             {
@@ -98,12 +95,22 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
                 "files": {"notes.md": f"notes of case {n}\n" * 20},
                 "checks": [{"contains": WORD}, {"file_exists": "log"}],
             }
-            for n in range(cases)
+            for n in range(trials // 2)
         ]
     )
     skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", "The fruit is the pear.\n" * 40)
     kind = (await choose_sandbox(sandbox or None)).name
-    plan = make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind))
+    return make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, agent="tools", sandbox=kind))
+
+
+async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
+    from upskill.models import ModelContext, Models  # noqa: PLC0415
+    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
+    from upskill.runs.events import Events  # noqa: PLC0415
+    from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.stores import open_store  # noqa: PLC0415
+
+    plan = await acting_plan(url, trials, sandbox)
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     began = 0.0
 
@@ -123,10 +130,10 @@ async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) ->
         seconds = time.perf_counter() - began
         (verdict,) = evaluation.verdicts
     errors = [message for _, message, _ in evaluation.errors]
-    assert verdict.baseline.passed + verdict.skill.passed == 2 * cases, errors[:1]
+    assert verdict.baseline.passed + verdict.skill.passed == trials, errors[:1]
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
     return {
-        "sandbox": kind,
+        "sandbox": plan.sandbox,
         "seconds": seconds,
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "children": len(children),

@@ -63,6 +63,17 @@ def shape(trials: int) -> tuple[int, int]:
     return cases, trials // (2 * cases)
 
 
+def calling_plan(url: str, trials: int) -> Plan:
+    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415 - each side imports its own
+    from upskill.skills import Skill  # noqa: PLC0415
+    from upskill.suites import Suite  # noqa: PLC0415
+
+    cases, runs = shape(trials)
+    suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])
+    skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE)
+    return make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, runs=runs))
+
+
 # What the sides are: each prints how many of its trials have passed, as JSON.
 
 
@@ -75,15 +86,9 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415
     from upskill.runs.events import Events  # noqa: PLC0415
     from upskill.runs.executors.local import Local  # noqa: PLC0415
-    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415
     from upskill.runs.stores import open_store  # noqa: PLC0415
-    from upskill.skills import Skill  # noqa: PLC0415
-    from upskill.suites import Suite  # noqa: PLC0415
 
-    cases, runs = shape(trials)
-    suite = Suite.parse([{"id": f"{n}", "prompt": question(n), "checks": [{"contains": WORD}]} for n in range(cases)])
-    skill = Skill.new("naming-fruit", "Names a fruit that a question leaves out.", ADVICE)
-    plan = make_plan(skill, suite, ["benchmark"], options=PlanOptions(base_url=url, runs=runs))
+    plan = calling_plan(url, trials)
     samples: list[float] = []
     seen = 0
 

@@ -15,7 +15,7 @@ from upskill.models import Failures
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.evaluate import evaluate
 from upskill.runs.executors import Job
-from upskill.runs.executors.chunk import Chunk, Done, Shared, run_chunk
+from upskill.runs.executors.chunk import Chunk, Done, Shared, Worker
 from upskill.runs.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
 from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.plan import PlanOptions, Trial
@@ -24,9 +24,10 @@ from upskill.traces import NO_USAGE, Usage
 WORKERS = 4
 
 
-def make_job(home: Path, *, cases: int = 200, models: int = 1, server: str = "http://127.0.0.1:9/v1") -> Job:
+def make_job(home: Path, *, cases: int = 200, runs: int = 1, models: int = 1) -> Job:
     skill = Skill.load(write_skill(home / "greeter", cases=cases))
-    plan = make_plan(skill, models=[f"m{number}" for number in range(models)], options=PlanOptions(base_url=server))
+    names = [f"m{number}" for number in range(models)]
+    plan = make_plan(skill, models=names, options=PlanOptions(runs=runs, base_url="http://127.0.0.1:9/v1"))
     return Job(plan, tuple(plan.trials()), ModelContext(keys={"OPENAI_API_KEY": "sk-secret"}))
 
 
@@ -40,7 +41,7 @@ def cut_all(queue: ChunkQueue) -> list[Cut]:
 
 def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_takes(home: Path) -> None:
     for seconds, size in ((0.001, LARGEST_CHUNK), (0.5, int(CHUNK_SECONDS / 0.5) * 2), (60.0, 2)):
-        queue = make_queue(make_job(home, cases=4000))
+        queue = make_queue(make_job(home, cases=100, runs=100))
         first = cut_all(queue)
         assert [cut.chunk.width for cut in first] == [2] * WORKERS
         for cut in first:
@@ -174,6 +175,11 @@ async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_
     with open_store(home / "runs") as store:
         run, _ = store.start_run(plan, "1")
         shared = Shared(plan, run, ModelContext(), store.place, "off")
+
+    def run_chunk(shared: Shared, chunk: Chunk) -> Done:
+        with Worker(shared) as worker:
+            return worker.run(chunk)
+
     chunk = Chunk(trials[:3], 2, 60.0, Ceilings())
     first = await asyncio.to_thread(run_chunk, shared, chunk)
     assert (len(first.results), first.calls, first.left) == (3, 3, ())

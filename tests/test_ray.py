@@ -75,12 +75,15 @@ def stored(folder: Path) -> int:
 
 
 def workers() -> list[int]:
-    """The processes that run a chunk at the moment."""
+    """The processes of our cluster that run a chunk at the moment; somebody else may have one on this machine."""
+    session = Path(import_ray()._private.worker._global_node.get_session_dir_path()).name.encode()
     found: list[int] = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (process / "cmdline").read_bytes().startswith(f"ray::{NAME}".encode()):
-                found.append(int(process.name))
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if session in Path(f"/proc/{parent}/cmdline").read_bytes():
+                    found.append(int(process.name))
     return found
 
 
@@ -300,6 +303,29 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
         rest = spawn(*command(skill, server, "runs", "--resume"))
         assert rest.code == 0, rest.err
         assert len(server.requests) <= TRIALS + CONCURRENCY
+
+
+def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
+    ray: Any, upskill: Upskill, home: Path, skill: Path
+) -> None:
+    address = ray.get_runtime_context().gcs_address
+    for executor in (("local",), ("ray", "--ray-address", address)):
+        with serving(answer, latency=0.05) as server:
+            given = command(skill, server, executor[0], "--max-calls", 60, "--executor", executor[0])
+            process = start(*given, *executor[1:])
+            while len(server.requests) < 30:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.01)
+            process.kill()
+            process.communicate()
+            while workers():  # of a driver that is gone; Ray ends them
+                time.sleep(0.01)
+            rest = upskill(*given)
+            assert rest.json["halted"] == "the ceiling of 60 calls is reached"
+            assert stored(home / executor[0]) == 60
+            assert 60 <= len(server.requests) <= 60 + CONCURRENCY  # what was in flight is not in the store
+            again = upskill(*given)  # the last one has ended by itself, so this one may spend as much again
+            assert stored(home / executor[0]) == 120, again.err
 
 
 @pytest.mark.usefixtures("ray")

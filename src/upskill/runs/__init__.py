@@ -16,6 +16,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 - `feedback`: what people say of answers, as a file and in the store, and how well checks agree with it
 - `failing`: which cases failed with the skill when they were last run
 - `estimate`: what trials will cost, before they do
+- `spending`: what a command that was killed has spent, which counts for the one that goes on
 - `sample_size`: how many cases and runs it takes to see a lift
 - `events`: what a caller is told while a verb works
 - `options`: options that every verb which calls models shares

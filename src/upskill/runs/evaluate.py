@@ -23,6 +23,7 @@ from upskill.runs.executors.local import Local
 from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.preregistration import Registration, read_registration, register
+from upskill.runs.spending import go_on_spending, stop_spending
 from upskill.runs.stored import evaluation_of, look_at
 from upskill.runs.stores import Look, Run, RunStore, open_store
 from upskill.runs.trial import run_trial
@@ -123,6 +124,7 @@ class _Run:
                 )
                 if reused:
                     store.copy_results(run, reused)
+                run = store.annotate(run, **go_on_spending(store, run, self.models.ledger))
                 self.errored = {result.trial: result for result in store.errored(run)}
                 missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
@@ -142,7 +144,7 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
-                run = store.annotate(run, analysis=self._analysis(warnings, registration))
+                run = store.annotate(run, analysis=self._analysis(warnings, registration), **stop_spending(run))
         evaluation = evaluation_of(store, run, self.plan)
         evaluation.requirements = options.requirements
         if options.keep_look and "baseline" in self.plan.arms:

@@ -145,6 +145,11 @@ def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
     return limiter
 
 
+def forget_limiters() -> None:
+    """Start over with every server, in the running event loop."""
+    _limiters.pop(asyncio.get_running_loop(), None)
+
+
 def overload() -> float | None:
     """Whether a server of the running event loop wants fewer calls, and the seconds that it asked to wait; or None."""
     limiters = _limiters.get(asyncio.get_running_loop(), {}).values()

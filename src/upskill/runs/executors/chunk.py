@@ -1,4 +1,4 @@
-"""A Chunk is some trials of one model and arm that a worker runs in one go, and `run_chunk` is what the worker calls.
+"""A Chunk is some trials of one model and arm that a Worker runs in one go.
 
 It asks the store which of its trials are done, stores each result as it arrives, and returns in brief how they ended.
 It ends early when there is news for the others: its lease is spent, the server is overloaded, the model fails.
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import CacheMode, Failures, ModelContext, Models
-from upskill.models.http.throttling import overload
+from upskill.models.http.throttling import forget_limiters, overload
+from upskill.models.http.transport import AiohttpTransport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.executors.garbage import rare_collections
 from upskill.runs.plan import Plan, Result, Trial
@@ -68,17 +69,44 @@ class Done:
     error: UpskillError | None = None  # that ends the run
 
 
-_stores: dict[str, Store] = {}  # of this process: opening one takes longer than many a chunk
+class Worker:
+    """Runs chunks in this process, one after the other. The store and connections to servers stay open in between."""
 
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._runner = asyncio.Runner()
+        self._store: Store | None = None
+        self._transport: AiohttpTransport | None = None
 
-def run_chunk(shared: Shared, chunk: Chunk) -> Done:
-    try:
-        _check_place(shared)
-        store = _open_store(shared)
-    except UpskillError as error:
-        return Done(left=chunk.trials, error=error)
-    with rare_collections():
-        return asyncio.run(_ChunkRun(shared, chunk, store).run())
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, chunk: Chunk) -> Done:
+        shared = self.shared
+        try:
+            _check_place(shared)
+            if self._store is None and shared.store is not None:
+                self._store = _open_store(shared, shared.store)
+        except UpskillError as error:
+            return Done(left=chunk.trials, error=error)
+        with rare_collections():
+            return self._runner.run(self._run(chunk))
+
+    async def _run(self, chunk: Chunk) -> Done:
+        if self._transport is None:
+            self._transport = acquire_transport()
+        forget_limiters()  # what a server asked for concerns all workers, so it has been told and is in the chunk
+        return await _ChunkRun(self.shared, chunk, self._store).run()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._runner.run(self._transport.release())
+        self._runner.close()
+        if self._store is not None:
+            self._store.close()
 
 
 def _check_place(shared: Shared) -> None:
@@ -91,20 +119,16 @@ def _check_place(shared: Shared) -> None:
         os.chdir(shared.folder)
 
 
-def _open_store(shared: Shared) -> Store | None:
-    place, here = shared.store, socket.gethostname()
-    if place is None:
-        return None
+def _open_store(shared: Shared, place: str) -> Store:
+    here = socket.gethostname()
     if not is_url(place) and here != shared.host:
         raise UsageError(
             f"{place} on {shared.host} cannot be written from {here}",
             "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
         )
-    if place not in _stores:
-        if (store := find_store(place)) is None:
-            raise UsageError(f"the store is not there any more, seen from {here}")
-        _stores[place] = store
-    return _stores[place]
+    if (store := find_store(place)) is None:
+        raise UsageError(f"the store is not there any more, seen from {here}")
+    return store
 
 
 class _ChunkRun:
@@ -144,9 +168,11 @@ class _ChunkRun:
         if self.store is None:
             return
         keys = [self.shared.plan.key(trial) for trial in self.waiting]
-        for result in self.store.scored_under(self.shared.run, keys):
-            self.waiting.remove(result.trial)
-            self.done.results.append(brief(result))
+        stored = [brief(result) for result in self.store.scored_under(self.shared.run, keys)]
+        if stored:
+            done = {result.trial for result in stored}
+            self.waiting = deque(trial for trial in self.waiting if trial not in done)
+            self.done.results += stored
 
     async def _work(self) -> None:
         while self.waiting and not self.ended:

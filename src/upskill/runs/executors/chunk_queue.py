@@ -19,7 +19,7 @@ from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.plan import Plan, Result, Trial
 
 CHUNK_SECONDS = 5.0
-LARGEST_CHUNK = 500  # trials
+LARGEST_CHUNK = 2000  # trials
 MOST_CRASHES = 10  # of workers that had a trial, most of them nothing else
 FIRST_TRIALS = 4  # that each place in a first chunk runs, before anybody knows how long one takes
 

@@ -17,7 +17,7 @@ from upskill.errors import CeilingReached, UsageError
 from upskill.models import Models
 from upskill.models.ledger import Ledger
 from upskill.runs.executors import Job, Resources, Session
-from upskill.runs.executors.chunk import Chunk, Done, Shared, brief, run_chunk
+from upskill.runs.executors.chunk import Chunk, Done, Shared, Worker, brief
 from upskill.runs.executors.chunk_queue import ChunkQueue, Cut
 from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.executors.ray_cluster import Cluster, import_ray
@@ -80,8 +80,6 @@ class Ray:
                 for result in done.results:
                     if not done.stored:
                         await session.persist(result)
-                    if result.fatal:
-                        queue.stop(result.trial.model)
                     yield result
         finally:
             tasks.cancel()
@@ -106,17 +104,18 @@ class _Tasks:
 
     async def run(self) -> AsyncGenerator[Done]:
         """How each chunk ended, as they end."""
+        self._submit()
         while self.queue.left or self._running:
-            self._submit()
             if self._running:
                 timeout = self.queue.pause() or None
                 ended, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             else:
                 ended = set[asyncio.Future[Done]]()
                 await asyncio.sleep(self.queue.pause())
-            for future in ended:
-                cut, _ = self._running.pop(future)
-                yield self._settle(cut, future)
+            settled = [self._settle(self._running.pop(future)[0], future) for future in ended]
+            self._submit()  # first, so that nobody waits while results are counted
+            for done in settled:
+                yield done
 
     def cancel(self) -> None:
         for _, reference in self._running.values():
@@ -154,6 +153,8 @@ class _Tasks:
             return self._lose(cut, type(error).__name__)
         self._crashes = 0
         self.queue.settle(cut, done)
+        for model in {result.trial.model for result in done.results if result.fatal}:
+            self.queue.stop(model)
         return done
 
     def _lose(self, cut: Cut, how: str) -> Done:
@@ -173,13 +174,14 @@ class _Tasks:
         return Done(results=[Result(given_up, self.plan.key(given_up), None, error)], stored=False)
 
 
-_fetched: dict[str, Shared] = {}  # by reference, in the process of a worker
+_workers: dict[str, Worker] = {}  # by what it was told all chunks have in common; one at a time
 
 
 def _run(shared: list[Any], chunk: Chunk) -> Done:
-    """What a worker calls. A reference inside a list is not replaced by its object at every call."""
+    """What a process of Ray calls. A reference inside a list is not replaced by its object at every call."""
     reference = shared[0]
-    if (found := _fetched.get(reference.hex())) is None:
-        _fetched.clear()
-        found = _fetched[reference.hex()] = import_ray().get(reference)
-    return run_chunk(found, chunk)
+    if (worker := _workers.get(reference.hex())) is None:
+        while _workers:
+            _workers.popitem()[1].close()
+        worker = _workers[reference.hex()] = Worker(import_ray().get(reference))
+    return worker.run(chunk)

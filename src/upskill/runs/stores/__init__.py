@@ -256,6 +256,10 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
         """The whole results under these keys of trials that passed or failed."""
         ...
 
+    def count_calls(self, run: Run) -> int:
+        """How often models were called for the results that are stored, at least: a retry is not seen here."""
+        ...
+
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         """Tokens and dollars by role, errored tries included; None where a price is not known. A trial in several runs
         was paid for once."""

@@ -252,6 +252,11 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         one = (" AND case_id = ?", (case,)) if case else ("", ())
         return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
 
+    def count_calls(self, run: Run) -> int:
+        students, judges = "CASE WHEN turns > 1 THEN turns ELSE 1 END", "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END"
+        query = f"SELECT COALESCE(SUM({students} + {judges}), 0) FROM results WHERE run = ?"  # noqa: S608
+        return int(self._rows(query, run.number)[0][0])
+
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, tokens, cost in _SPENDERS:
