@@ -1,7 +1,8 @@
 """A CPU stand-in for the GPU: the same runner and referee, with arrays of NumPy and kernels compiled for the CPU.
 
 It carries out recorded launch plans one thread at a time, so it knows no shared memory and no shuffles; times are those
-of a clock. `STAND_IN_KERNELS` names a library with the kernels of the file under test (`compile_for_cpu`).
+of a clock. `STAND_IN_KERNELS` names a library with the kernels of the file under test (`compile_for_cpu`). The server
+and all that it forks hold `STAND_IN_HELD` open, a named pipe: it ends when the last of them has.
 
     python cpu_stand_in.py SOCKET          forks runners and referees, as `fork_server` does
 """
@@ -178,4 +179,6 @@ def _at(number: int, sizes: Sequence[int]) -> list[int]:
 
 
 if __name__ == "__main__":
+    if "STAND_IN_HELD" in os.environ:
+        os.write(os.open(os.environ["STAND_IN_HELD"], os.O_WRONLY), b"server\n")
     fork_server.main(CpuStandIn, ("numpy",))

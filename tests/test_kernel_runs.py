@@ -6,11 +6,14 @@ import asyncio
 import inspect
 import os
 import re
+import select
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import numpy as np
 import pytest
 
 import cpu_stand_in
+import run_to_be_killed
 from upskill.checks import Evidence, Finding, read_check
 from upskill.checks.kernel import correct, gpu_process, referee, runner
 from upskill.checks.kernel.speed import compare_speed
@@ -262,6 +266,42 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
                 await look("kernel_correct", GOOD, open_to_all, source=source)
     with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot hold what comes with a suite"):
         gpu_process.ForkServer.running("landlock")
+
+
+@pytest.mark.parametrize("kind", ["none", "bubblewrap"])
+def test_nothing_goes_on_when_upskill_is_killed(kind: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    os.mkfifo(tmp_path / "held")
+    (tmp_path / "held").chmod(0o666)
+    line = [sys.executable, run_to_be_killed.__file__, kind, str(FIXTURES / "kernels" / "affine.py")]
+    with ExitStack() as closing:
+        held = closing.enter_context(os.fdopen(os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK), "rb", 0))
+        started = subprocess.Popen(line, env=os.environ | {"STAND_IN_HELD": str(tmp_path / "held")})
+        closing.callback(started.wait)
+        closing.callback(started.kill)
+        said = b""
+        while set(said.decode().splitlines()) < run_to_be_killed.LINES:
+            assert select.select([held], [], [], HANGS)[0], f"only these are running: {said!r}"
+            more = held.read()
+            assert more, f"it ended, with only these running: {said!r}"
+            said += more
+        for process in descendants(str(started.pid)):  # for a product that leaves them running
+            with suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(int(process))
+                closing.callback(os.close, descriptor)
+                closing.callback(end, descriptor)
+        started.kill()
+        # It ends for us when the last process that holds it is gone.
+        assert select.select([held], [], [], HANGS)[0], "something goes on"
+        assert held.read() == b""
+
+
+HANGS = 300.0  # seconds after which a test has failed; nothing takes as long
+
+
+def end(process: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, signal.SIGKILL)
 
 
 def descendants(process: str) -> list[str]:

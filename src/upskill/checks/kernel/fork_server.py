@@ -1,8 +1,9 @@
 """The fork server: has imported PyTorch, touches no GPU, and forks a runner or a referee whenever it is asked.
 
 Importing PyTorch takes seconds, and every trial wants processes of its own. A worker gets its descriptors by the socket
-that the request comes by. A keeper, forked between server and worker, kills it when it is no longer wanted, and says
-how it ended when it has.
+that the request comes by. A keeper, forked between server and worker, kills it with all that it started when it is no
+longer wanted, and says how it ended when it has. Nobody wants it any more when upskill itself is gone, however that
+came about: the pipe that says so has lost its other end.
 
 A task comes with a suite, and a suite may be anyone's: where the sandbox of the trial is bubblewrap, the server and all
 that it forks are in one as well, with the GPU and nothing else.
@@ -58,11 +59,12 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     stdin, printed, channel, store, status, wanted = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    keeper = os.getpid()
     worker = os.fork()
     with suppress(OSError):  # a group of its own, so that it can be killed with all that it starts; both see to it
         os.setpgid(worker, worker)
-    _die_with_parent()
     if worker == 0:
+        _die_with(keeper)
         os.close(status)
         os.close(wanted)
         for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
@@ -97,9 +99,11 @@ def _can_fork() -> bool:
     return os.waitpid(probe, 0)[1] == 0
 
 
-def _die_with_parent() -> None:
-    """Where upskill is killed, its server ends, and so does all that it forked, whatever hangs on the GPU."""
+def _die_with(parent: int) -> None:
+    """End when this parent does. The keeper has to outlive nobody: it notices by a pipe, and cleans up first."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it was faster
+        os._exit(1)
 
 
 if __name__ == "__main__":

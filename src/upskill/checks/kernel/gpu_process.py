@@ -25,6 +25,8 @@ from upskill.sandboxes.program import start_program
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
+# Kills its whole group when a pipe has lost its other end, whatever hangs on the GPU.
+KEEPER = ("/bin/sh", "-c", '(read -r _ <"$0"; kill -KILL 0) & exec "$@"')
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg")
 START_SECONDS = 600.0  # importing PyTorch, and compiling what the kernel is timed against
 MOST_PRINTED = 8000  # bytes of what a process printed that are looked at
@@ -164,7 +166,8 @@ class GpuProcess:
         os.set_blocking(self._reader, False)
         try:
             if role == "watched":
-                self._watched = self._run_watched([*tool, *WATCHED, str(channel), str(store)], stdin, (channel, store))
+                argv = [*KEEPER, f"/proc/self/fd/{wanted}", *tool, *WATCHED, str(channel), str(store)]
+                self._watched = self._run_watched(argv, stdin, (channel, store, wanted))
             else:
                 descriptors = (stdin, self._printed.fileno(), channel, store, status, wanted)
                 self._server = ForkServer.running(kind)
@@ -253,9 +256,6 @@ class GpuProcess:
             return
         os.close(self._wanted)  # which its keeper sees
         self._wanted = -1
-        if self._watched is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._watched.pid, signal.SIGKILL)
         self._wait()
         self._closing.close()
 
