@@ -5,14 +5,15 @@ python bench/live.py --trials 100000 --rounds 5
 
 The store is filled without running anything (see store.py). Every answer is asked for over HTTP, the first time and
 again. Then a run of scripted trials is carried out with no page open and with fifty, in turns: each page listens, and
-asks for the summary and the trials anew after a change, at most every 1.5 seconds, as a browser's pages do. The pages
-are a process of low priority, as the server is: what they cost is what they take from the run all the same.
+asks for the summary and the trials anew after a change, as seldom as the server says, as a browser's pages do. The
+pages are a process of low priority, as the server is: what they cost is what they take from the run all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import statistics
 import subprocess
@@ -29,7 +30,6 @@ import aiohttp
 from store import Filled, prepare, results
 
 PAGES = 50
-AGAIN = 1.5  # seconds
 MIDDLE = '["case-0150","scripted:student.yaml","skill",500]'
 WANTED_MS, WANTED_COST = 200, 0.05
 
@@ -86,16 +86,22 @@ async def ask(session: aiohttp.ClientSession, url: str) -> float:
 
 
 async def open_page(address: str) -> None:
-    """What a page of the latest run does."""
-    last = 0.0
+    """What a page does of the run that it hears of."""
+    again, tag = 0.0, ""
     forever = aiohttp.ClientTimeout(None)
     async with aiohttp.ClientSession(timeout=forever) as session, session.get(f"{address}events") as events:
         async for line in events.content:
-            if line.startswith(b"data: [{") and time.monotonic() - last > AGAIN:
-                last = time.monotonic()
-                for path in ("summary", "trials"):
-                    async with session.get(f"{address}api/{path}?run=last") as answer:
-                        await answer.read()
+            if not line.startswith(b"data: [{"):
+                continue
+            run, now = json.loads(line.removeprefix(b"data: "))[-1]["id"], time.monotonic()
+            if now < again:
+                continue
+            async with session.get(f"{address}api/summary?run={run}", headers={"If-None-Match": tag}) as answer:
+                tag = answer.headers["ETag"]
+                await answer.read()
+            async with session.get(f"{address}api/trials?run={run}") as answer:
+                again = now + int(answer.headers["X-Again"]) / 1000
+                await answer.read()
 
 
 async def open_pages(address: str, pages: int) -> None:
@@ -125,6 +131,10 @@ async def measure_pages(work: Path, trials: int, rounds: int) -> None:
                 )
                 reader.kill()
                 await reader.wait()
+    print(
+        *(f"{pages} pages: {', '.join(f'{rate:,.0f}' for rate in found)} trials/s" for pages, found in rates.items()),
+        sep="\n",
+    )
     alone, watched = statistics.median(rates[0]), statistics.median(rates[PAGES])
     print(f"\n{trials:,} trials, {rounds} rounds of each: {alone:,.0f} trials/s with no page open,", end=" ")
     print(f"{watched:,.0f} with {PAGES}: {1 - watched / alone:.1%} less (wanted: under {WANTED_COST:.0%})")
@@ -133,7 +143,7 @@ async def measure_pages(work: Path, trials: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1_000_000)
-    parser.add_argument("--run-trials", type=int, default=6_000, help="of the run that is watched")
+    parser.add_argument("--run-trials", type=int, default=12_000, help="of the run that is watched")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, help="a folder to keep")
     parser.add_argument("--open", nargs=2, help=argparse.SUPPRESS)

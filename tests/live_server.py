@@ -53,7 +53,7 @@ class Live:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-            connection.putrequest(method, whole, skip_host="Host" in given)
+            connection.putrequest(method, whole, "Host" in given, "Accept-Encoding" in given)
             for name, value in {**given, **({"Content-Length": str(len(data))} if data is not None else {})}.items():
                 connection.putheader(name, value)
             connection.endheaders(data)

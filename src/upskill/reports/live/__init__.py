@@ -7,6 +7,7 @@ answered loads a run whole: lists read counts that the store keeps, trials come 
 - `server`: what is answered under which address
 - `guard`: who may ask: the token, `Host` and `Origin`, and the headers of every answer
 - `watcher`: what has changed, for all pages at once
+- `answers`: what many pages ask for, made once between two changes
 - `overview`: the list of runs and skills
 - `summaries`: what the page of a run shows besides its trials, computed once and beside the event loop
 - `trials`: the trials of a run, filtered, a page at a time

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,7 @@ from aiohttp import web
 
 from upskill.errors import UsageError
 from upskill.reports.html.page import script, style
+from upskill.reports.live.answers import Answer, Answers
 from upskill.reports.live.compare import comparison_page
 from upskill.reports.live.feedback import read_mark
 from upskill.reports.live.guard import HEADERS, make_guard
@@ -31,6 +33,7 @@ from upskill.runs.stores import Run, Store
 HOST = "127.0.0.1"
 PORT = 8321
 LARGEST_POST = 100_000  # bytes
+COMPUTED_EVERY = 0.5  # seconds between two looks at whether a summary has been computed
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
 
 
@@ -43,6 +46,7 @@ class LivePage:
         self.rows: Rows = {}
         self.watcher = Watcher(store)
         self.summaries = Summaries(store, place)
+        self.answers = Answers(self.watcher.latest_change)
 
     def address(self, port: int, run: str = "") -> str:
         return f"http://{HOST}:{port}/{self.token}/" + (f"run/{quote(run, safe='')}" if run else "")
@@ -101,7 +105,11 @@ class LivePage:
     async def _overview(self, request: web.Request) -> web.Response:
         before = request.query.get("before", "")
         number = int(before) if before.isdecimal() and len(before) < 19 else None
-        return await self._answer(overview, self.store, number, self.rows)
+
+        async def make() -> Answer:
+            return Answer.of(await asyncio.to_thread(overview, self.store, number, self.rows))
+
+        return await self._shared(request, make)
 
     async def _run(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -127,25 +135,33 @@ class LivePage:
 
     async def _summary(self, request: web.Request) -> web.Response:
         """What the page of a run is made from; `202` while it is computed for the first time."""
-        run = await self._find_run(request)
-        found = await self.summaries.get(run)
-        if found is None:
-            return _json({"computing": True}, status=202)
-        tag = f'"{found.revision}"'
-        later = {"X-Stale": "1"} if found.revision != await asyncio.to_thread(self.store.revision, run) else {}
-        if request.headers.get("If-None-Match") == tag:
-            return web.Response(status=304, headers={"ETag": tag, **later})
-        response = web.Response(body=found.document, content_type="application/json", headers={"ETag": tag, **later})
-        response.enable_compression(strategy=1)
-        return response
+
+        async def make() -> Answer:
+            run = await self._find_run(request)
+            found = await self.summaries.get(run)
+            soon = time.monotonic() + COMPUTED_EVERY
+            if found is None:
+                return Answer(b'{"computing": true}', status=202, until=soon)
+            if found.revision == await asyncio.to_thread(self.store.revision, run):
+                return Answer(found.document)
+            return Answer(found.document, {"X-Stale": "1"}, until=soon)
+
+        return await self._shared(request, make)
 
     async def _trials(self, request: web.Request) -> web.Response:
-        run, after = await self._find_run(request), request.query.get("after")
+        after = request.query.get("after")
         try:
             place = trial_at(after) if after else None
         except ValueError as error:
             raise web.HTTPBadRequest(text=f"after: {error}\n") from error
-        return await self._answer(list_trials, self.store, run, TrialFilter.of(request.query), place)
+
+        async def make() -> Answer:
+            run = await self._find_run(request)
+            return Answer.of(
+                await asyncio.to_thread(list_trials, self.store, run, TrialFilter.of(request.query), place)
+            )
+
+        return await self._shared(request, make)
 
     async def _trial(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -185,6 +201,12 @@ class LivePage:
             return await asyncio.to_thread(self.store.run, wanted)
         except UsageError as error:
             raise web.HTTPNotFound(text=f"{error.message}\n") from error
+
+    async def _shared(self, request: web.Request, make: Callable[[], Awaitable[Answer]]) -> web.Response:
+        """An answer to everyone who asks this, and how many milliseconds to wait before asking again."""
+        response = (await self.answers.get(request.path_qs, make)).response(request)
+        response.headers["X-Again"] = str(round(1000 * self.watcher.pause()))
+        return response
 
     async def _answer(self, read: Callable[..., Any], *values: object) -> web.Response:
         return _json(await asyncio.to_thread(read, *values))

@@ -20,7 +20,7 @@ from upskill.runs.stored import evaluation_of
 from upskill.runs.stores import Run, Store, find_store
 
 SMALL = 3_000  # results that are computed while the page waits
-REST = 8  # times as long as it took, and a second at least: how long to wait before a run is computed again
+REST = 24  # times as long as it took, and a second at least: how long a run that goes on is not computed again
 MOST_KEPT = 100  # summaries in memory
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class Summary:
     revision: int  # of the run, when it was read
     document: bytes
-    again: float = 0.0  # not to be computed again before this time
+    again: float = 0.0  # not to be computed again before this time, while the run goes on
 
 
 class Summaries:
@@ -46,7 +46,7 @@ class Summaries:
         if known and known.revision == revision:
             return self._keep(run, known)
         small = run.passed + run.failed + run.errored <= SMALL
-        if known and time.monotonic() < known.again:
+        if known and time.monotonic() < known.again and await asyncio.to_thread(self._store.is_claimed, run):
             return known  # whoever asked has to ask again
         if run.id not in self._tasks:
             task = asyncio.create_task(self._compute(run, revision, small=small))
@@ -82,8 +82,8 @@ class Summaries:
             document = await self._compute_elsewhere(run)
         now = time.monotonic()
         found = Summary(revision, document, now + max(1.0, REST * (now - began)))
-        if not small:
-            await asyncio.to_thread(self._store_summary, run, found)
+        if not small and not await asyncio.to_thread(self._store.is_claimed, run):
+            await asyncio.to_thread(self._store_summary, run, found)  # before that, nobody but the run writes
         return self._keep(run, found)
 
     async def _compute_elsewhere(self, run: Run) -> bytes:

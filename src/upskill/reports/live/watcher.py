@@ -1,7 +1,8 @@
 """One watcher for all open pages: it asks the store whether anything has changed, and tells every page what did.
 
 Asking is one row of a small table, a few times a second and only while a page is open. What has changed is written as
-JSON once, however many pages there are.
+JSON once, however many pages there are. The more pages are open, the longer are the pauses in which they hear and ask,
+so that a run which goes on beside them keeps its pace.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from upskill.errors import UpskillError
 from upskill.reports.live.overview import run_row
 from upskill.runs.stores import Run, Store
 
-EVERY = 0.3  # seconds between two questions
+EVERY, SELDOM = 0.3, 1.0  # seconds between two questions: of one page, and at most
+AGAIN = 1.5  # seconds before a page that has heard of a change asks for everything anew
+PER_PAGE = 0.015, 0.06  # seconds that each open page adds to the first, and that it is given of the second
 CLAIMS_EVERY = 2.0  # seconds between two looks at who is still working: a process that dies tells nobody
 WINDOW = 60.0  # seconds of progress that the time left is judged by
 MOST_RUNS = 50  # that one message tells of
@@ -31,9 +34,12 @@ class Watcher:
         self._store = store
         self._news: dict[str, tuple[int, bytes]] = {}  # by run: the message in which it was last told
         self._message = 0
+        self._written: dict[int, bytes] = {}  # by the last message that was heard: what has changed since
         self._told = asyncio.Condition()
         self._pages = 0
         self._task: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+        self._trouble = ""
         self._seen = 0
         self._rates: dict[str, Rate] = {}
         self._running: set[str] = set()
@@ -41,11 +47,12 @@ class Watcher:
     async def messages(self) -> AsyncGenerator[bytes]:
         """What has changed, from now on; an empty message where nothing did for a while."""
         self._pages += 1
-        if self._task is None or self._task.done():
-            self._seen = await asyncio.to_thread(self._begin)
-            self._task = asyncio.create_task(self._watch())
-        heard = self._message
         try:
+            if self._task is None:
+                self._begun.clear()
+                self._task = asyncio.create_task(self._watch())
+            await self._begun.wait()
+            heard = self._message
             yield b"[]"
             while True:
                 try:
@@ -55,13 +62,26 @@ class Watcher:
                 except TimeoutError:
                     yield b""
                     continue
-                news = [row for number, row in self._news.values() if number > heard]
-                heard = self._message
-                yield b"[" + b",".join(news) + b"]"
+                news, heard = self._since(heard), self._message
+                yield news
         finally:
             self._pages -= 1
             if not self._pages and self._task:
                 self._task.cancel()
+                self._task = None
+
+    def _since(self, heard: int) -> bytes:
+        if heard not in self._written:
+            self._written[heard] = b"[" + b",".join(row for number, row in self._news.values() if number > heard) + b"]"
+        return self._written[heard]
+
+    def latest_change(self) -> int | None:
+        """The number of the latest message; None while nobody looks for changes, or nobody can."""
+        return self._message if self._task and self._begun.is_set() and not self._trouble else None
+
+    def pause(self) -> float:
+        """How many seconds a page waits before it asks for everything anew."""
+        return max(AGAIN, PER_PAGE[1] * self._pages)
 
     async def close(self) -> None:
         if self._task:
@@ -70,20 +90,23 @@ class Watcher:
                 await self._task
 
     async def _watch(self) -> None:
-        claims_asked, trouble = 0.0, ""
+        claims_asked = 0.0
         while True:
             try:
+                if not self._begun.is_set():
+                    self._seen = await asyncio.to_thread(self._begin)
+                    self._begun.set()
                 now = time.monotonic()
                 ask_claims = now - claims_asked >= CLAIMS_EVERY
                 claims_asked = now if ask_claims else claims_asked
                 if rows := await asyncio.to_thread(self._look, ask_claims):
                     await self._tell(rows)
-                trouble = ""
+                self._trouble = ""
             except UpskillError as error:  # the store is busy or gone: the next look may work
-                if trouble != str(error):
+                if self._trouble != str(error):
                     logger.warning("the live page cannot read the store: %s", error)
-                trouble = str(error)
-            await asyncio.sleep(EVERY)
+                self._trouble = str(error)
+            await asyncio.sleep(min(SELDOM, EVERY + PER_PAGE[0] * (self._pages - 1)))
 
     def _begin(self) -> int:
         revision = self._store.revision()
@@ -126,6 +149,7 @@ class Watcher:
     async def _tell(self, rows: list[dict[str, Any]]) -> None:
         async with self._told:
             self._message += 1
+            self._written.clear()
             for row in rows:
                 self._news[row["id"]] = (self._message, json.dumps(row).encode())
             self._told.notify_all()

@@ -1,7 +1,7 @@
 /* What all live pages share: asking the server, hearing what has changed, and the bar on top. */
 
 const BASE = document.querySelector('meta[name="upskill-base"]').content; // with the token
-const AGAIN = 1500; // ms between two times that a page asks for everything anew
+let refreshPause = 1500; // ms between two times that a page asks for everything anew: the server says more where many are open
 
 async function ask(path, query = {}, options = {}) {
   const url = new URL(`${BASE}api/${path}`, location.href);
@@ -12,6 +12,7 @@ async function ask(path, query = {}, options = {}) {
   } catch {
     throw new Error("The server does not answer: upskill view has ended. Start it again, and open its new address.");
   }
+  refreshPause = Number(response.headers.get("X-Again")) || refreshPause;
   if (!response.ok && response.status !== 304) throw new Error((await response.text()).trim() || response.statusText);
   return response;
 }
@@ -66,7 +67,13 @@ function showConnection(node, state) {
   fill(node, state === "live" ? "live" : state === "lost" ? "not connected" : "connecting");
 }
 
-/* Calls a function now and then: at once, and once more at the end where it was wanted again meanwhile. */
+/* Resolves as soon as somebody can see the page. */
+async function seen() {
+  while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+}
+
+/* Calls a function now and then: at once, and once more at the end where it was wanted again meanwhile. A page that
+   nobody sees asks for nothing until somebody does. */
 function calmly(act) {
   let busy = false;
   let wanted = false;
@@ -76,13 +83,15 @@ function calmly(act) {
       return;
     }
     busy = true;
+    await seen();
+    wanted = false;
     const begun = performance.now();
     try {
       await act();
     } catch (error) {
       console.info(error.message); // the next change asks again
     }
-    await new Promise((resolve) => setTimeout(resolve, Math.max(0, AGAIN - (performance.now() - begun))));
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, refreshPause - (performance.now() - begun))));
     busy = false;
     if (wanted) {
       wanted = false;
@@ -181,7 +190,7 @@ function liveSource(run, isGoing) {
     async summary() {
       for (;;) {
         const response = await ask("summary", { run }, tag ? { headers: { "If-None-Match": tag } } : {});
-        if (response.headers.get("X-Stale")) setTimeout(changed, AGAIN); // it will be computed by then
+        if (response.headers.get("X-Stale")) setTimeout(changed, refreshPause); // it will be computed by then
         if (response.status === 304) return shown();
         if (response.status === 200) {
           tag = response.headers.get("ETag") ?? "";
