@@ -2,7 +2,8 @@
 
 It carries out recorded launch plans one thread at a time, so it knows no shared memory and no shuffles; times are those
 of a clock. `STAND_IN_KERNELS` names a library with the kernels of the file under test (`compile_for_cpu`). The server
-and all that it forks hold `STAND_IN_HELD` open, a named pipe: it ends when the last of them has.
+and all that it forks hold `STAND_IN_HELD` open, a named pipe: it ends when the last of them has. `STAND_IN_LOG` is a
+file for what a device does.
 
     python cpu_stand_in.py SOCKET          forks runners and referees, as `fork_server` does
 """
@@ -69,6 +70,7 @@ class CpuStandIn(Device):
         self.library = ctypes.CDLL(os.environ["STAND_IN_KERNELS"]) if "STAND_IN_KERNELS" in os.environ else None
         if Path(os.environ.get("STAND_IN_GONE", "/nowhere")).exists():
             raise Missing("the stand-in is told to be no GPU")
+        _note("made")
 
     @property
     def name(self) -> str:
@@ -121,8 +123,10 @@ class CpuStandIn(Device):
     def to_bytes(self, buffer: Any) -> Any:
         return buffer.tobytes()
 
-    def from_bytes(self, data: Any) -> Any:
-        return np.frombuffer(data, dtype=np.uint8)
+    def from_bytes(self, size: int, fill: Callable[[memoryview], None]) -> Any:
+        data = np.empty(size, np.uint8)
+        fill(data.data)
+        return data
 
     def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
         return raw.view(dtype).reshape(shape)
@@ -166,12 +170,19 @@ class CpuStandIn(Device):
         return function
 
     def seconds(self, work: Callable[[], object]) -> float:
+        _note("timed")
         began = time.perf_counter()
         work()
         return time.perf_counter() - began
 
     def copy_bandwidth(self) -> float:
         return 1e9
+
+
+def _note(what: str) -> None:
+    if "STAND_IN_LOG" in os.environ:
+        with Path(os.environ["STAND_IN_LOG"]).open("a", encoding="utf-8") as log:
+            log.write(f"{what}\n")
 
 
 def _at(number: int, sizes: Sequence[int]) -> list[int]:

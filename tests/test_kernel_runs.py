@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import re
 import select
@@ -23,7 +24,7 @@ import pytest
 import cpu_stand_in
 import run_to_be_killed
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel import correct, gpu_process, referee, runner
+from upskill.checks.kernel import correct, gpu_process, plans, referee, runner, store
 from upskill.checks.kernel.speed import compare_speed
 from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
@@ -108,6 +109,35 @@ async def test_every_hostile_kernel_fails(sandbox: Sandbox, tmp_path: Path, monk
     again = await look("kernel_faster", codes["writes_a_part"], sandbox)
     assert not again.passed
     assert again.reason.startswith("not timed, as it is not correct: the kernel is wrong at 300 float32")
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_launcher_is_linked_once_and_nothing_is_timed_while_the_referee_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    on_cpu(GOOD, tmp_path, monkeypatch)
+    log = tmp_path / "log"
+    caplog.set_level(logging.INFO, "upskill.checks.kernel.trial_run")
+    async with await SANDBOXES.load("none")().open(Setup()) as sandbox:
+        assert (await look("kernel_correct", GOOD, sandbox)).passed
+        monkeypatch.setattr(plans, "RECORDER", tmp_path / "nothing there")
+        monkeypatch.setenv("STAND_IN_LOG", str(log))
+        assert (await look("kernel_faster", GOOD, sandbox, at_least=1e-9)).passed
+    assert log.read_text(encoding="utf-8").split() == ["made"] * 2 + ["timed"] * 3 * 23
+    stages = r"preparing [\d.]+ s, recording [\d.]+ s, running \([\d.]+ s of it storing\) [\d.]+ s, comparing [\d.]+ s"
+    assert re.fullmatch(f"on the GPU: {stages}", caplog.messages[-1])
+
+
+def test_outputs_are_handed_over_whole_by_several_threads() -> None:
+    data = np.random.default_rng(3).integers(0, 256, 3 * store.CHUNK + 5, dtype=np.uint8)
+    with os.fdopen(os.memfd_create("outputs"), "rb") as file:
+        store.write(file.fileno(), memoryview(b"before"), 0)
+        store.write(file.fileno(), data.data, 6)
+        back = np.zeros_like(data)
+        store.read(file.fileno(), 6, back.data)
+        assert np.array_equal(back, data)
+        with pytest.raises(EOFError):
+            store.read(file.fileno(), 7, back.data)
 
 
 # What a launcher may do, and what the machinery finds.

@@ -12,7 +12,7 @@ host code is never near a GPU: it runs in a sandbox against `recorder.c`, which 
 `referee`, another one, computes the reference (`task`: what a suite says about a kernel) and compares every output.
 
 Beside these: `toolchain` (finds nvcc), `build` (sources to a cubin, with what ptxas says), `device` (the GPU, by
-PyTorch) and `driver` (its launches), `gpu_process` (their processes), `fork_server` (starts them fast), `watched` (a
-launch under compute-sanitizer), `trial_run` (from a build to what came of it on the GPU), `speed` (medians, ratios and
-their intervals), `kernel_check` (what the tiers share).
+PyTorch) and `driver` (its launches), `store` (outputs on their way to the referee), `gpu_process` (their processes),
+`fork_server` (starts them fast), `watched` (a launch under compute-sanitizer), `trial_run` (from a build to what came
+of it on the GPU), `speed` (medians, ratios and their intervals), `kernel_check` (what the tiers share).
 """

@@ -100,14 +100,19 @@ class Device(Driver):
         return bool(self.xp.equal(one, other))
 
     def to_bytes(self, buffer: Any) -> Any:
-        """A copy of its bytes, good until the next one is made."""
-        size = int(buffer.numel())
-        if self._staging is None or self._staging.numel() < size:  # page-locked memory is ten times as fast to copy to
-            self._staging = self.xp.empty(size, dtype=self.xp.uint8, pin_memory=True)
-        return self._staging[:size].copy_(buffer).numpy().data
+        """A copy of its bytes, good until the next bytes are moved."""
+        return self._staged(int(buffer.numel())).copy_(buffer).numpy().data
 
-    def from_bytes(self, data: Any) -> Any:
-        return self.xp.frombuffer(data, dtype=self.xp.uint8).to(self.place)
+    def from_bytes(self, size: int, fill: Callable[[memoryview], None]) -> Any:
+        """As many bytes as this writes into the memory that it is given."""
+        staged = self._staged(size)
+        fill(memoryview(staged.numpy()))
+        return staged.to(self.place)
+
+    def _staged(self, size: int) -> Any:
+        if self._staging is None or self._staging.numel() < size:  # page-locked memory is ten times as fast to copy
+            self._staging = self.xp.empty(size, dtype=self.xp.uint8, pin_memory=True)
+        return self._staging[:size]
 
     def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
         return raw.view(dtype).reshape(tuple(shape))

@@ -8,6 +8,7 @@ plan. Another process, with none of its code inside, carries the plans out.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from upskill.checks.kernel.build import Build, open_build_sandbox
 from upskill.checks.kernel.task import C_TYPES, Argument, TaskHeader
 from upskill.checks.kernel.toolchain import find_toolchain
 from upskill.errors import CheckError
+from upskill.plain import digest
 from upskill.sandboxes import Limits, MiB, Sandbox, printable
 
 RECORDER = Path(__file__).with_name("recorder.c")
@@ -26,6 +28,9 @@ STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
 MOST_STEPS = 256  # of one call
 RECORD_SECONDS = 20.0
 
+KEPT = 32  # linked launchers
+
+_linked: OrderedDict[str, bytes] = OrderedDict()
 _UNDEFINED = re.compile(r"undefined reference to `([^'`]+)'")
 
 
@@ -51,9 +56,10 @@ async def record(
     """The plan of every call. `device` has the attributes of the GPU and the memory that a launcher may use."""
     toolchain = find_toolchain()
     async with open_build_sandbox(evidence, toolchain, 60.0) as sandbox:
-        await _link(sandbox, build, header, [*dict.fromkeys(call.entry for call in calls)], toolchain.include)
         plans: list[LaunchPlan] = []
         for entry in dict.fromkeys(call.entry for call in calls):
+            linked = await _link(sandbox, build, header, entry, toolchain.include)
+            await sandbox.write(f"{entry}.recorder", linked, executable=True)
             told_it = "".join(_input(build, header, [call for call in calls if call.entry == entry], device))
             limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
             done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=told_it.encode())
@@ -62,28 +68,38 @@ async def record(
     return plans
 
 
-async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entries: Sequence[str], include: str) -> None:
-    await sandbox.write("kernel.o", build.host_object)
-    await sandbox.write("recorder.c", RECORDER.read_bytes())
-    for entry in entries:
-        await sandbox.write("call.c", call_in_c(entry, header.signature))
+async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> bytes:
+    """The program that has a launcher recorded. The same one is linked once, though each tier that runs wants it."""
+    called = call_in_c(entry, header.signature)
+    key = digest([build.host_object.hex(), called])
+    if key not in _linked:
+        await sandbox.write("kernel.o", build.host_object)
+        await sandbox.write("recorder.c", RECORDER.read_bytes())
+        await sandbox.write("call.c", called)
         done = await sandbox.run(
             [
                 *("gcc", "-O1", f"-I{include}", "recorder.c", "call.c", "kernel.o", "-lstdc++", "-lm"),
-                *("-Wl,--gc-sections", "-o", f"{entry}.recorder"),
+                *("-Wl,--gc-sections", "-o", f"{entry}.linked"),
             ]
         )
-        if done.code == 0:
-            continue
-        wanted = [name for name in dict.fromkeys(_UNDEFINED.findall(done.error)) if name != entry]
-        if wanted:
-            raise BadLauncher(f"the launcher calls {', '.join(wanted[:5])}, which is not available to a kernel")
-        if _UNDEFINED.search(done.error):
-            raise BadLauncher(f'there is no function extern "C" void {entry}({header.written}, cudaStream_t stream)')
-        if "multiple definition" in done.error:
-            twice = re.search(r"multiple definition of `([^'`]+)'", done.error)
-            raise BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which belongs to CUDA")
-        raise CheckError(f"the launcher could not be linked: {printable(done.error)[-400:]}")
+        if done.code:
+            raise _not_linked(printable(done.error), header, entry)
+        _linked[key] = await sandbox.read(f"{entry}.linked", 64 * MiB)
+        while len(_linked) > KEPT:
+            _linked.popitem(last=False)
+    return _linked[key]
+
+
+def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
+    wanted = [name for name in dict.fromkeys(_UNDEFINED.findall(error)) if name != entry]
+    if wanted:
+        return BadLauncher(f"the launcher calls {', '.join(wanted[:5])}, which is not available to a kernel")
+    if _UNDEFINED.search(error):
+        return BadLauncher(f'there is no function extern "C" void {entry}({header.written}, cudaStream_t stream)')
+    if "multiple definition" in error:
+        twice = re.search(r"multiple definition of `([^'`]+)'", error)
+        return BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which belongs to CUDA")
+    return CheckError(f"the launcher could not be linked: {error[-400:]}")
 
 
 def call_in_c(entry: str, signature: Sequence[Argument]) -> str:

@@ -5,9 +5,10 @@ It draws the inputs again from their seeds, computes the reference, and compares
 
 from __future__ import annotations
 
-import mmap
+from functools import partial
 from typing import Any
 
+from upskill.checks.kernel import store
 from upskill.checks.kernel.device import Device
 from upskill.checks.kernel.runner import Channel, Task
 
@@ -57,14 +58,14 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     return ""
 
 
-def find_wrong(device: Device, request: dict[str, Any], stored: memoryview) -> str:
+def find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
     """The first output of all runs that is not as it should be; empty where all are."""
     task = Task(request["task"])
     seed, before = -1, dict[str, Any]()
     for number, run in enumerate(request["runs"]):
         label = f"{'×'.join(map(str, run['shape']))} {run['dtype']}"
         raw = {
-            name: device.from_bytes(stored[one["at"] : one["at"] + one["bytes"]])
+            name: device.from_bytes(one["bytes"], partial(store.read, descriptor, one["at"]))
             for name, one in run["outputs"].items()
         }
         if wrong := judge(device, task, run, raw):
@@ -76,7 +77,5 @@ def find_wrong(device: Device, request: dict[str, Any], stored: memoryview) -> s
     return ""
 
 
-def serve(device: Device, request: dict[str, Any], store: int, channel: Channel) -> None:
-    # Private and writable, as PyTorch wants memory to be; nothing is written to it.
-    stored = mmap.mmap(store, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    channel.say({"done": {"wrong": find_wrong(device, request, memoryview(stored))}})
+def serve(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+    channel.say({"done": {"wrong": find_wrong(device, request, descriptor)}})

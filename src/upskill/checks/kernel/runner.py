@@ -15,12 +15,14 @@ import json
 import linecache
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
+from upskill.checks.kernel import store
 from upskill.checks.kernel.device import Device
 from upskill.checks.kernel.driver import KernelFailed, Missing
 from upskill.checks.kernel.task import Shape, TaskHeader, read_task
@@ -146,8 +148,9 @@ class Setting:
 
 
 class Runner:
-    def __init__(self, device: Device, request: dict[str, Any], store: int) -> None:
-        self.device, self.request, self.store, self.stored = device, request, store, 0
+    def __init__(self, device: Device, request: dict[str, Any], descriptor: int) -> None:
+        self.device, self.request, self.store, self.stored = device, request, descriptor, 0
+        self.storing = 0.0  # seconds
         self.task = Task(request["task"])
         self.seed: int = request["seed"]
         header = self.task.header
@@ -242,10 +245,11 @@ class Runner:
 
     def _put(self, buffer: Buffer) -> int:
         """Where in the store the bytes of a buffer are from now on."""
+        began = time.perf_counter()
         at, data = self.stored, memoryview(self.device.to_bytes(buffer.data)).cast("B")
-        while data:
-            written = os.pwrite(self.store, data, self.stored)
-            self.stored, data = self.stored + written, data[written:]
+        store.write(self.store, data, at)
+        self.stored += len(data)
+        self.storing += time.perf_counter() - began
         return at
 
     def _store(self, setting: Setting, seed: int) -> dict[str, Any]:
@@ -262,13 +266,13 @@ class Runner:
         return {"dtype": setting.dtype, "shape": list(setting.shape), "seed": seed, "outputs": places}
 
 
-def serve(device: Device, request: dict[str, Any], store: int, channel: Channel) -> None:
+def serve(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
     if request["mode"] == "probe":
         one = device.pattern(2**20, 1)
         channel.say({"done": device.same(one, device.pattern(2**20, 1))})
         return
     device.check_runs(request["arch"])
-    runner = Runner(device, request, store)
+    runner = Runner(device, request, descriptor)
     rivals: dict[str, Callable[..., Any]] = {}
     facts: dict[str, Any] = {"device": device.name}
     if request["mode"] == "time":
@@ -294,7 +298,7 @@ def serve(device: Device, request: dict[str, Any], store: int, channel: Channel)
     except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
         channel.say({"failed": str(error).splitlines()[0]})
         return
-    channel.say({"done": found | facts})
+    channel.say({"done": found | facts, "storing": runner.storing})
 
 
 class Channel:
@@ -312,15 +316,16 @@ class Channel:
         return json.loads(self._in.readline())
 
 
-def main(make: Callable[[], Device], serve: Callable[..., None], descriptor: int, store: int) -> NoReturn:
+def main(make: Callable[[], Device], serve: Callable[..., None], said: int, descriptor: int) -> NoReturn:
     """Serve one request and end, without waiting for anything that may still hang on the GPU."""
-    channel = Channel(descriptor)
+    channel = Channel(said)
     try:
         request = channel.hear()
         device = make()
         if request.get("warm"):  # it has made its context; what to do is said later
+            channel.say({"warm": device.name})
             request = channel.hear()
-        serve(device, request, store, channel)
+        serve(device, request, descriptor, channel)
     except Missing as error:
         channel.say({"missing": str(error)})
     except Exception as error:

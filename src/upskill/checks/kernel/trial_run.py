@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.build import Build
 from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Role, Silent
-from upskill.checks.kernel.plans import BadLauncher, Call, record
+from upskill.checks.kernel.plans import BadLauncher, Call, LaunchPlan, record
 from upskill.checks.kernel.task import Shape, TaskHeader
 from upskill.checks.workspace import sandbox_of
 from upskill.errors import MissingTool
@@ -24,7 +25,6 @@ from upskill.plain import digest
 from upskill.sandboxes.gpu import gpu_turn
 
 logger = logging.getLogger(__name__)
-REFEREE_SECONDS = 600.0
 SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)")  # what compute-sanitizer objects to
 
 
@@ -91,18 +91,12 @@ class GpuRun:
             async with gpu_turn():
                 stages = Stages()
                 watched = start("watched") if self.wanted.watched_by else None
-                if not self.wanted.than:  # nothing is timed, so it may make its context meanwhile
-                    referee.say({"warm": True})
                 try:
-                    found = await self._launch(runner, stages)
+                    found = await self._launch(runner, referee, stages)
                     if "failed" in found:
                         raise _Failed(found["failed"])
                     runner.close()
-                    await self._judge(referee, found["done"]["runs"])
-                    stages.end("comparing")
-                    if watched is not None:
-                        await self._watch(watched, found["done"]["watched"])
-                        stages.end("compute-sanitizer")
+                    await self._look(referee, watched, found["done"], stages)
                 except BadLauncher as failure:
                     return Finding(False, f"the kernel fails: {failure}")
                 except Silent as failure:
@@ -119,7 +113,7 @@ class GpuRun:
                     logger.info("on the GPU: %s", stages)
         return found["done"]
 
-    async def _launch(self, runner: GpuProcess, stages: Stages) -> dict[str, Any]:
+    async def _launch(self, runner: GpuProcess, referee: GpuProcess, stages: Stages) -> dict[str, Any]:
         runner.say(
             {
                 "task": self.source,
@@ -133,44 +127,70 @@ class GpuRun:
                 "than": self.wanted.than,
             }
         )
-        await self._hand_over_plans(runner, stages)
+        if not self.wanted.than:  # nothing is timed, so it may make its context at once
+            referee.say({"warm": True})
+        asked = await self._expect_calls(runner)
+        stages.end("preparing")
+        if self.wanted.than:  # meanwhile, so that it has its context before the first launch is timed
+            referee.say({"warm": True})
+        plans = await self._record(asked)
+        await _hear_trusted(referee, "the GPU could not be used")
+        stages.end("recording")
+        runner.say({"plans": plans})
         found = await runner.hear(self.wanted.seconds)
-        stages.end("running")
+        stages.end(f"running ({found.get('storing', 0.0):.2f} s of it storing)")
         return found
 
-    async def _hand_over_plans(self, process: GpuProcess, stages: Stages | None = None) -> None:
-        """Have the launcher recorded for the calls that a process wants to make."""
+    async def _expect_calls(self, process: GpuProcess) -> dict[str, Any]:
+        """The calls of the launcher that a process wants to make."""
+        message: dict[str, Any] = {"warm": ""}
+        while "warm" in message:
+            message = await _hear_trusted(process, "the GPU could not be used")
+        return message
+
+    async def _record(self, asked: dict[str, Any]) -> list[LaunchPlan]:
+        calls = [Call(call["entry"], call["words"]) for call in asked["calls"]]
+        return await record(self.evidence, self.build, self.header, calls, asked)
+
+    async def _look(
+        self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any], stages: Stages
+    ) -> None:
+        """Compare all outputs; where a tool watches a launch as well, at the same time. Nothing is timed any more."""
+        watching = asyncio.create_task(self._watch(watched, done["watched"])) if watched else None
         try:
-            message = await process.hear(START_SECONDS)
-            while "warm" in message:
-                message = await process.hear(START_SECONDS)
-        except Silent as silent:  # nothing of the student has been there yet
-            raise MissingTool(f"the GPU could not be used: {silent}") from silent
-        if stages:
-            stages.end("preparing")
-        calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
-        process.say({"plans": await record(self.evidence, self.build, self.header, calls, message)})
-        if stages:
-            stages.end("recording")
+            await self._judge(referee, done["runs"])
+            stages.end("comparing")
+            if watching:
+                await watching
+                stages.end("compute-sanitizer")
+        finally:
+            if watching:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
 
     async def _judge(self, referee: GpuProcess, runs: list[dict[str, Any]]) -> None:
         referee.say({"task": self.source, "runs": runs, "timed": bool(self.wanted.than)})
-        try:
-            judged = await referee.hear(REFEREE_SECONDS)
-        except Silent as silent:
-            raise MissingTool(f"the reference could not be computed: {silent}") from silent
+        judged = await _hear_trusted(referee, "the reference could not be computed")
         if judged["done"]["wrong"]:
             raise _Wrong(judged["done"]["wrong"])
 
     async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
         watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
-        await self._hand_over_plans(watched)
+        watched.say({"plans": await self._record(await self._expect_calls(watched))})
         found = await watched.hear(4 * self.wanted.seconds)
         await watched.end(START_SECONDS)
         if seen := SEEN.search(watched.printed()):
             raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
         if "failed" in found:
             raise _Failed(f"under compute-sanitizer: {found['failed']}")
+
+
+async def _hear_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:
+    """What a process says in which nothing of the student has been yet; MissingTool where it says nothing."""
+    try:
+        return await process.hear(START_SECONDS)
+    except Silent as silent:
+        raise MissingTool(f"{otherwise}: {silent}") from silent
 
 
 class Stages:
