@@ -1,6 +1,7 @@
 """A server of chat completions that answers after a fixed time and costs next to nothing, for benchmarks.
 
 python bench/server.py            # prints its base URL, then serves until it is ended
+python bench/server.py --count F  # and the first 8 bytes of this file say how many requests there were
 
 It is no judge of requests: tests/loopback.py is. A request that has WORD in it gets it back in the answer, any other
 one does not.
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import mmap
 import re
+from pathlib import Path
 
 WORD = "kumquat"  # what the benchmark's check looks for
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -47,6 +50,8 @@ class Connection(asyncio.Protocol):
     """One client: requests come one after the other, with their length in the head."""
 
     latency = 0.05
+    asked = 0  # by all clients
+    counter: mmap.mmap | bytearray = bytearray(8)
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -64,6 +69,8 @@ class Connection(asyncio.Protocol):
             if len(self.received) < whole:
                 return
             request, self.received = self.received[:whole], self.received[whole:]
+            Connection.asked += 1
+            Connection.counter[:8] = Connection.asked.to_bytes(8, "little")
             asyncio.get_running_loop().call_later(self.latency, self.say, self.reply_to(request))
 
     def reply_to(self, request: bytes) -> bytes:
@@ -86,7 +93,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.05, help="seconds from a request to its answer")
+    parser.add_argument("--count", type=Path, metavar="FILE")
     options = parser.parse_args()
+    if options.count:
+        options.count.write_bytes(bytes(8))
+        with options.count.open("r+b") as file:
+            Connection.counter = mmap.mmap(file.fileno(), 8)
     asyncio.run(serve(options.port, options.latency))
 
 

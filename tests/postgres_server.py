@@ -24,8 +24,9 @@ def find_programs() -> Path | None:
 
 
 class Server:
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *settings: str) -> None:
         self.programs = programs
+        self.settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix="upskill-pg-"))
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:  # as whom PostgreSQL refuses to run
@@ -47,7 +48,8 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        settings = f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
+        given = "".join(f" -c {setting}" for setting in ("shared_buffers=32MB", *self.settings))
+        settings = f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1{given}"
         log = self.folder / "log"
         self._run("pg_ctl", "-D", self.folder / "data", "-l", log, "-o", settings, "-w", "-t", "300", "start")
         self.is_running = True

@@ -1174,7 +1174,7 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     assert "Free some disk space" in done.stderr
     assert "Traceback" not in done.stderr
     with open_store(home / "runs") as store:
-        kept = len(store.scored(store.run("last")))
+        kept = len(set(store.scored(store.run("last"))))
     assert 0 < kept < 80
     done = upskill(*command)
     assert (done.code, f"{kept} of 80 trials are stored" in done.err) == (0, True)

@@ -439,7 +439,7 @@ async def test_cancelling_keeps_what_is_stored_and_closes_the_models(tmp_path: P
         await asyncio.sleep(0.01)
         assert len(models.asked) == asked < 100
     with open_store(tmp_path) as store:
-        kept = store.scored(store.run("last"))
+        kept = set(store.scored(store.run("last")))
         assert {astuple(result.trial) for result in seen} <= kept
         models = Told(helpful)
         evaluation = await evaluate(plan, store=store, models=models)

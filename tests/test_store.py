@@ -116,7 +116,7 @@ async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_cl
     with open_store(place) as store, open_store(place) as other:
         run = begin(store)
         await store.add_result(run, result_of(TRIALS[0]))
-        assert other.scored(run) == {astuple(TRIALS[0])}
+        assert set(other.scored(run)) == {astuple(TRIALS[0])}
 
 
 async def test_a_result_comes_back_whole_after_reopening(place: str) -> None:
@@ -175,7 +175,7 @@ async def test_a_scored_result_never_changes(store: Store, first: bool, later: b
 async def test_an_errored_result_gives_way_to_a_later_one(store: Store, later: bool | None) -> None:
     run = begin(store)
     await store.add_result(run, result_of(TRIALS[0], None, answer="first"))
-    assert store.scored(run) == set()
+    assert set(store.scored(run)) == set()
     await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
     (found,) = store.results(run)
     assert found == result_of(TRIALS[0], later, answer="later")
@@ -266,7 +266,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept
     with pytest.raises(StoreError, match="cannot be saved"):
         await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
     await store.add_result(run, result_of(TRIALS[0]))
-    assert len(store.scored(run)) == 1
+    assert len(set(store.scored(run))) == 1
 
 
 async def test_two_thousand_results_at_once_are_all_kept(place: str) -> None:
@@ -276,7 +276,7 @@ async def test_two_thousand_results_at_once_are_all_kept(place: str) -> None:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
         with open_store(place) as other:
-            assert other.scored(run) == set(map(astuple, trials))
+            assert set(other.scored(run)) == set(map(astuple, trials))
             assert other.run(run.id).passed == 2000
 
 
@@ -293,7 +293,7 @@ async def test_two_processes_may_write_to_one_store_at_once(place: str) -> None:
                 await add_all(store, run, [result_of(t, passed, plan=large) for t in trials[start : start + 20]])
 
         await asyncio.gather(write(one, True), write(two, False))
-        assert len(one.scored(run)) == len(trials)
+        assert len(set(one.scored(run))) == len(trials)
         now = one.run(run.id)
         assert now.passed + now.failed == len(trials)
 
@@ -306,7 +306,7 @@ async def test_a_result_is_written_even_if_nobody_waits_for_it_any_more(place: s
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     with open_store(place) as store:
-        assert store.scored(run) == {astuple(TRIALS[0])}
+        assert set(store.scored(run)) == {astuple(TRIALS[0])}
 
 
 # Long runs.
@@ -338,7 +338,7 @@ async def test_results_can_be_written_and_read_while_others_are_iterated(store: 
     for trial in islice(LONG.trials(), 2000, 2100):
         await store.add_result(run, result_of(trial, plan=LONG))
         next(results)
-    assert store.run(run.id).passed == len(store.scored(run)) == 2100
+    assert store.run(run.id).passed == len(set(store.scored(run))) == 2100
     store.delete_run(begin(store))
     # Whether what was added meanwhile is among them is left open.
     assert 2000 <= 101 + sum(1 for _ in results) <= 2100

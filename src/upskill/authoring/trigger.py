@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
@@ -283,7 +283,7 @@ class TriggerSession:
     async def evaluate(self, plan: Plan, announcement: str = "") -> Evaluation:
         """Run what is missing of a plan, after this announcement or, without one, after the estimate of its cost."""
 
-        def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
+        def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
             if announcement:
                 self.events.message(announcement)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -170,7 +171,7 @@ def _evaluate(
         if options.batch:
             progress.interrupted += f"\nA batch that was submitted continues at the provider; {command} picks it up."
 
-    def started(plan: Plan, run: Run, missing: list[Trial]) -> None:
+    def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
             _warn_of_sandbox(run)
@@ -195,7 +196,7 @@ def _evaluate(
     return evaluation
 
 
-def _say_what_is_left(plan: Plan, run: Run, missing: list[Trial], options: EvalOptions) -> None:
+def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done:
         going_on = f"running the other {left:,}" if left else "nothing is left to run; --fresh runs them again"
@@ -214,7 +215,7 @@ def _warn_of_sandbox(run: Run) -> None:
             note(f"Warning: {warning}")
 
 
-def _confirm_cost(plan: Plan, missing: list[Trial], models: Models, options: EvalOptions) -> None:
+def _confirm_cost(plan: Plan, missing: Collection[Trial], models: Models, options: EvalOptions) -> None:
     """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
     expected = estimate(plan, missing, models.context.prices, student_share=BATCH_SHARE if options.batch else 1.0)
     fewer = f"{expected.words}; fewer where fewer rounds decide" if options.until_decided else ""

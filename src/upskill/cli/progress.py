@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -205,7 +205,7 @@ class RunProgress:
         self.interrupted = interrupted
         self.display = display or display_of_command(quiet=quiet)
 
-    def started(self, plan: Plan, _: Run, missing: list[Trial]) -> None:
+    def started(self, plan: Plan, _: Run, missing: Collection[Trial]) -> None:
         self._total, self._stored, self._done = len(plan), len(plan) - len(missing), 0
         self._passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}  # and how many were scored
         self._errored = 0

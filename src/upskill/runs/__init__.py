@@ -4,6 +4,7 @@ A Trial is one model x one case x one arm x one seed: the only unit of work, and
 
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from what a person says (`PlanOptions`)
 - `output_limit`: how long the answer of an embedded model may be where nobody says
+- `left`: TrialsLeft, the trials of a plan that are left to run, without a list of them
 - `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation
 - `trial`: `run_trial` runs one trial; `run_job` runs many in another process
 - `grading`: the checks of a trial, and who is to blame when one breaks

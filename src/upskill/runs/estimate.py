@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from upskill.agents.chat import chat_request
 from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
-from upskill.runs.plan import Plan, Trial, task_of
+from upskill.runs.left import count_groups
+from upskill.runs.plan import Arm, Plan, Trial, task_of
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
@@ -75,39 +77,39 @@ def estimate(
     inputs: dict[tuple[str, str], int] = {}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
-    def add_turns(model: str, taken: int, answer: int, share: float) -> None:
+    def add_turns(times: int, model: str, taken: int, answer: int) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
-        price, used = prices[model], 0
+        price, used, share = prices[model], 0, times * student_share
         for turn in range(plan.bounds.turns):
             context = taken + TOOLS + turn * (TURN + RESULT)
             given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
             cost = share * (price.cost(context, given) or 0.0)
             if turn < FEWEST_TURNS:
-                calls, low_tokens, low = calls + 1, low_tokens + context + given, low + cost
-            high_tokens, high, used = high_tokens + context + given, high + cost, used + context + given
+                calls, low_tokens, low = calls + times, low_tokens + times * (context + given), low + cost
+            high_tokens, high, used = high_tokens + times * (context + given), high + cost, used + context + given
             if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
                 break
 
-    def add(model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
+    def add(times: int, model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
-        calls += 1
-        low_tokens += taken + short
-        high_tokens += taken + long
-        low += share * (prices[model].cost(taken, short) or 0.0)
-        high += share * (prices[model].cost(taken, long) or 0.0)
+        calls += times
+        low_tokens += times * (taken + short)
+        high_tokens += times * (taken + long)
+        low += times * share * (prices[model].cost(taken, short) or 0.0)
+        high += times * share * (prices[model].cost(taken, long) or 0.0)
 
-    for trial in trials:
-        case = plan.suite.by_id[trial.case]
-        if (trial.case, trial.arm) not in inputs:
-            inputs[trial.case, trial.arm] = input_tokens(chat_request(task_of(plan, trial)))
-        answer = estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
+    for (model, case_id, arm), times in count_groups(trials).items():
+        case, trial = plan.suite.by_id[case_id], Trial(model, case_id, cast("Arm", arm), plan.seed)
+        if (case_id, arm) not in inputs:
+            inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))
+        taken, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
         if plan.acts:
-            add_turns(trial.model, inputs[trial.case, trial.arm], answer, student_share)
+            add_turns(times, model, taken, answer)
         else:
-            add(trial.model, inputs[trial.case, trial.arm], answer, plan.output_limit(trial), student_share)
+            add(times, model, taken, answer, plan.output_limit(trial), student_share)
         if plan.judge:
-            for _ in range(sum(named.check.asks for named in case.checks)):
-                add(plan.judge.name, inputs[trial.case, trial.arm] + 300 + answer, 60, 1024)
+            asks = sum(named.check.asks for named in case.checks)
+            add(times * asks, plan.judge.name, taken + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 

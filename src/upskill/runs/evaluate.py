@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job, RemoteExecutor, Session
 from upskill.runs.executors.local import Local
+from upskill.runs.left import TrialsLeft, trials_left
 from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.preregistration import Registration, read_registration, register
@@ -95,7 +96,7 @@ class _Run:
         self.halted = ""  # the ceiling that was reached
         self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
         self.noticed: dict[str, None] = {}  # what traces warn of, each once
-        self.outcomes: dict[Trial, Outcome] = {}  # of what has run, and with rounds also of what was stored before
+        self.outcomes: dict[Trial, Outcome] = {}  # with rounds, after each of which they are weighed
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
@@ -221,23 +222,19 @@ class _Run:
         if isinstance(self.options.executor, RemoteExecutor):
             self.options.executor.check(self.plan, self.models)
 
-    def _open_executor(self, missing: list[Trial]) -> None:
+    def _open_executor(self, missing: Collection[Trial]) -> None:
         if missing and isinstance(self.options.executor, RemoteExecutor):
             self.options.executor.open(self.store.place)
 
-    def _missing(self, run: Run) -> list[Trial]:
+    def _missing(self, run: Run) -> TrialsLeft:
         plan = self.plan
         if run.finished:
-            return []
+            return TrialsLeft(plan, {}, seeds=plan.seeds)
         # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
         counts = self.store.scored_in_each(run)
-        each = [(model, case, arm) for model in plan.addresses for case in plan.suite.by_id for arm in plan.arms]
-        unfinished = {group for group in each if counts.get(group, 0) < plan.runs}
-        cases = {case for _, case, _ in unfinished}
-        some = cases if len(cases) <= MOST_CASES_ONE_BY_ONE else ("",)
-        done = set[tuple[str, str, str, int]]().union(*(self.store.scored(run, case) for case in some))
-        left = plan.trials(unfinished)
-        return [trial for trial in left if (trial.model, trial.case, trial.arm, trial.seed) not in done]
+        begun = {case for (_, case, _), scored in counts.items() if 0 < scored < plan.runs}
+        some = begun if len(begun) <= MOST_CASES_ONE_BY_ONE else ("",)
+        return trials_left(plan, counts, chain.from_iterable(self.store.scored(run, case) for case in some))
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:
@@ -246,12 +243,15 @@ class _Run:
             self.halted = reached.message
             return None
 
-    async def _execute(self, run: Run, trials: list[Trial]) -> None:
+    async def _execute(self, run: Run, trials: TrialsLeft) -> None:
+        if not trials:
+            return
+
         async def persist(result: Result) -> None:
             await self.store.add_result(run, result)
 
-        previous = {trial: self.errored[trial] for trial in trials if trial in self.errored}
-        job = Job(self.plan, tuple(trials), self.models.context.portable(), previous)
+        previous = {trial: result for trial, result in self.errored.items() if trial in trials}
+        job = Job(self.plan, trials, self.models.context.portable(), previous)
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
         executor = self.options.executor or Local()
         if isinstance(executor, RemoteExecutor):
@@ -271,18 +271,17 @@ class _Run:
         if result.fatal:
             self.stopped.setdefault(result.trial.model, result.error)
         self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
-        self.outcomes[result.trial] = result.outcome
+        if self.options.until_decided is not None:
+            self.outcomes[result.trial] = result.outcome
         logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
         self.events.result(result)
 
-    async def _execute_in_rounds(self, run: Run, missing: list[Trial]) -> None:
+    async def _execute_in_rounds(self, run: Run, missing: TrialsLeft) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""
         self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
-            due = [trial for trial in missing if trial.seed == seed and trial.model in undecided]
-            if due:
-                await self._execute(run, due)
+            await self._execute(run, missing.of(undecided, seed=seed))
             undecided = [model for model in undecided if not self._is_settled(run, model)]
             if not undecided:
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from upskill.runs.estimate import CostEstimate
@@ -18,7 +18,7 @@ def _ignore(*_: object) -> None:
 class Events:
     """Functions to be called; each may be left out. One that raises stops the work, which can be resumed."""
 
-    started: Callable[[Plan, Run, list[Trial]], None] = _ignore  # a run, and its trials that are still missing
+    started: Callable[[Plan, Run, Collection[Trial]], None] = _ignore  # a run, and its trials that are still missing
     result: Callable[[Result], None] = _ignore  # after it was stored
     message: Callable[[str], None] = _ignore  # a line for the person
     reading: Callable[[str, int, int], None] = _ignore  # an embedded model, tokens of its prompt read, and in all

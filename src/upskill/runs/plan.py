@@ -98,8 +98,8 @@ class Plan:
     def __len__(self) -> int:
         return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
 
-    def trials(self, of: Collection[tuple[str, str, str]] | None = None) -> Iterator[Trial]:
-        """Every trial, in the order in which they are run; or those of these models, cases and arms.
+    def trials(self, of: Collection[tuple[str, str, str]] | None = None, seeds: range | None = None) -> Iterator[Trial]:
+        """Every trial, in the order in which they are run; or those of these models, cases and arms, and these seeds.
 
         The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
         arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
@@ -107,9 +107,10 @@ class Plan:
         """
         for address in self.models:
             if address.provider != "local":
-                for seed, case, arm in product(self.seeds, self.suite.cases, self.arms):
-                    if of is None or (address.name, case.id, arm) in of:
-                        yield Trial(address.name, case.id, arm, seed)
+                each = [(case.id, arm) for case, arm in product(self.suite.cases, self.arms)]
+                wanted = [one for one in each if of is None or (address.name, *one) in of]
+                for seed in self.seeds if seeds is None else seeds:
+                    yield from (Trial(address.name, case, arm, seed) for case, arm in wanted)
                 continue
             by_arm = [
                 Trial(address.name, case.id, arm, seed)
@@ -118,7 +119,8 @@ class Plan:
             each = len(by_arm) // len(self.arms)
             first = [trial for trial in by_arm[::each] if self.skill_of(trial.arm)]
             ordered = (*first, *(trial for trial in by_arm if trial not in first))
-            yield from (one for one in ordered if of is None or (one.model, one.case, one.arm) in of)
+            found = (one for one in ordered if of is None or (one.model, one.case, one.arm) in of)
+            yield from (one for one in found if seeds is None or one.seed in seeds)
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""

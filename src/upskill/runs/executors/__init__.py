@@ -12,8 +12,9 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from upskill.models import ModelContext, Models
@@ -33,14 +34,14 @@ class Job:
     """Trials of a plan with all it takes to run them: plain values that can be sent to another process or machine."""
 
     plan: Plan
-    trials: tuple[Trial, ...]
+    trials: Collection[Trial]  # in the order in which they are to be run; there may be a million of them
     context: ModelContext
     previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
 
     def split(self, size: int) -> Iterator[Job]:
         """The same trials, at most so many at a time."""
-        for start in range(0, len(self.trials), size):
-            trials = self.trials[start : start + size]
+        left = iter(self.trials)
+        while trials := tuple(islice(left, size)):
             previous = {trial: self.previous[trial] for trial in trials if trial in self.previous}
             yield replace(self, trials=trials, previous=previous)
 

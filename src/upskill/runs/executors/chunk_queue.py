@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from upskill.models import Failures
 from upskill.runs.executors import Job
 from upskill.runs.executors.chunk import Chunk, Done
 from upskill.runs.executors.leases import LeaseBook
+from upskill.runs.left import of_group
 from upskill.runs.plan import Plan, Result, Trial
 
 CHUNK_SECONDS = 5.0
@@ -26,12 +28,38 @@ FIRST_TRIALS = 4  # that each place in a first chunk runs, before anybody knows 
 Group = tuple[str, str]  # model and arm
 
 
+class Waiting:
+    """Trials of one model and arm that nobody has begun: made when they are needed, but for those that came back."""
+
+    def __init__(self, trials: Collection[Trial] = ()) -> None:
+        self._rest, self._unmade = iter(trials), len(trials)
+        self._first: deque[Trial] = deque()
+
+    def __len__(self) -> int:
+        return len(self._first) + self._unmade
+
+    @property
+    def first(self) -> Trial:
+        if not self._first:
+            self.put_back(self.take(1))
+        return self._first[0]
+
+    def take(self, count: int) -> tuple[Trial, ...]:
+        known = [self._first.popleft() for _ in range(min(count, len(self._first)))]
+        made = list(islice(self._rest, count - len(known)))
+        self._unmade -= len(made)
+        return (*known, *made)
+
+    def put_back(self, trials: Sequence[Trial]) -> None:
+        self._first.extendleft(reversed(trials))
+
+
 @dataclass
 class Lane:
     most: int  # trials at a time
     limit: float = 0.0  # the same, with regard to the server
     in_use: int = 0
-    waiting: dict[Group, deque[Trial]] = field(default_factory=dict[Group, deque[Trial]])
+    waiting: dict[Group, Waiting] = field(default_factory=dict[Group, Waiting])
     halved_at: float = 0.0
     paused_until: float = 0.0
 
@@ -71,7 +99,9 @@ class ChunkQueue:
         for model in job.plan.addresses:
             lane = self._lanes.setdefault(_lane_of(job.plan, model), Lane(concurrency, concurrency))
             self._of[model] = lane
-        self.put(job.trials)
+            for arm in job.plan.arms:
+                if trials := of_group(job.trials, [model], arm):
+                    lane.waiting[model, arm] = Waiting(trials)
 
     @property
     def left(self) -> int:
@@ -87,10 +117,6 @@ class ChunkQueue:
         for group in [group for group in waiting if group[0] == model]:
             del waiting[group]
 
-    def put(self, trials: Iterable[Trial]) -> None:
-        for trial in trials:
-            self._of[trial.model].waiting.setdefault((trial.model, trial.arm), deque()).append(trial)
-
     def cut(self, workers: int) -> Cut | None:
         """The next chunk for one of so many workers; None where it has to wait for another one to end."""
         now = time.monotonic()
@@ -104,13 +130,15 @@ class ChunkQueue:
         share = max(1, workers // len(busy))
         width = 1 if self.one_at_a_time else max(1, min(lane.free, math.ceil(lane.limit / share)))
         size = self._size(group, width, math.ceil(lane.left / share))
-        if (crashes := self._crashes.get(waiting[0], 0)) > 2:  # alone with its worker, a trial that kills it is found
+        if (
+            self._crashes and (crashes := self._crashes.get(waiting.first, 0)) > 2
+        ):  # alone with its worker, a trial that kills it is found
             size = min(size, 8 if crashes == 3 else 1)
         width = min(width, size, len(waiting))
         lease = self.leases.grant(min(size, len(waiting)), workers)
         if lease is None:
             return None
-        trials = tuple(waiting.popleft() for _ in range(min(size, len(waiting))))
+        trials = waiting.take(size)
         if not waiting:
             del lane.waiting[group]
         previous = {trial: self.job.previous[trial] for trial in trials if trial in self.job.previous}
@@ -130,7 +158,7 @@ class ChunkQueue:
         self.leases.settle(chunk.lease, done.calls, done.spent, ran)
         for trial in chunk.trials:
             self._crashes.pop(trial, None)
-        self.put(done.left)
+        self._put_back(cut, done.left)
         if ran and done.seconds:
             self._rates[cut.group] = ran / done.seconds / chunk.width
         if done.overload is None:
@@ -155,9 +183,12 @@ class ChunkQueue:
             self._crashes[trial] = self._crashes.get(trial, 0) + 1
         if len(chunk.trials) == 1 and left and self._crashes[left[0]] >= MOST_CRASHES:
             return left[0]
-        if left:
-            cut.lane.waiting.setdefault(cut.group, deque()).extendleft(reversed(left))
+        self._put_back(cut, left)
         return None
+
+    def _put_back(self, cut: Cut, trials: Sequence[Trial]) -> None:
+        if trials:
+            cut.lane.waiting.setdefault(cut.group, Waiting()).put_back(trials)
 
     def _size(self, group: Group, width: int, fair: int) -> int:
         rate = self._rates.get(group)

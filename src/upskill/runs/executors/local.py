@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 
 from upskill.errors import Paused
 from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.executors import Job, Persist, RunTrial
 from upskill.runs.executors.garbage import rare_collections
+from upskill.runs.left import of_group
 from upskill.runs.plan import Result, Trial
 
 
@@ -31,25 +31,26 @@ class Local:
         self.concurrency = concurrency
 
     async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
-        lanes: dict[str, deque[Trial]] = {}
-        for trial in job.trials:
-            lane = "" if job.plan.addresses[trial.model].provider == "local" else trial.model
-            lanes.setdefault(lane, deque()).append(trial)
+        lanes: dict[str, list[str]] = {}  # and the models that share each
+        for model, address in job.plan.addresses.items():
+            lanes.setdefault("" if address.provider == "local" else model, []).append(model)
         servers = job.context.servers or usable_cores()
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
         unanswered: set[str] = set()
+        ended = False
 
-        async def work(waiting: deque[Trial]) -> None:
-            while waiting:
-                trial = waiting.popleft()
+        async def work(waiting: Iterator[Trial]) -> None:
+            nonlocal ended
+            for trial in waiting:
+                if ended:
+                    return
                 if trial.model in stopped:
                     continue
                 with _collect_files(unanswered):
                     result = await run(trial)
                     if result is None:
-                        for lane in lanes.values():
-                            lane.clear()
+                        ended = True
                         return
                     await persist(result)
                     if result.fatal:
@@ -59,8 +60,10 @@ class Local:
         async def work_all() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for lane, waiting in lanes.items():
-                        for _ in range(min(len(waiting), self.concurrency if lane else servers)):
+                    for lane, models in lanes.items():
+                        trials = of_group(job.trials, models)
+                        waiting = iter(trials)  # which the tasks of a lane share
+                        for _ in range(min(len(trials), self.concurrency if lane else servers)):
                             group.create_task(work(waiting))
             finally:
                 arrived.put_nowait(None)

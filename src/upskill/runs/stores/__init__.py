@@ -10,7 +10,7 @@ writing while iterating is fine, and memory does not grow with the run.
 - `rows`: Run, Tally, Progress, Page, Look, Review, Batch, Candidate, ResultRow: what a store hands out
   and how a result is written
 - `sql`, `sql_progress`, `sql_searches`: the tables, in SQL for every kind; `database`: what that runs on
-- `group_writer`: many writes in one commit
+- `group_writer`: many writes in one commit; `key_filter`: which replies are surely not stored
 - `copying`, `checking`, `pruning`: what `upskill store` does
 - `sqlite`: the kind; `sqlite_file`: its file; `sqlite_tables`: its migrations; `file_lock`: one process to a run
 - `postgres`: the kind; `postgres_server`: its connections; `postgres_driver`: the extra it needs; `postgres_url`,
@@ -247,7 +247,7 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
         """By model, case and arm: how many trials passed or failed."""
         ...
 
-    def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
+    def scored(self, run: Run, case: str = "") -> Iterator[tuple[str, str, str, int]]:
         """Model, case, arm and seed of the trials that passed or failed, and so need not be run again; of one case, or
         all."""
         ...

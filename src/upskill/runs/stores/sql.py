@@ -17,6 +17,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores import Page, Run
 from upskill.runs.stores.database import Transaction, repeatable
+from upskill.runs.stores.key_filter import KeyFilter
 from upskill.runs.stores.rows import (
     RESULT_COLUMNS,
     ResultRow,
@@ -31,7 +32,7 @@ from upskill.verdicts.outcome import Outcome
 _LARGEST = 2**63 - 1  # whole number of a database
 ROWS_AT_ONCE = 64
 _LONGEST_KEPT = 200_000  # characters of a plan that is kept in memory
-_KEYS_IN_MEMORY = 200_000  # of replies
+_KEYS_READ = 2_000_000  # of replies, when a store is opened; with more of them every key is asked for
 KEYS_AT_ONCE = 500
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
@@ -73,7 +74,7 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
     def __init__(self) -> None:
         # Which replies are stored, so that a miss, the usual case, needs no query. Replies that other processes add
         # later count as misses.
-        self._reply_keys: set[str] | None = None
+        self._reply_keys: KeyFilter | None = None
         self._all_reply_keys_known = False
 
     # Runs.
@@ -247,10 +248,10 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
         return {(model, case, arm): count for model, case, arm, count in self._rows(query, run.number)}
 
-    def scored(self, run: Run, case: str = "") -> set[tuple[str, str, str, int]]:
+    def scored(self, run: Run, case: str = "") -> Iterator[tuple[str, str, str, int]]:
         query = "SELECT model, case_id, arm, seed FROM results WHERE run = ? AND passed IS NOT NULL"
         one = (" AND case_id = ?", (case,)) if case else ("", ())
-        return set(map(tuple, self._stream(query + one[0], run.number, *one[1])))
+        return map(tuple, self._stream(query + one[0], run.number, *one[1]))
 
     def count_calls(self, run: Run) -> int:
         students, judges = "CASE WHEN turns > 1 THEN turns ELSE 1 END", "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END"
@@ -313,9 +314,10 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
 
     def reply(self, key: str) -> str | None:
         if self._reply_keys is None:
-            rows = self._rows("SELECT key FROM replies LIMIT ?", _KEYS_IN_MEMORY + 1)
-            self._reply_keys = {row[0] for row in rows}
-            self._all_reply_keys_known = len(rows) <= _KEYS_IN_MEMORY
+            found, rows = KeyFilter(), self._stream("SELECT key FROM replies LIMIT ?", _KEYS_READ + 1)
+            for row in islice(rows, _KEYS_READ):
+                found.add(row[0])
+            self._reply_keys, self._all_reply_keys_known = found, next(rows, None) is None
         if key not in self._reply_keys and self._all_reply_keys_known:
             return None
         rows = self._rows("SELECT reply FROM replies WHERE key = ?", key)
