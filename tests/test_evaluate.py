@@ -279,7 +279,7 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
             plan,
             store=store,
             models=models,
-            events=Events(started=lambda _plan, _run, missing: begun.append(missing), result=seen.append),
+            events=Events(started=lambda _plan, _run, missing: begun.append(list(missing)), result=seen.append),
         )
     assert {request.messages[1].text for request in models.asked_of("one")} == {"Please greet guest 2."}
     assert len(models.asked) == len(seen) == 2

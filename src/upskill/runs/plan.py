@@ -108,19 +108,17 @@ class Plan:
         for address in self.models:
             if address.provider != "local":
                 each = [(case.id, arm) for case, arm in product(self.suite.cases, self.arms)]
-                wanted = [one for one in each if of is None or (address.name, *one) in of]
-                for seed in self.seeds if seeds is None else seeds:
-                    yield from (Trial(address.name, case, arm, seed) for case, arm in wanted)
+                some = [one for one in each if of is None or (address.name, *one) in of]
+                yield from (Trial(address.name, *one, seed) for seed in seeds or self.seeds for one in some)
                 continue
             by_arm = [
                 Trial(address.name, case.id, arm, seed)
                 for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
             ]
-            each = len(by_arm) // len(self.arms)
-            first = [trial for trial in by_arm[::each] if self.skill_of(trial.arm)]
+            first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
             ordered = (*first, *(trial for trial in by_arm if trial not in first))
-            found = (one for one in ordered if of is None or (one.model, one.case, one.arm) in of)
-            yield from (one for one in found if seeds is None or one.seed in seeds)
+            found = (one for one in ordered if seeds is None or one.seed in seeds)
+            yield from (one for one in found if of is None or (one.model, one.case, one.arm) in of)
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
