@@ -28,6 +28,7 @@ from typing import Any
 import aiohttp
 
 from store import Filled, prepare, results
+from upskill import open_store
 
 PAGES = 50
 MIDDLE = '["case-0150","scripted:student.yaml","skill",500]'
@@ -35,9 +36,9 @@ WANTED_MS, WANTED_COST = 200, 0.05
 
 
 @asynccontextmanager
-async def viewing(work: Path) -> AsyncGenerator[str]:
+async def viewing(work: Path, store: str = "runs") -> AsyncGenerator[str]:
     """`upskill view` as a process of its own; its address."""
-    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0", "--runs-dir", store]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -110,31 +111,37 @@ async def open_pages(address: str, pages: int) -> None:
     await asyncio.Event().wait()
 
 
-def carry_out(work: Path, trials: int, number: int) -> float:
+def carry_out(work: Path, trials: int, store: str) -> float:
     """Trials a second of a run in a process of its own."""
-    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--no-cache", "--fresh"]
-    runs = ["--runs", str(trials // 600), "--seed", str(1000 * number)]
+    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--no-cache"]
+    options = ["--runs", str(trials // 600), "--runs-dir", store]
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "upskill", *command, *runs], cwd=work, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "upskill", *command, *options], cwd=work, check=True, stdout=subprocess.DEVNULL
+    )
     return trials / (time.monotonic() - began)
+
+
+async def watch_run(work: Path, trials: int, pages: int) -> float:
+    """Trials a second of a run in a store of its own, with so many pages open."""
+    with tempfile.TemporaryDirectory(dir=work) as store:
+        open_store(store).close()
+        async with viewing(work, store) as address:
+            reader = await asyncio.create_subprocess_exec(sys.executable, __file__, "--open", address, str(pages))
+            try:
+                await asyncio.sleep(3)
+                return await asyncio.to_thread(carry_out, work, trials, store)
+            finally:
+                reader.kill()
+                await reader.wait()
 
 
 async def measure_pages(work: Path, trials: int, rounds: int) -> None:
     rates: dict[int, list[float]] = {0: [], PAGES: []}
-    async with viewing(work) as address:
-        for number in range(rounds):
-            for pages in (0, PAGES) if number % 2 else (PAGES, 0):
-                reader = await asyncio.create_subprocess_exec(sys.executable, __file__, "--open", address, str(pages))
-                await asyncio.sleep(3)
-                rates[pages].append(
-                    await asyncio.to_thread(carry_out, work, trials, len(rates[0]) + len(rates[PAGES]) + 1)
-                )
-                reader.kill()
-                await reader.wait()
-    print(
-        *(f"{pages} pages: {', '.join(f'{rate:,.0f}' for rate in found)} trials/s" for pages, found in rates.items()),
-        sep="\n",
-    )
+    for number in range(rounds):
+        for pages in (0, PAGES) if number % 2 else (PAGES, 0):
+            rates[pages].append(await watch_run(work, trials, pages))
+            print(f"{pages} pages: {rates[pages][-1]:,.0f} trials/s", flush=True)
     alone, watched = statistics.median(rates[0]), statistics.median(rates[PAGES])
     print(f"\n{trials:,} trials, {rounds} rounds of each: {alone:,.0f} trials/s with no page open,", end=" ")
     print(f"{watched:,.0f} with {PAGES}: {1 - watched / alone:.1%} less (wanted: under {WANTED_COST:.0%})")
@@ -143,7 +150,7 @@ async def measure_pages(work: Path, trials: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1_000_000)
-    parser.add_argument("--run-trials", type=int, default=12_000, help="of the run that is watched")
+    parser.add_argument("--run-trials", type=int, default=24_000, help="of the run that is watched")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, help="a folder to keep")
     parser.add_argument("--open", nargs=2, help=argparse.SUPPRESS)
