@@ -164,6 +164,28 @@ def test_the_latest_word_on_an_answer_counts_and_a_note_that_is_cut_is_told(
     assert stored() == ("wrong", 0)
 
 
+def test_a_mark_that_is_taken_back_is_stored_no_longer_unless_it_was_made_anew(
+    upskill: Upskill, home: Path, run: str
+) -> None:
+    def read(verdict: str, time: str, case: str = "greet-1") -> str:
+        said = {**review(case, verdict), "timestamp": time}
+        return upskill("feedback", run, write_feedback(home / "feedback.json", said, run=run)).err
+
+    def stored() -> list[str]:
+        return [one["verdict"] for one in upskill("feedback", run, "-o", "-").json["reviews"]]
+
+    read("wrong", "2020-11-16T09:00:00Z")
+    assert "1 review older than what is stored" in read("", "2020-11-16T08:00:00Z")
+    assert stored() == ["wrong"]
+    assert "1 review taken back" in read("", "2020-11-16T10:00:00Z")
+    assert stored() == []
+    for case in ("greet-1", "nothing"):  # there is nothing to take back
+        said = read("", "2020-11-16T11:00:00Z", case)
+        assert "0 reviews stored" in said
+        assert "taken back" not in said
+        assert "Left out" not in said
+
+
 def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(upskill: Upskill, home: Path) -> None:
     write_skill(home / "greeter", cases=6)
     models = ["scripted:one.json", "scripted:two.json"]

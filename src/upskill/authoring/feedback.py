@@ -132,7 +132,7 @@ def read_marks(
     paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, place: str, *, judged: bool = False
 ) -> Feedback:
     """The reviews of these files, with the answers that the store has of them."""
-    remarks = [remark for path in paths for remark in read_feedback(path)]
+    remarks = [remark for path in paths for remark in read_feedback(path) if not remark.takes_back]
     with nullcontext(store) if store else find_store(place) or nullcontext() as kept:
         runs = {name: _find_run(kept, name) for name in {remark.run for remark in remarks}}
         marks = [_mark(remark, runs[remark.run], kept, skill, suite) for remark in remarks]

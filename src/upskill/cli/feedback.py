@@ -65,6 +65,8 @@ def command(
 def _import(store: RunStore, run: Run, file: str, model: str) -> None:
     found = import_feedback(store, run, file, model)
     note(f"{file}: {counted(found.stored, 'review')} stored with {run.id}.")
+    if found.taken_back:
+        note(f"  {counted(found.taken_back, 'review')} taken back: no longer stored.")
     if found.cut:
         note(f"  {counted(found.cut, 'note')} cut: the first {LONGEST_NOTE:,} characters are kept.")
     if found.other_run:

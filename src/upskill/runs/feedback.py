@@ -56,6 +56,11 @@ class Remark:
     draw: int = 1  # which answer of several to one case, where there is no seed
     cut: bool = False  # its note was longer than what is kept
 
+    @property
+    def takes_back(self) -> bool:
+        """Whether it says no more than that what was said before does not count."""
+        return not self.verdict and not self.note
+
 
 class _Review(BaseModel):
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
@@ -85,7 +90,7 @@ class _File(BaseModel):
 
 
 def read_feedback(path: str | Path) -> list[Remark]:
-    """The reviews of a file; UsageError where it has none to read."""
+    """The reviews of a file, with those that take one back; UsageError where it has none to read."""
     hint = "Feedback is what `upskill view` and a report export, or skill-creator's feedback.json."
     try:
         said: object = json.loads(read_input_text(path, most=MOST_BYTES, hint=hint))
@@ -118,7 +123,7 @@ def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> R
         case, arm = theirs["case"], _ARMS[theirs["arm"]]
         if not verdict and not note and complete:
             verdict = "right"  # so skill-creator has it: who says nothing of an answer has nothing against it
-    if not verdict and not note:
+    if not verdict and not note and (theirs or not case):
         return None
     return Remark(
         cast("FeedbackVerdict", verdict),
@@ -180,6 +185,7 @@ def find_case(name: str, ids: list[str]) -> str | None:
 @dataclass(slots=True)
 class Imported:
     stored: int = 0
+    taken_back: int = 0  # reviews that were stored, and are no more
     other_run: int = 0  # reviews of other runs
     older: int = 0  # reviews from before what is stored of the same answer
     cut: int = 0  # notes that were too long to be kept whole
@@ -202,6 +208,8 @@ def import_feedback(store: RunStore, run: Run, path: str | Path, model: str = ""
             continue
         meant = replace(remark, model=remark.model or model)
         trial = trial_of(meant, run)
+        if remark.takes_back and trial not in known:
+            continue
         if trial is None or store.result(run, trial) is None:
             is_open = not meant.model and trial_of(replace(meant, model=run.models[0]), run) is not None
             (found.no_model if is_open else found.unknown).append(remark.name or remark.case)
@@ -209,6 +217,11 @@ def import_feedback(store: RunStore, run: Run, path: str | Path, model: str = ""
         review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
         if trial in known and _time(known[trial].created) > _time(review.created):
             found.older += 1
+            continue
+        if remark.takes_back:
+            store.remove_review(run, trial)
+            del known[trial]
+            found.taken_back += 1
             continue
         store.add_review(run, review)
         known[trial] = review

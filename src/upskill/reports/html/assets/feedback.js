@@ -2,6 +2,7 @@
 
 const REVIEWS = ["right", "wrong", "odd"];
 const reviewed = new Map(); // by key: a review
+const takenBack = new Map(); // by key: that there is none any more, for whoever has stored the one before
 
 function marked(row) {
   const review = reviewed.get(keyText(row));
@@ -9,12 +10,14 @@ function marked(row) {
 }
 
 async function readReviews(source) {
-  for (const one of await source.reviews()) reviewed.set(keyText(one), one);
+  for (const one of await source.reviews()) (saysSomething(one) ? reviewed : takenBack).set(keyText(one), one);
 }
+
+const saysSomething = (one) => Boolean(one.verdict || one.feedback);
 
 /* skill-creator's shape, with what tells the trial apart beside it. */
 function feedbackDocument(report) {
-  return { run: report.run.id, skill: report.run.skill, reviews: [...reviewed.values()], status: "complete" };
+  return { run: report.run.id, skill: report.run.skill, reviews: [...reviewed.values(), ...takenBack.values()], status: "complete" };
 }
 
 function feedbackButton(report) {
@@ -22,7 +25,7 @@ function feedbackButton(report) {
   const button = h("button", { type: "button", id: "download-feedback" });
   const name = () => {
     fill(button, reviewed.size ? `Download feedback (${reviewed.size})` : "Download feedback");
-    button.disabled = !reviewed.size;
+    button.disabled = !reviewed.size && !takenBack.size;
   };
   button.addEventListener("click", () => {
     const text = `${JSON.stringify(feedbackDocument(report), null, 2)}\n`;
@@ -60,12 +63,14 @@ function feedbackForm(report, trial) {
       feedback: note.value.trim(),
       timestamp: new Date().toISOString(),
     };
-    if (one.verdict || one.feedback) reviewed.set(key, one);
-    else reviewed.delete(key);
+    if (saysSomething(one)) {
+      reviewed.set(key, one);
+      takenBack.delete(key);
+    } else if (reviewed.delete(key)) takenBack.set(key, one);
     report.renameFeedback?.();
     try {
       await report.source.review(one);
-      fill(said, one.verdict || one.feedback ? "Kept." : "Taken back.");
+      fill(said, saysSomething(one) ? "Kept." : "Taken back.");
     } catch (error) {
       fill(said, error.message);
     }

@@ -9,7 +9,7 @@
                          `atLeast` that there may be more than `total`.
    trial(key)            all that is shown of one trial, like data.trial_to_page(); null where it was not run.
                          `key` is {case, model, arm, seed}.
-   reviews()             what was marked before: a list like `reviews` of feedback.json
+   reviews()             what was marked before, and taken back: a list like `reviews` of feedback.json
    review(one)           keeps a review; one without a verdict and a note takes it back. May reject: then it is told.
    canDownload           true: the page offers the reviews as feedback.json
    watch(changed)        calls changed() whenever the summary is another; a report never does
@@ -148,13 +148,13 @@ function embeddedSource() {
         const before = latest.get(keyText(one));
         if (!(Date.parse(before?.timestamp) > Date.parse(one.timestamp))) latest.set(keyText(one), one);
       }
-      return [...latest.values()].filter((one) => one.verdict || one.feedback);
+      return [...latest.values()];
     },
     async review(one) {
       await loaded;
       const others = kept().filter((each) => keyText(each) !== keyText(one));
-      const known = stored.some((each) => keyText(each) === keyText(one));
-      const mine = known || one.verdict || one.feedback ? [one] : [];
+      const known = [...stored, ...kept()].some((each) => keyText(each) === keyText(one));
+      const mine = known || saysSomething(one) ? [one] : [];
       if (!remember(store + run, JSON.stringify([...others, ...mine]))) {
         throw new Error("This browser keeps nothing for files: download the feedback before you close the page.");
       }
