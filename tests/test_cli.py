@@ -211,6 +211,7 @@ def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert done.code == 3
     assert "undecided (errors)" in done.out
+    assert "undecided (errors)\n" in upskill("runs").out
 
 
 def test_few_errors_do_not_spoil_a_run(upskill: Upskill, home: Path) -> None:

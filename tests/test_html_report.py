@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import chdir
@@ -23,6 +24,7 @@ from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
 from upskill.reports.json import plain
+from upskill.runs.feedback import import_feedback
 from upskill.runs.stored import evaluation_of
 from upskill.runs.stores.rows import Review
 from upskill.traces import Step
@@ -312,7 +314,7 @@ def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report:
         page.wait_for_selector("dialog[open] .answer")
         page.locator("dialog [data-arm=baseline]").get_by_role("button", name="Clear").click()
         page.locator("dialog [data-arm=baseline]").get_by_text("Taken back.").wait_for()
-        left = page.evaluate("Object.values(localStorage)")
+        left = json.loads(page.evaluate("Object.values(localStorage)")[0])
         return again, waiting.value.suggested_filename, json.loads(text), left
 
     again, name, said, left = browser.run(use, f"{report}#case=greet-5")
@@ -335,10 +337,14 @@ def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report:
         "verdict": "wrong",
         "feedback": "It should name the guest. </script>",
     }
-    assert left == ["[]"]
+    assert [(one["case"], one["verdict"], one["feedback"]) for one in left] == [("greet-5", "", "")]
 
 
-def test_what_people_said_before_is_on_the_page_until_it_is_taken_back(browser: Browser, report: str) -> None:
+def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_its_file(
+    browser: Browser, report: str, run: tuple[Path, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "feedback.json"
+
     def use(page: Any) -> tuple[Any, ...]:
         answer = page.locator("dialog[open] [data-arm=skill]")
         answer.wait_for()
@@ -347,11 +353,47 @@ def test_what_people_said_before_is_on_the_page_until_it_is_taken_back(browser: 
         answer.get_by_text("Taken back.").wait_for()
         page.reload()
         answer.wait_for()
-        button = page.locator("#download-feedback").text_content()
-        return shown, answer.locator("input:checked").count(), answer.locator("textarea").input_value(), button
+        left = answer.locator("input:checked").count(), answer.locator("textarea").input_value()
+        page.keyboard.press("Escape")
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name="Download feedback (1)").click()
+        file.write_bytes(Path(waiting.value.path()).read_bytes())
+        return shown, left
 
     found = browser.run(use, f"{report}#trial=greet-5/scripted%3Alearns/skill/0")
-    assert found == (("wrong", "a note"), 0, "", "Download feedback (1)")
+    assert found == (("wrong", "a note"), (0, ""))
+    copied = shutil.copytree(run[0], tmp_path / "runs")
+    with open_store(copied) as store:
+        assert len(store.reviews(store.run(run[1]))) == 2
+        told = import_feedback(store, store.run(run[1]), file)
+        assert (told.taken_back, told.stored) == (1, 1)
+        assert [each.trial.case for each in store.reviews(store.run(run[1]))] == ["greet-1"]
+
+
+def test_names_that_look_alike_when_they_are_cut_have_numbers_and_are_told_whole(
+    browser: Browser, tmp_path: Path
+) -> None:
+    start, end = "a-student-with-a-very-long-name-of-the-", "-instruct-q4-k-m-of-last-summer"
+    names = [f"{start}first-generation{end}", f"{start}second-generation{end}", f"{start}other-{end[:-6]}winter"]
+    with chdir(tmp_path):
+        plan = plan_of_models(names, cases=2)
+    run = store_run(tmp_path / "runs", plan, lambda trial: result(plan, trial))
+    with open_store(tmp_path / "runs") as store:
+        page = render(evaluation_of(store, store.run(run)), ReportContext())
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+
+    def use(page: Any) -> tuple[list[str], list[str], list[str]]:
+        heads = page.locator("h2.model > span")
+        shown = [heads.nth(at).locator("[aria-hidden]").inner_text() for at in range(heads.count())]
+        titles = [heads.nth(at).get_attribute("title") for at in range(heads.count())]
+        read = [page.get_by_role("heading", name=name, exact=True).count() for name in titles]
+        return shown, titles, read
+
+    shown, titles, read = browser.run(use, (tmp_path / "report.html").as_uri())
+    assert titles == [f"scripted:{name}" for name in names]
+    assert read == [1, 1, 1]
+    assert len(set(shown)) == 3
+    assert [each[:2] for each in shown] == ["1 ", "2 ", "sc"]
 
 
 def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:

@@ -147,6 +147,7 @@ def _arms(verdict: Document) -> tuple[Document, Document]:
 def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     from upskill.reports.numbers import percent, points  # noqa: PLC0415
     from upskill.reports.terminal import bar  # noqa: PLC0415
+    from upskill.verdicts.advice import decision_in_words  # noqa: PLC0415
 
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
@@ -175,7 +176,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
             )
             continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
-        shown.append(Text(f"  {lift}{verdict['decision']}\n"))
+        shown.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))
     return shown
 
 

@@ -52,7 +52,7 @@ function cases(report) {
   function draw() {
     const found = chosen();
     const heads = [
-      h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, nameOf(model))), h("th", { scope: "col", rowspan: "2" }, "Change")),
+      h("tr", {}, h("th", { scope: "col", rowspan: "2" }, "Case"), models.map((model) => h("th", { scope: "colgroup", colspan: String(arms.length) }, nameOf(model, models))), h("th", { scope: "col", rowspan: "2" }, "Change")),
       h("tr", {}, models.map(() => arms.map(([, name]) => h("th", { scope: "col", class: "arm" }, name)))),
     ];
     const body = found.slice(start, start + most).map((row) => {

@@ -23,7 +23,7 @@ function liftCell(part) {
 
 function groups(report) {
   const models = report.document.models;
-  const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model))];
+  const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model, modelNames(report)))];
   const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
   const { cases, held_out } = report.document.suite;
   const tables = [];

@@ -70,7 +70,7 @@ function card(report, verdict, place) {
   return h(
     "li",
     { class: `card ${kind}`, title: report.conclusions[place] },
-    h("h2", { class: "model" }, nameOf(verdict.model)),
+    h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
     h("p", { class: "lift" }, verdict.lift === null ? "no lift" : number(report, of("lift"), points)),
     h(
@@ -123,7 +123,7 @@ function line(report, verdict, place) {
     "li",
     { class: `line ${kind}`, title: report.conclusions[place] },
     h("span", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
-    h("h2", { class: "model" }, nameOf(verdict.model)),
+    h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
     h("span", { class: "lift" }, number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
     h("span", { class: "cost" }, costOf(report, verdict, of)),
   );

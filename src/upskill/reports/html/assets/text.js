@@ -37,11 +37,19 @@ function fill(node, ...children) {
   return add(node, ...children);
 }
 
-/* A name that fits a heading: of a very long one its beginning and its end, and all of it where one points at it. */
-function nameOf(name) {
-  const letters = [...visible(name)];
-  if (letters.length <= 60) return name;
-  return h("span", { title: name }, letters.slice(0, 36).join(""), "…", letters.slice(-20).join(""));
+const modelNames = (report) => report.document.models.map((verdict) => verdict.model);
+
+/* A name that fits a heading: of a very long one its beginning and its end, with its number where another of `names`
+   has the same ones, and all of it where one points at it and for who listens. */
+function nameOf(name, names) {
+  const cut = (one) => {
+    const letters = [...visible(one)];
+    return letters.length <= 60 ? one : `${letters.slice(0, 36).join("")}…${letters.slice(-20).join("")}`;
+  };
+  const short = cut(name);
+  if (short === name) return name;
+  const alike = names.filter((one) => cut(one) === short).length > 1;
+  return h("span", { title: name }, h("span", { "aria-hidden": "true" }, alike ? `${names.indexOf(name) + 1} ${short}` : short), h("span", { class: "hidden" }, name));
 }
 
 /* A link to a place on the page, with the names in it escaped. */
