@@ -2,6 +2,7 @@
 # make test   everything CI runs
 # make site   the documentation as a site, in build/site
 # make pictures   the pictures of README and docs, from recorded answers
+# make kernel-students   grades recorded students of examples/h100-kernels and writes its table; GPU=--gpu: all tiers
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test golden format lint types docs site pictures pytest system clean
+.PHONY: demo test golden format lint types docs site pictures kernel-students pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -44,6 +45,9 @@ site: $(VENV)/.dev
 
 pictures: $(VENV)/.dev system
 	$(BIN)/python docs/make_pictures.py
+
+kernel-students: $(VENV)/.dev system
+	$(BIN)/python bench/kernel_students.py $(GPU)
 
 pytest: $(VENV)/.dev system
 	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term

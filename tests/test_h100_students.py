@@ -1,0 +1,70 @@
+"""Recorded students of the example about CUDA kernels: they replay anywhere, and the README says what comes of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY, Upskill
+
+sys.path.insert(0, str(REPOSITORY / "bench"))
+import kernel_students
+
+RESULTS = json.loads((kernel_students.RECORDED / "results.json").read_text(encoding="utf-8"))
+CASSETTES = sorted(kernel_students.RECORDED.glob("*.jsonl.gz"))
+
+
+def test_recorded_answers_replay_bit_for_bit_where_their_store_is_not(upskill: Upskill) -> None:
+    given = kernel_students.arguments(kernel_students.RECORDED / "frontier.jsonl.gz", "without_gpu")
+    first, second = (upskill("eval", *given, "--store", store, "--json") for store in ("one", "two"))
+    assert first.code == 0, first.err
+    assert {**first.json, "run": ""} == {**second.json, "run": ""}
+    checks = upskill("show", first.json["run"], "--checks", "--store", "one", "--json").json["checks"]
+    kept = {name: value for name, value in RESULTS["without_gpu"]["frontier"].items() if name != "answers"}
+    assert json.loads(json.dumps(kernel_students.summary(first.json, checks))) == kept
+
+
+def test_every_recording_is_graded_and_small() -> None:
+    assert CASSETTES
+    for cassette in CASSETTES:
+        name = cassette.name.removesuffix(".jsonl.gz")
+        graded = RESULTS["without_gpu"].get(name, {}).get("answers")
+        assert graded == kernel_students.fingerprint(cassette), f"{name} is not graded; run `make kernel-students`"
+        assert cassette.stat().st_size < 200_000
+
+
+def test_the_readme_has_the_table_of_what_was_graded() -> None:
+    text = kernel_students.README.read_text(encoding="utf-8")
+    assert kernel_students.with_table(text, RESULTS) == text, "run `python bench/kernel_students.py --table`"
+
+
+def row(model: str, tier: str, arm: str, passed: int) -> dict[str, Any]:
+    counted = {"passed": passed, "trials": 32, "rate": passed / 32, "low": 0.1, "high": 0.9}
+    return {"model": model, "check": f"kernel_{tier}", "arm": arm, **counted}
+
+
+def test_a_student_graded_on_a_gpu_has_all_tiers_and_the_one_of_most_gain_is_named() -> None:
+    model = "local:qwen2.5-coder-0.5b"
+    passes = {"compiles": (4, 20), "resources": (4, 16), "correct": (0, 24), "faster": (0, 8)}
+    rows = [
+        row(model, tier, arm, count)
+        for tier, counts in passes.items()
+        for arm, count in zip(("baseline", "skill"), counts, strict=True)
+    ]
+    results = copy.deepcopy(RESULTS)
+    results["without_gpu"]["small"] = {"checks": rows[:4], "students": []}
+    assert "| Qwen2.5-Coder 0.5B | correct | not graded yet |  |  |" in kernel_students.table(results)
+    assert "0.5B gains most at `compiles` of those graded so far: +50 points" in kernel_students.table(results)
+    results["gpu"] = {"small": {"checks": rows, "students": []}}
+    table = kernel_students.table(results)
+    assert "| Qwen2.5-Coder 0.5B | correct | 0 of 32: 0 % [10, 90] | 24 of 32: 75 % [10, 90] | +75 |" in table
+    assert "- Qwen2.5-Coder 0.5B gains most at `correct`: +75 points." in table
+
+
+def test_a_readme_without_a_place_for_the_table_is_an_error() -> None:
+    with pytest.raises(SystemExit, match="has no place for the table"):
+        kernel_students.with_table("# CUDA kernels", RESULTS)
