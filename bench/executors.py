@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -78,12 +78,12 @@ async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, 
     chosen = EXECUTORS.load(executor)(at_once)
     told: dict[str, Any] = {}
     for name, number in zip(("first", "all"), trials, strict=True):
-        began, busy = time.perf_counter(), busy_seconds()
+        began, busy, used = time.perf_counter(), busy_seconds(), cpu_seconds(os.getpid())
 
         def started(*_: object) -> None:
-            nonlocal began, busy
+            nonlocal began, busy, used
             if name == "all":  # noqa: B023 - called before the next one
-                began, busy = time.perf_counter(), busy_seconds()
+                began, busy, used = time.perf_counter(), busy_seconds(), cpu_seconds(os.getpid())
 
         plan = await make_plan_of(kind, url, number)
         with open_store(name) as store:
@@ -95,7 +95,7 @@ async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, 
                 events=Events(started=started),
             )
         told[name] = time.perf_counter() - began
-        told["busy"] = busy_seconds() - busy
+        told["busy"], told["cpu"] = busy_seconds() - busy, cpu_seconds(os.getpid()) - used
         (verdict,) = evaluation.verdicts
         counted = verdict.baseline.passed + verdict.skill.passed
         assert counted == number if kind == "agents" else number // 2, evaluation.errors[:1]
@@ -108,9 +108,20 @@ def busy_seconds() -> float:
     return (user + nice + system + sum(rest[:2])) / TICK
 
 
-def cpu_of(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+def cpu_seconds(process: int) -> float:
+    """Of a process and of all that it started, directly or not."""
+    children: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            number = int(stat.parent.name)
+            children.setdefault(int(fields[1]), []).append(number)
+            used[number] = sum(map(int, fields[11:15]))  # with those that have ended and were waited for
+    found = [process]
+    for one in found:
+        found += children.get(one, [])
+    return sum(used.get(one, 0) for one in found) / TICK
 
 
 # All sides, in turn.
@@ -120,8 +131,9 @@ def cpu_of(process: int) -> float:
 class Took:
     start: float  # seconds until the first trials were done
     seconds: float
-    cores: float  # that were busy
-    server: float  # seconds of CPU that the server took, for the first trials too
+    cores: float  # that were busy, with whatever else ran on the machine
+    cpu: float  # seconds, of all processes of this side
+    server: float  # the same of the server, for the first trials too
 
 
 @contextmanager
@@ -141,7 +153,7 @@ def measure(compared: Comparison, executor: Executor) -> Took:
         line = [sys.executable, str(HERE), "--side", compared.kind, executor, url, *map(str, numbers)]
         done = subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
         told = json.loads(done.stdout.splitlines()[-1])
-        return Took(told["first"], told["all"], told["busy"] / told["all"], cpu_of(server))
+        return Took(told["first"], told["all"], told["busy"] / told["all"], told["cpu"], cpu_seconds(server))
 
 
 def compare(compared: Comparison, rounds: int) -> None:
@@ -152,11 +164,11 @@ def compare(compared: Comparison, rounds: int) -> None:
             rate = compared.trials / sides[-1].seconds
             print(f"round {number + 1}: {compared.title}, {executor}: {rate:,.1f}/s", file=sys.stderr, flush=True)
     print(f"\n{compared.title}: {compared.trials:,} trials, {compared.at_once} at once, {os.cpu_count()} cores\n")
-    print("| executor | trials/s | cores busy | CPU ms a trial | of that the server | first trials done after |")
+    print("| executor | trials/s | cores busy | CPU ms a trial | CPU ms of the server | first trials done after |")
     print("|---|---:|---:|---:|---:|---:|")
     for executor, sides in took.items():
         side = sorted(sides, key=lambda one: one.seconds)[len(sides) // 2]
-        each = 1000 * side.cores * side.seconds / compared.trials
+        each = 1000 * side.cpu / compared.trials
         server = 1000 * side.server / (compared.trials + compared.first)
         rate = compared.trials / side.seconds
         print(f"| {executor} | {rate:,.1f} | {side.cores:.2f} | {each:.2f} | {server:.2f} | {side.start:.1f} s |")

@@ -66,9 +66,15 @@ class Cluster:
         self.environment = os.environ | token | {"RAY_USAGE_STATS_ENABLED": "0"}
         port = self.address.partition(":")[2]
         self.head = self._start("127.0.0.1", "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
-        self._wait_for(self.head)
-        self.nodes = [self.add_node() for _ in range(nodes)]
-        self._wait_for(*self.nodes)
+        self.nodes: list[subprocess.Popen[bytes]] = []
+        try:
+            self._wait_for(1)
+            for number in range(nodes):
+                self.nodes.append(self.add_node())
+                self._wait_for(number + 2)
+        except BaseException:  # nobody would close what was never handed over
+            self.close()
+            raise
 
     def add_node(self) -> subprocess.Popen[bytes]:
         self._started += 1
@@ -90,7 +96,10 @@ class Cluster:
         place = random.randrange(len(self.nodes))
         kill(descendants(self.nodes[place].pid))
         self.nodes[place].wait()
-        self.nodes[place] = self.add_node()
+        self.replace_ended()
+
+    def replace_ended(self) -> None:
+        self.nodes = [node if node.poll() is None else self.add_node() for node in self.nodes]
 
     def close(self) -> None:
         while left := [pid for pid in descendants(os.getpid()) if pid != os.getpid() and self._is_ours(pid)]:
@@ -120,12 +129,13 @@ class Cluster:
                 start_new_session=True,  # Ctrl-C is for us, and we end it
             )
 
-    def _wait_for(self, *nodes: subprocess.Popen[bytes]) -> None:
-        """Until each of them, and those before, have said that they run."""
+    def _wait_for(self, running: int) -> None:
+        """Until so many have said that they run. Ray gives up a node after 30 seconds: then there is another one."""
         log = self.folder / "started.log"
-        while log.read_text(encoding="utf-8").count("Ray runtime started") < 1 + self._started:
-            if any(node.poll() is not None for node in nodes):
+        while log.read_text(encoding="utf-8").count("Ray runtime started") < running:
+            if self.head.poll() is not None:
                 raise SystemExit(log.read_text(encoding="utf-8"))
+            self.replace_ended()
             time.sleep(0.1)
 
     def _is_ours(self, pid: int) -> bool:

@@ -27,6 +27,8 @@ from upskill.runs.trial import run_trial
 from upskill.traces import Step, Usage
 from upskill.version import __version__
 
+LOOK_EVERY = 0.05  # seconds
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -140,6 +142,7 @@ class _ChunkRun:
         self.done = Done(stored=store is not None)
         self.ended = False
         self.started = time.monotonic()
+        self.look_at = 0.0
         context = replace(shared.context, tell=self.done.told.append, connections=chunk.width, failures=chunk.failures)
         self.ledger = Ledger(chunk.lease)
         self.models = Models(context, replies=store, cache=shared.cache, ledger=self.ledger)
@@ -186,9 +189,15 @@ class _ChunkRun:
             if self.store is not None:
                 await self.store.add_result(self.shared.run, result)
             self.done.results.append(brief(result) if self.store is not None else result)
-            late = time.monotonic() - self.started > self.chunk.seconds
-            if late or result.fatal or overload() is not None or self._is_failing():
-                self.ended = True
+            self.ended = self.ended or result.fatal or self._has_news(result)
+
+    def _has_news(self, result: Result) -> bool:
+        """Whether to end early. What is asked of all servers is looked up now and then, not for every trial."""
+        now = time.monotonic()
+        if now < self.look_at and not result.error:
+            return False
+        self.look_at = now + LOOK_EVERY
+        return now - self.started > self.chunk.seconds or overload() is not None or self._is_failing()
 
     def _is_failing(self) -> bool:
         return any(each.in_a_row > self.chunk.failures.get(name, 0) for name, each in self.models.failures.items())

@@ -17,6 +17,12 @@ from upskill.runs.executors import Resources
 OBJECT_STORE = 100 * 2**20  # bytes; results do not pass through it
 CONNECT_SECONDS = 10.0
 COUNTED_AGAIN_AFTER = 5.0  # seconds
+STARTS = 5  # of Ray on this machine, which gives up after 30 seconds
+PATIENCE = {  # a machine that is busy is not one that is dead
+    "RAY_health_check_timeout_ms": "120000",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_gcs_server_request_timeout_seconds": "600",
+}
 logger = logging.getLogger(__name__)
 
 
@@ -34,9 +40,20 @@ def start_ray(ray: Any, address: str = "", **options: Any) -> None:
     """Start Ray on this machine, or join the cluster at an address, without a word on standard output."""
     if not address:
         options = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE} | options
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
     else:
         options["address"] = address
-    ray.init(log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options)
+    for start in range(STARTS):
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options)
+            break
+        except Exception as error:
+            ray.shutdown()
+            if address or "timed out during startup" not in str(error):
+                raise
+            if start == STARTS - 1:
+                raise TimeoutError("this machine is too busy") from error
     # The death of a worker would be printed to standard output, which belongs to the result; no setting prevents it.
     ray._private.worker._worker_logs_enabled = False
 
