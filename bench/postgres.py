@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count, islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,11 @@ import psycopg
 from upskill import Plan, Result, Skill, Store, Suite, open_store
 from upskill.models import Address
 from upskill.runs.plan import Judgement
-from upskill.runs.stores.rows import RESULT_COLUMNS, ResultRow
+from upskill.runs.stores.rows import RESULT_COLUMNS, result_values
 from upskill.runs.stores.sql import ADD_RESULT
 from upskill.traces import Step, Trace, Usage
 
 SCHEMA = "upskill_bench"
-values = attrgetter(*RESULT_COLUMNS)
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -174,7 +172,7 @@ async def measure_way(url: str, driver: str, way: str, rows: list[tuple[Any, ...
 def compare_drivers(url: str, plan: Plan, trials: int, rounds: int) -> None:
     print("| driver | how | " + " | ".join(f"{size} rows a commit" for size in (8, 64, 512)) + " |")
     print("|---|---|---:|---:|---:|")
-    rows = [values(ResultRow.from_result(1, result)) for result in islice(results(plan), trials)]
+    rows = [result_values(1, result) for result in islice(results(plan), trials)]
     for driver in ("psycopg", "asyncpg"):
         for way in ("executemany", "arrays", "copy"):
             cells: list[str] = []

@@ -17,19 +17,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from upskill import Models, Plan, PlanOptions, Skill, Suite, evaluate, make_plan
 from upskill.runs.plan import Judgement, Result
 from upskill.runs.stores import Run
-from upskill.runs.stores.rows import RESULT_COLUMNS, ResultRow
+from upskill.runs.stores.rows import RESULT_COLUMNS, result_values
 from upskill.runs.stores.sqlite import SqliteStore
 from upskill.traces import Step, Trace, Usage
 
 CASES = 300
-values = attrgetter(*RESULT_COLUMNS)
 
 
 def prepare(work: Path, trials: int) -> Plan:
@@ -56,7 +54,7 @@ def results(plan: Plan) -> Iterator[Result]:
 class Filled(SqliteStore):
     def fill(self, run: Run, found: Iterator[Result]) -> None:
         """All at once, in the order of the file, and the indexes afterwards."""
-        rows = sorted((values(ResultRow.from_result(run.number, result)) for result in found), key=lambda row: row[1])
+        rows = sorted((result_values(run.number, result) for result in found), key=lambda row: row[1])
         with self._transaction() as db:
             indexes = db.execute(
                 "SELECT name, sql FROM sqlite_master WHERE name LIKE 'results!_%' ESCAPE '!'"

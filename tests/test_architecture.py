@@ -29,7 +29,7 @@ MODULES = {
 }
 # The rooms from top to bottom, and the ones below that each may import: every arrow there is, and none upwards.
 # What stands on the ground floor (FOUNDATION) is open to every room above it.
-FOUNDATION = ("registry", "options", "plain", "inputs", "outputs", "installation", "errors", "version")
+FOUNDATION = ("registry", "options", "plain", "inputs", "outputs", "installation", "errors", "record", "version")
 ARROWS = {
     "cli": "reports authoring runs verdicts suites models sandboxes traces skills settings",
     "reports": "authoring runs verdicts suites sandboxes traces",
@@ -241,6 +241,28 @@ def test_importing_the_package_costs_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import upskill; print(*set(sys.modules) - before)"
     done = run_python("-c", code)
     assert len(done.stdout.split()) < 30
+
+
+# What `eval` needs only for some models and suites, or when its trials are done.
+LATER = [
+    "aiohttp",
+    "jsonschema",
+    "numpy",
+    "rich",
+    "sqlite3",
+    "upskill.models.cassette",
+    "upskill.models.command",
+    "upskill.models.embedded",
+    "upskill.reports.json",
+    "upskill.runs.evaluation",
+    "upskill.sandboxes",
+    "upskill.verdicts.verdict",
+]
+
+
+def test_eval_loads_what_it_uses_when_it_uses_it() -> None:
+    done = run_python("-c", "import sys, upskill.cli.eval; print(*sys.modules)")
+    assert set(LATER).isdisjoint(done.stdout.split())
 
 
 # Commands.

@@ -517,7 +517,7 @@ async def test_so_many_trials_of_a_model_run_at_a_time_and_no_more() -> None:
 async def test_embedded_models_run_a_trial_for_each_server_in_the_order_of_the_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("upskill.runs.executors.local.usable_cores", lambda: 3)
+    monkeypatch.setattr("upskill.models.embedded.capacity.usable_cores", lambda: 3)
     models = Told(helpful)
     await evaluate(plan_of("local", cases=6), models=models, options=RunOptions(executor=Local(8)))
     assert models.most_at_once == {"local": 3}

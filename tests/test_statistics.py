@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from upskill.verdicts import planning, statistics
+from upskill.verdicts.outcome import Scope
 from upskill.verdicts.planning import EvidenceNeeded, VarianceComponents
-from upskill.verdicts.sequential import Scope, Sequential, bets
+from upskill.verdicts.sequential import Sequential, bets
 from upskill.verdicts.unseen import unseen_bound
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow

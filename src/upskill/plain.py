@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,13 +66,30 @@ def fields_of(value: object) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def compact(value: object) -> str:
-    """Plain data, and dataclasses of it, as JSON without spaces: a trial writes kilobytes of it."""
+@cache
+def json_writer() -> Callable[[object], bytes]:
+    """Writes plain data, and dataclasses of it, as compact JSON, several times as fast as the standard library.
+
+    ValueError for half of a surrogate pair, which models do say.
+    """
     from pydantic_core import to_json  # noqa: PLC0415 - not needed to read a skill
 
+    return to_json
+
+
+@cache
+def json_reader() -> Callable[[bytes | str], Any]:
+    """Reads JSON fast; what it refuses, with a ValueError, the standard library may still read."""
+    from pydantic_core import from_json  # noqa: PLC0415 - not needed to read a skill
+
+    return from_json
+
+
+def compact(value: object) -> str:
+    """Plain data, and dataclasses of it, as JSON without spaces: a trial writes kilobytes of it."""
     try:
-        return to_json(value).decode()  # several times as fast as the standard library
-    except ValueError:  # half of a surrogate pair, which models do say
+        return json_writer()(value).decode()
+    except ValueError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of)
 
 
@@ -213,8 +231,12 @@ class _PlainLoader(yaml.SafeLoader):
 
     text_fields: frozenset[str] = frozenset()
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._text = text
+
     def get_single_node(self) -> yaml.Node | None:
-        node = super().get_single_node()
+        node = _compose_fast(self._text) or super().get_single_node()
         if node is not None:
             bound_yaml(node, deepest=DEEPEST, most=MOST_NODES, unique=True)
             if self.text_fields:
@@ -233,6 +255,30 @@ class _PlainLoader(yaml.SafeLoader):
 
     def construct_refused(self, node: yaml.Node) -> Any:
         raise refused_yaml(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
+
+
+def _compose_fast(text: str) -> yaml.Node | None:
+    """The nodes of a document by libyaml, ten times as fast. None where it does not take it, is not installed, or would
+    crash, being recursive: then PyYAML's own parser reads it, or says what is wrong."""
+    if not (loader := _fast_loader()):
+        return None
+    try:
+        depth = 0
+        for event in cast("Iterator[object]", yaml.parse(text, loader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                return None
+        return cast("yaml.Node | None", yaml.compose(text, loader))
+    except (yaml.YAMLError, ValueError):
+        return None
+
+
+@cache
+def _fast_loader() -> type[yaml.CSafeLoader] | None:
+    if not yaml.__with_libyaml__:
+        return None
+    resolvers = {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
+    return type("_FastLoader", (yaml.CSafeLoader,), resolvers)
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)

@@ -5,10 +5,10 @@ Built-ins are rows of a table; other packages add rows through an entry point in
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +24,8 @@ class Registry:
     @cached_property
     def rows(self) -> dict[str, str]:
         """Every name with its place. A built-in wins over a package that claims the same name."""
+        from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and only for what is no built-in
+
         found = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)}
         return found | dict(self.table)
 
@@ -40,7 +42,7 @@ class Registry:
             raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))
         module, _, attribute = place.partition(":")
         try:
-            return attrgetter(attribute)(import_module(module))
+            return attrgetter(attribute)(sys.modules.get(module) or import_module(module))
         except ImportError as error:
             package = (error.name or module).split(".")[0]
             if package == "upskill":

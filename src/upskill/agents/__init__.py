@@ -18,10 +18,11 @@ checks look at what is left there, and closes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from upskill.models import Address, Model, ToolCall
+from upskill.record import record
 from upskill.registry import Registry
 from upskill.skills import MANIFEST, Skill
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -45,7 +46,7 @@ AGENTS = Registry(
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bounds:
     """When an agent in a sandbox is stopped: turns of the model, tokens in all, seconds in all."""
 
@@ -55,7 +56,7 @@ class Bounds:
     until_activated: bool = False  # or when the skill under test is opened, if the agent can be stopped there
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """One task for an agent. Between arms, only the skill differs."""
 
@@ -74,7 +75,7 @@ class Task:
         return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Student:
     """The model under test, and its sandbox.
 

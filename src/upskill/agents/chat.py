@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from upskill.agents import SYSTEM, Student, Task
@@ -30,13 +31,19 @@ class Chat:
 
 
 def chat_request(task: Task) -> Request:
-    system = f"{SYSTEM}\n\n{task.skill.body}" if task.skill else SYSTEM
+    body = task.skill.body if task.skill else ""
     return Request(
-        (Message("system", system), Message("user", _user_text(task))),
+        (Message("system", _system(body) if task.skill else SYSTEM), Message("user", _user_text(task))),
         max_output_tokens=task.max_output_tokens,
         temperature=task.temperature,
         seed=task.seed,
     )
+
+
+@lru_cache(maxsize=8)
+def _system(body: str) -> str:
+    """The same text for all trials of an arm, so that its hash and its JSON are made once."""
+    return f"{SYSTEM}\n\n{body}"
 
 
 def _user_text(task: Task) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upskill.agents.activation import CANARY, arguments_text, find_canaries
 from upskill.plain import digest_text
+from upskill.record import record
 from upskill.skills import Skill
 from upskill.traces import Trace
 
@@ -36,7 +36,7 @@ def plant_canary(skill: Skill, canary: str) -> Skill:
     return skill.with_body(f"{skill.body.rstrip()}\n\n<!-- {canary} -->\n")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Withheld:
     """The skill that a trial must not see: where this run keeps it, and the text of the case, which may name a folder
     like that itself."""

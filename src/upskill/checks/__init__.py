@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -30,6 +30,7 @@ from pydantic_core import ErrorDetails
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Reply, Request
 from upskill.plain import as_mapping, short
+from upskill.record import record
 from upskill.registry import Registry
 from upskill.traces import Trace
 
@@ -74,7 +75,7 @@ CHECKS = Registry(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evidence:
     """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named.
 
@@ -100,7 +101,7 @@ class Evidence:
         return self.trace.answer if self.output is None else self.output
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     passed: bool
     reason: str
@@ -122,7 +123,7 @@ ReadText = Callable[[str], str]  # the text of a file beside the suite; UsageErr
 class Check(BaseModel, ABC):
     """Something that can be said of a trial. Its fields are what a suite file may say about it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True)
     reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
     revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
 
@@ -175,7 +176,7 @@ class Check(BaseModel, ABC):
     async def run(self, evidence: Evidence) -> Finding: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Named:
     """A check under the name it was called by in the suite, and the words it was called with."""
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import in_words
+from upskill.record import record
 
 if TYPE_CHECKING:
     from upskill.checks.check_dir import CheckDir
@@ -96,7 +96,7 @@ for folder in (os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and os.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tool:
     """A program, by the words that a command calls it with, and the files in a workspace that steer it."""
 

@@ -157,6 +157,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an answer may hold what no encoding can: that is shown as ?
             stream.reconfigure(encoding="utf-8", errors="replace")
+    # Or pydantic looks through every installed package for plugins of its own.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if "_UPSKILL_COMPLETE" in os.environ:
         from upskill.cli.completion import register  # noqa: PLC0415 - only when a shell asks
 

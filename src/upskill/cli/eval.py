@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,10 +24,8 @@ from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.reports import REPORTS, Report, ReportContext
-from upskill.reports.sentences import bug_heading
 from upskill.runs.estimate import estimate, estimate_writing
 from upskill.runs.evaluate import RunOptions, evaluate
-from upskill.runs.evaluation import Evaluation
 from upskill.runs.events import Events
 from upskill.runs.executors import RemoteExecutor
 from upskill.runs.plan import Plan, Trial
@@ -36,8 +34,10 @@ from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
 
+if TYPE_CHECKING:
+    from upskill.runs.evaluation import Evaluation
+
 CASES = 12  # that are written where a skill has none
-_STAND_IN = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])  # to see whether a plan can be made
 
 
 @click.command("eval", cls=Command)
@@ -144,7 +144,8 @@ def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> No
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
     # What is wrong with the students is said before the writer is paid.
-    stand_in = replace(options, quiet=True).make_plan(skill, _STAND_IN)
+    suite = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])
+    stand_in = replace(options, quiet=True).make_plan(skill, suite)
     address = resolve(writer, keys=find_keys())
     async with models:
         for student in stand_in.models:
@@ -238,6 +239,8 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if options.as_json:
         return
     if options.quiet and evaluation.bugs:
+        from upskill.reports.sentences import bug_heading  # noqa: PLC0415 - only where there is one
+
         note(bug_heading(evaluation.bug_count))
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")

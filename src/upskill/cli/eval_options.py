@@ -29,11 +29,11 @@ from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
 from upskill.suites.part import CaseFilter
-from upskill.verdicts.requirements import Requirement, parse_requirement
-from upskill.verdicts.sequential import Scope
+from upskill.verdicts.outcome import Scope
 
 if TYPE_CHECKING:
     from upskill.models.cassette import Cassette
+    from upskill.verdicts.requirements import Requirement
 
 STORED = "-"  # in place of the file of --replay: what is in the store
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
@@ -339,7 +339,8 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         if text := next((text for text in self.reports if text.endswith("=")), ""):
             raise UsageError(f"--report {text}: names no file", f"For example --report {text}FILE.")
         for kind, file in self.report_files:
-            REPORTS.load(kind)
+            if kind not in REPORTS.table:  # those of other packages may not be there, or not load
+                REPORTS.load(kind)
             if file:
                 check_writable(file)
         printed = [kind for kind, file in self.report_files if not file]
@@ -397,6 +398,10 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         )
 
     def parse_requirements(self) -> tuple[Requirement, ...]:
+        if not self.requirements:
+            return ()
+        from upskill.verdicts.requirements import parse_requirement  # noqa: PLC0415 - arithmetic comes with it
+
         return tuple(parse_requirement(text) for text in self.requirements)
 
     def run_options(self, plan: Plan, executor: Executor | RemoteExecutor) -> RunOptions:

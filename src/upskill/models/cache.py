@@ -6,34 +6,54 @@ The key covers everything that decides an answer, the seed included, so repeats 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from upskill.errors import ModelError, UpskillError
-from upskill.models import Address, Asked, CacheMode, Model, Reply, ReplyStore, Request, ToolCall
+from upskill.models import Address, Asked, CacheMode, Message, Model, Reply, ReplyStore, Request, ToolCall
 from upskill.models.identity import identity_of
-from upskill.plain import compact, digest_text
+from upskill.plain import compact, digest_text, json_writer
 from upskill.traces import Usage
 
 if TYPE_CHECKING:
+    from _hashlib import HASH
+
     from upskill.models.cassette import Cassette
+
+T = TypeVar("T")
+_AFTER_MESSAGES = tuple(field.name for field in fields(Request))[1:]
+
+
+class _Tracking(Generic[T]):
+    """A list that what happens inside is added to. A class, as every trial opens three of them."""
+
+    __slots__ = ("_before", "_variable")
+
+    def __init__(self, variable: ContextVar[list[T] | None]) -> None:
+        self._variable = variable
+
+    def __enter__(self) -> list[T]:
+        found: list[T] = []
+        self._before = self._variable.set(found)
+        return found
+
+    def __exit__(self, *_: object) -> None:
+        self._variable.reset(self._before)
+
 
 _ASKED: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
 
 
-@contextmanager
-def track_asked() -> Generator[list[Asked]]:
+def track_asked() -> _Tracking[Asked]:
     """Collects the hashes of all requests inside: the replies of an errored trial are forgotten, those of others can
     be exported."""
-    asked: list[Asked] = []
-    before = _ASKED.set(asked)
-    try:
-        yield asked
-    finally:
-        _ASKED.reset(before)
+    return _Tracking(_ASKED)
 
 
 def _track(asked: Asked) -> None:
@@ -44,15 +64,9 @@ def _track(asked: Asked) -> None:
 _REUSED: ContextVar[list[Usage] | None] = ContextVar("reused", default=None)
 
 
-@contextmanager
-def track_reused() -> Generator[list[Usage]]:
+def track_reused() -> _Tracking[Usage]:
     """Collects the usage of all replies to students inside that were stored before, and so were not paid for again."""
-    reused: list[Usage] = []
-    before = _REUSED.set(reused)
-    try:
-        yield reused
-    finally:
-        _REUSED.reset(before)
+    return _Tracking(_REUSED)
 
 
 _TRACKED_USAGE: ContextVar[dict[str, tuple[str, Usage]] | None] = ContextVar("tracked_usage", default=None)
@@ -99,14 +113,14 @@ class CachedModel:
         self.hits = 0
         self._opener = opener
         self._model: Model | None = None
-        self._identity = identity_of(address)  # as it is now: a script may be edited while its model is open
+        self._hasher = RequestHasher(address)  # of what it is now: a script may be edited while its model is open
 
     async def open(self) -> None:
         if self._model is None and self.mode != "replay":
             self._model = await self._opener()
 
     async def reply(self, request: Request) -> Reply:
-        asked = hash_request(self.address, request, self._identity, self.role)
+        asked = self._hasher.hash(request, self.role)
         key = asked.key
         _track(asked)
         if (reply := self._look_up(asked)) is not None:
@@ -172,12 +186,41 @@ def request_key(address: Address, request: Request) -> str:
     return hash_request(address, request).key
 
 
-def hash_request(address: Address, request: Request, identity: Sequence[object] | None = None, role: str = "") -> Asked:
-    """The hashes of a request; `identity` is what answers, where that is known already."""
-    answers = identity_of(address) if identity is None else identity
-    place = [address.provider, address.endpoint, address.base_url, address.model, address.effort, *answers]
-    written = compact(request)  # fields always come in the same order
-    return Asked(digest_text(f"[{compact(place)},{written}]"), digest_text(written), role)
+def hash_request(address: Address, request: Request) -> Asked:
+    return RequestHasher(address).hash(request)
+
+
+class RequestHasher:
+    """Hashes requests to one model. How they begin, which all trials of an arm share, is hashed once: it may be a long
+    skill."""
+
+    def __init__(self, address: Address) -> None:
+        answers = identity_of(address)
+        place = [address.provider, address.endpoint, address.base_url, address.model, address.effort, *answers]
+        self._place = compact(place)
+        self._begun = lru_cache(maxsize=16)(self._begin)
+
+    def hash(self, request: Request, role: str = "") -> Asked:
+        if request.messages and request.messages[0].role == "system":
+            with suppress(ValueError):
+                return self._go_on(request, role)
+        written = compact(request)  # fields always come in the same order
+        return Asked(digest_text(f"[{self._place},{written}]"), digest_text(written), role)
+
+    def _begin(self, first: Message) -> tuple[HASH, HASH]:
+        """The hashes of a key and of a request, as far as the end of the first message."""
+        written = b'{"messages":[' + json_writer()(first)
+        return sha256(f"[{self._place},".encode(errors="surrogatepass") + written), sha256(written)
+
+    def _go_on(self, request: Request, role: str) -> Asked:
+        first, *others = request.messages
+        key, alone = (begun.copy() for begun in self._begun(first))
+        others_written = json_writer()(others)
+        rest = {name: getattr(request, name) for name in _AFTER_MESSAGES}
+        written = (b"," if others else b"") + others_written[1:] + b"," + json_writer()(rest)[1:]
+        alone.update(written)
+        key.update(written + b"]")
+        return Asked(key.hexdigest()[:16], alone.hexdigest()[:16], role)
 
 
 def write_request(request: Request) -> str:

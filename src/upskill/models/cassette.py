@@ -24,6 +24,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
 from upskill.models import Address, Reply, Stop, ToolCall
 from upskill.plain import as_list, as_mapping, counted, is_deep
+from upskill.record import record
 
 FORMAT, VERSION = "upskill-replies", 1
 MOST_BYTES = 2_000_000_000  # of the file
@@ -41,7 +42,7 @@ CREATE TABLE trials (
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recorded:
     """What a cassette knows of one trial."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from upskill.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Endpoint:
     """A server that speaks chat completions. `base_url` may be replaced by one of `url_variables`."""
 

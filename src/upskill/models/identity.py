@@ -8,8 +8,6 @@ from pathlib import Path
 from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.models import Address
-from upskill.models.command.version import program_version
-from upskill.models.embedded.identity import weights_identity
 from upskill.skills.agent_specs import AGENT_SPECS
 
 
@@ -19,10 +17,14 @@ def identity_of(address: Address) -> list[object]:
     Empty where only a provider knows what answers; it may say so in its reply (`Reply.model`).
     """
     if address.provider == "local":
+        from upskill.models.embedded.identity import weights_identity  # noqa: PLC0415 - only for embedded models
+
         return weights_identity(address)
     if address.provider == "scripted":
         return [_script_hash(Path(address.model))]
     if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
+        from upskill.models.command.version import program_version  # noqa: PLC0415 - only for programs
+
         return [program_version(spec.program)]
     return []
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from upskill.errors import CeilingReached, ModelError
 from upskill.models import Model, Reply, Request, Role
+from upskill.record import record
 from upskill.traces import NO_USAGE, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ceilings:
     """The most that may be spent; None: no ceiling."""
 
@@ -22,7 +23,7 @@ class Ceilings:
 
 @dataclass
 class Ledger:
-    ceilings: Ceilings = Ceilings()
+    ceilings: Ceilings = field(default_factory=Ceilings)
     calls: int = 0  # answered or not
     spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
 

@@ -6,12 +6,12 @@ A cost of None means that the price is unknown, which is not the same as free.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
+from upskill.record import record
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
 BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
@@ -21,7 +21,7 @@ PROBE_TOKENS = 1_000  # far below the first tier of any price list
 FLAT_RATE_TOKENS = 100_000  # of input; above, some models cost more per token
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """Dollars per million tokens. `cached` are read from a cache, `written` into one; both are part of the input."""
 

@@ -11,6 +11,7 @@ from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
+from upskill.record import record
 from upskill.runs.left import count_groups
 from upskill.runs.plan import Arm, Plan, Trial, task_of
 from upskill.skills import estimate_tokens
@@ -23,7 +24,7 @@ TOOLS, TURN, RESULT = 700, 300, 500
 FEWEST_TURNS = 2  # one that does something, and one that answers
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostEstimate:
     """A range in dollars: answers as short as the references, to answers as long as they may be."""
 

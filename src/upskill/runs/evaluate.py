@@ -15,32 +15,27 @@ from typing import TYPE_CHECKING, Any, cast
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
-from upskill.models.embedded.local_models import caveat_for
-from upskill.runs.evaluation import Evaluation, verdict_so_far
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job, RemoteExecutor, Session
 from upskill.runs.executors.local import Local
 from upskill.runs.left import TrialsLeft, trials_left
-from upskill.runs.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
-from upskill.runs.preregistration import Registration, read_registration, register
 from upskill.runs.spending import go_on_spending, stop_spending
-from upskill.runs.stored import evaluation_of, look_at
-from upskill.runs.stores import Look, Run, RunStore, open_store
+from upskill.runs.stores import Run, RunStore, open_store
 from upskill.runs.trial import run_trial
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
 from upskill.suites.twins import describe_twins
-from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.requirements import Requirement
-from upskill.verdicts.sequential import Scope
-from upskill.verdicts.to_json import verdict_to_json
+from upskill.verdicts.outcome import Outcome, Scope
 from upskill.version import __version__
 
 if TYPE_CHECKING:
+    from upskill.runs.evaluation import Evaluation
+    from upskill.runs.preregistration import Registration
     from upskill.sandboxes import SandboxChoice
+    from upskill.verdicts.requirements import Requirement
 
 logger = logging.getLogger(__name__)
 MOST_NOTICED = 20  # warnings of traces that are shown
@@ -106,9 +101,7 @@ class _Run:
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         if options.resume and store.find_run(self.plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
-        registration = read_registration(options.preregister) if options.preregister else None
-        if registration:
-            registration.check(self.plan, options.margin, options.until_decided)
+        registration = self._registered()
         warnings = await self._warnings(sandbox)
         async with self.models:
             reused = self._find_results()
@@ -135,10 +128,7 @@ class _Run:
                     if missing:
                         store.check_damage()
                     if options.preregister and registration is None:
-                        scored = len(self.plan) - len(missing)
-                        registration = register(
-                            options.preregister, self.plan, options.margin, options.until_decided, scored
-                        )
+                        registration = self._register(options.preregister, len(self.plan) - len(missing))
                 if registration:
                     run = store.annotate(run, registered=registration.registered)
                 if options.until_decided is None:
@@ -146,15 +136,38 @@ class _Run:
                 else:
                     await self._execute_in_rounds(run, missing)
                 run = store.annotate(run, analysis=self._analysis(warnings, registration), **stop_spending(run))
-        evaluation = evaluation_of(store, run, self.plan)
-        evaluation.requirements = options.requirements
-        if options.keep_look and "baseline" in self.plan.arms:
+        return self._judge(run)
+
+    def _judge(self, run: Run) -> Evaluation:
+        """What the results come to, and a note that somebody looked at it."""
+        from upskill.runs.stored import evaluation_of, look_at  # noqa: PLC0415 - arithmetic, only when trials are done
+        from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415
+
+        evaluation = evaluation_of(self.store, run, self.plan)
+        evaluation.requirements = self.options.requirements
+        if self.options.keep_look and "baseline" in self.plan.arms:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
-                    look = look_at(store, evaluation, verdict.model)
+                    look = look_at(self.store, evaluation, verdict.model)
                     said = verdict_to_json(verdict)
-                    store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
+                    self.store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
         return evaluation
+
+    def _registered(self) -> Registration | None:
+        """The plan that was registered before, which has to be this one."""
+        if not self.options.preregister:
+            return None
+        from upskill.runs.preregistration import read_registration  # noqa: PLC0415
+
+        registration = read_registration(self.options.preregister)
+        if registration:
+            registration.check(self.plan, self.options.margin, self.options.until_decided)
+        return registration
+
+    def _register(self, file: Path, scored: int) -> Registration:
+        from upskill.runs.preregistration import register  # noqa: PLC0415
+
+        return register(file, self.plan, self.options.margin, self.options.until_decided, scored)
 
     def _analysis(self, warnings: list[str], registration: Registration | None) -> dict[str, Any]:
         """What reports of the run show besides its results, as plain data."""
@@ -174,14 +187,6 @@ class _Run:
                 "results_before": registration.results_before,
             },
         }
-
-    def _look(self, run: Run, model: str, outcomes: list[Outcome]) -> Look:
-        rows = (outcome for outcome in outcomes if outcome.model == model)
-        return make_look(self.plan, run, rows, model, self.options.margin, self.options.until_decided)
-
-    def _looks_before(self, run: Run, look: Look) -> Looks:
-        """As the store has them now: another process may have looked meanwhile."""
-        return looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
         plan = self.plan
@@ -206,7 +211,7 @@ class _Run:
             return {}
         if self.store.find_run(self.plan):
             return {}
-        return self.store.find_results(self.plan.skill.name, [self.plan.key(trial) for trial in self.plan.trials()])
+        return self.store.find_results(self.plan.skill.name, (self.plan.key(trial) for trial in self.plan.trials()))
 
     async def _open_models(self, reused: int) -> None:
         """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
@@ -270,7 +275,8 @@ class _Run:
     def _note(self, result: Result) -> None:
         if result.fatal:
             self.stopped.setdefault(result.trial.model, result.error)
-        self.noticed |= dict.fromkeys(result.trace.warnings if result.trace else ())
+        if result.trace and result.trace.warnings:
+            self.noticed |= dict.fromkeys(result.trace.warnings)
         if self.options.until_decided is not None:
             self.outcomes[result.trial] = result.outcome
         logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
@@ -287,10 +293,15 @@ class _Run:
                 return
 
     def _is_settled(self, run: Run, model: str) -> bool:
+        from upskill.runs.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
+        from upskill.runs.looks import known_looks, looks_before, make_look  # noqa: PLC0415
+
+        options = self.options
         rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
-        looks = self._looks_before(run, self._look(run, model, rows))
-        options = self.options
+        look = make_look(self.plan, run, rows, model, options.margin, options.until_decided)
+        # As the store has them now: another process may have looked meanwhile.
+        looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
         verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
         hopeless = verdict.reason in (
             "isolation",
@@ -340,7 +351,11 @@ def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
 def _caveat(address: Address) -> str:
     if address.provider == "handoff":
         return "tokens are estimated from the length of the texts, and what the answers cost is not known"
-    return caveat_for(address.model) if address.provider == "local" else ""
+    if address.provider != "local":
+        return ""
+    from upskill.models.embedded.local_models import caveat_for  # noqa: PLC0415 - a table, only for embedded models
+
+    return caveat_for(address.model)
 
 
 async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:

@@ -16,9 +16,8 @@ from upskill.runs.stores import Run
 from upskill.suites import OWN_FACTS
 from upskill.suites.part import Part
 from upskill.verdicts.advice import as_look_up, as_part
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
-from upskill.verdicts.sequential import Scope
 from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions, compute_verdict
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 from upskill.plain import counted
+from upskill.record import record
 from upskill.runs.plan import Arm, Trial
 from upskill.runs.stores import FeedbackStore, Review, Run, RunStore
 from upskill.runs.stores.rows import FeedbackVerdict, timestamp
@@ -40,7 +41,7 @@ _SKILL_CREATOR = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remark:
     """One review of a file, as far as it says which answer it is about."""
 
@@ -242,7 +243,7 @@ def _time(said: str) -> str:
 # Agreement.
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PeopleAgreement:
     """What people said of a run, and how well its checks agree with them."""
 

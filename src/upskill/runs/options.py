@@ -10,7 +10,6 @@ from typing import ClassVar
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import CacheMode, ModelContext
-from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
 from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.events import Events
@@ -201,5 +200,7 @@ def choose_students(
         return tuple(named)
     if settings.eval_model:
         return (settings.eval_model,)
+    from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL  # noqa: PLC0415 - only where it is used
+
     tell(f"No student was named, so it is `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose others with {flag}.")
     return ("local",)

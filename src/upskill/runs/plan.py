@@ -19,6 +19,7 @@ from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
+from upskill.record import record
 from upskill.runs.output_limit import OPENING_TOKENS, fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
@@ -40,7 +41,7 @@ GENERATION = 2
 _ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under its first name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trial:
     model: str
     case: str
@@ -275,7 +276,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judgement:
     """What one check said, under the name the suite calls it by."""
 
@@ -285,7 +286,7 @@ class Judgement:
     decides: bool = True  # False: reported beside the outcome, and no part of it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """Result of one trial: passed, failed, or errored (`passed` is None and `error` says why)."""
 

@@ -20,8 +20,8 @@ from upskill.runs.stores import Look, Run, RunStore
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
 from upskill.suites.part import Part
+from upskill.verdicts.outcome import Scope
 from upskill.verdicts.requirements import parse_requirement
-from upskill.verdicts.sequential import Scope
 
 MOST_BUGS = 1000  # that are kept with their tracebacks
 

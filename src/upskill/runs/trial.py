@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -30,7 +30,6 @@ from upskill.models.cache import NotRecorded, track_asked, track_reused
 from upskill.runs.executors import Job
 from upskill.runs.grading import Grading
 from upskill.runs.plan import Judgement, Plan, Result, Trial, task_of
-from upskill.runs.replay import explain_missing
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause
@@ -98,6 +97,8 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         except TrialError as raised:
             error = raised
             if isinstance(raised, NotRecorded) and models.cassette:
+                from upskill.runs.replay import explain_missing  # noqa: PLC0415 - only where a file of replies is played
+
                 error = ModelError(explain_missing(models.cassette, plan, trial))
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
@@ -233,12 +234,16 @@ async def _with_output(evidence: Evidence, path: str) -> Evidence:
     return evidence if isinstance(left, Finding) else replace(evidence, output=left)
 
 
-@asynccontextmanager
-async def _open_sandbox(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+def _open_sandbox(
+    plan: Plan, case: Case, agent: Agent, task: Task
+) -> AbstractAsyncContextManager[Sandbox] | nullcontext[None]:
     """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
-    if not agent.needs_sandbox and not case.needs_sandbox:
-        yield None
-        return
+    needed = agent.needs_sandbox or case.needs_sandbox
+    return _sandbox_of(plan, case, agent, task) if needed else nullcontext()
+
+
+@asynccontextmanager
+async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox]:
     from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
     from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
 

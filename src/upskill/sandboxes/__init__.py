@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cache
 from pathlib import Path
 from socket import socket
@@ -39,6 +39,7 @@ from typing import Any, Literal, Protocol, Self
 
 from upskill.errors import SandboxError, UpskillError, UsageError
 from upskill.plain import digest
+from upskill.record import record
 from upskill.registry import Registry
 
 SANDBOXES = Registry(
@@ -62,7 +63,7 @@ Stream = Literal["output", "error"]
 OnOutput = Callable[[Stream, bytes], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """What one command may use. Sizes are in bytes, times in seconds.
 
@@ -82,7 +83,7 @@ class Limits:
     address_space: int | None = 4096 * MiB
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandResult:
     """How a command ended. `killed_why` is the limit that it broke ("ran longer than 5 s"), or empty."""
 
@@ -94,7 +95,7 @@ class CommandResult:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A file in the workspace, by its path there. A link is a link, wherever it leads."""
 
@@ -103,7 +104,7 @@ class Entry:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setup:
     """What a sandbox is opened with.
 
@@ -204,7 +205,7 @@ class SandboxBackend(Protocol):
     async def open(self, setup: Setup) -> Sandbox: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxChoice:
     """The kind of sandbox for a run, and what probing it showed."""
 

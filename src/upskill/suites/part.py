@@ -8,12 +8,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.record import record
 
 if TYPE_CHECKING:
     from upskill.suites.suite import Suite
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """How the cases of a suite were chosen."""
 

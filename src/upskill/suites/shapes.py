@@ -20,7 +20,7 @@ LISTS = ("cases", "tests", "evals")  # what the list of cases may be called
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 Shape = TypeVar("Shape", bound=_Strict)

@@ -42,7 +42,7 @@ LARGEST_SUITE = 20_000_000  # bytes
 PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     id: str
     prompt: str
@@ -83,7 +83,7 @@ class Case:
         }
         return said | {key: value for key, value in optional.items() if value}
 
-    @property
+    @cached_property
     def needs_sandbox(self) -> bool:
         return any(named.check.needs_sandbox for named in self.checks)
 
@@ -92,12 +92,12 @@ class Case:
         """All that the case says, for looking up whether it names something."""
         return json.dumps(self.plain(), ensure_ascii=False)
 
-    @property
+    @cached_property
     def words(self) -> str:
         """What it asks for and looks at, without what it brings."""
         return "\n".join([self.prompt, self.output_file, *(_said(named.written) for named in self.checks)])
 
-    @property
+    @cached_property
     def asked_for(self) -> tuple[str, ...]:
         """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]

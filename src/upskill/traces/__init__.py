@@ -24,11 +24,12 @@ Interchange Format, which we also write), `otel` (OpenTelemetry), `claude_ai`, `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from upskill.errors import UsageError
+from upskill.record import record
 from upskill.registry import Registry
 from upskill.skills.agent_specs import AGENT_SPECS
 
@@ -61,7 +62,7 @@ StepKind = Literal["system", "user", "assistant", "thinking", "tool"]
 Status = Literal["ok", "error", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """Tokens and cost. Cached tokens are part of the input tokens, reasoning tokens part of the output tokens."""
 
@@ -100,7 +101,7 @@ class Usage:
 NO_USAGE = Usage(cost_usd=0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One thing that happened: a message, a thought, or a tool call together with its result."""
 
@@ -115,7 +116,7 @@ class Step:
     agent: str = ""  # the sub-agent that did it; empty for the agent itself
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trace:
     """Steps are cited by number, from 1. The fields after `model` are those of traces that were read from files."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from operator import attrgetter
 
+from upskill.record import record
 from upskill.verdicts import statistics
 from upskill.verdicts.lazy_numpy import np
 from upskill.verdicts.outcome import Cause, Outcome
@@ -16,7 +17,7 @@ Key = tuple[str, int]  # case, seed
 SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArmOutcomes:
     """The trials of one arm."""
 
@@ -28,7 +29,7 @@ class ArmOutcomes:
         return [trial for trial in self.trials.values() if trial.passed is not None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArmSummary:
     """Totals of one arm. All but `errored` and `bugs` are over scored trials; cost is None where a price is missing."""
 
@@ -62,7 +63,7 @@ class ArmSummary:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pairs:
     """Pairs of scored trials of two arms, ordered by case and seed."""
 
@@ -115,7 +116,9 @@ def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
     for outcome in outcomes:
         if outcome.passed not in (True, False, None):
             raise ValueError(f"passed is True, False or None, not {outcome.passed!r}")
-        trials = arms.setdefault(outcome.arm, ArmOutcomes(outcome.arm, {})).trials
+        if outcome.arm not in arms:
+            arms[outcome.arm] = ArmOutcomes(outcome.arm, {})
+        trials = arms[outcome.arm].trials
         key = (outcome.case, outcome.seed)
         # A retried trial has two rows; the scored one counts.
         if outcome.passed is not None or key not in trials:
@@ -143,7 +146,7 @@ def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] 
 
 
 def summarise_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
-    scored = sorted(arm.scored, key=lambda trial: (trial.case, trial.seed))
+    scored = sorted(arm.scored, key=attrgetter("case", "seed"))
     passes = sum(1 for trial in scored if trial.passed)
     total_cost = math.fsum(cost(trial) for trial in scored)
     known_cost = None if math.isnan(total_cost) else total_cost

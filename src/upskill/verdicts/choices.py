@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from upskill.record import record
 from upskill.verdicts.arms import Interval, by_arm, summarise_arm
 from upskill.verdicts.outcome import Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """What a task costs with one model in one arm, and how often it passes."""
 

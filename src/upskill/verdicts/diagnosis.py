@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from upskill.plain import counted
+from upskill.record import record
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 
@@ -50,7 +50,7 @@ _ARMS_OF_TWO_SKILLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaseDiagnosis:
     """What is wrong with one case, judged by its scored trials in both arms."""
 

@@ -10,8 +10,9 @@ so a decision has to hold whatever the errored trials would have shown.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from upskill.record import record
 from upskill.verdicts import statistics
 from upskill.verdicts.arms import ArmOutcomes, Key, Pairs, pair_arms
 from upskill.verdicts.outcome import Outcome
@@ -21,7 +22,7 @@ MAX_ERROR_RATE = 0.10  # share of an arm's trials that may error before nothing 
 SUSPICIOUS = 0.05  # the p-value from which on error rates differ beyond chance
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Missing:
     """The lift at both extremes of what the errored trials might have shown."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from upskill.record import record
 
 # What a student did instead of giving an answer that can pass: the trial has failed. Only an answer that is verbose has
 # passed all the same. Reports count these by arm.
 Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "verbose"]
+Scope = Literal["cases", "suite"]  # what a test that may be looked at is about
 CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "verbose")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """The result of one trial, in numbers."""
 

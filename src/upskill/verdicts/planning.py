@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from upskill.record import record
 from upskill.verdicts.lazy_numpy import ArrayLike, Floats, np
-from upskill.verdicts.sequential import Scope
+from upskill.verdicts.outcome import Scope
 from upskill.verdicts.statistics import NORMAL, CaseGroups, longest_run, t_quantile
 from upskill.verdicts.unseen import chance_of_less, unseen_weight
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VarianceComponents:
     """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
 
@@ -109,7 +109,7 @@ def cases_needed(
     return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EvidenceNeeded:
     """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
 

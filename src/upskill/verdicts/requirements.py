@@ -6,10 +6,10 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.record import record
 from upskill.verdicts.arms import Interval
 from upskill.verdicts.verdict import Decision, Verdict
 
@@ -27,7 +27,7 @@ _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "und
 _HINT = 'Write for example "lift>=0.1", "decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Requirement:
     """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
 
@@ -39,7 +39,7 @@ class Requirement:
     point: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ruling:
     requirement: Requirement
     held: bool

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Literal
 
 from upskill.verdicts.lazy_numpy import Floats, np
+from upskill.verdicts.outcome import Scope
 from upskill.verdicts.statistics import check_level
-
-Scope = Literal["cases", "suite"]
 
 
 class Sequential:

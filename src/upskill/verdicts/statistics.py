@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Any, cast
 
+from upskill.record import record
 from upskill.verdicts.lazy_numpy import ArrayLike, Floats, NDArray, np
 from upskill.verdicts.unseen import chance_of_less, unseen_bound, unseen_weight
 
@@ -25,7 +26,7 @@ RESAMPLES = 10_000
 BOOTSTRAP_MAX_CASES = 2_000  # with more, Student's t is as good as a bootstrap, and faster
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Estimate:
     """A number with its interval. A bound is infinite where the data cannot bound it."""
 
@@ -85,7 +86,7 @@ def _inverse(cdf: Callable[[float], float], p: float) -> float:
 # ---------------------------------------------------------------------------------------------------- grouping
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaseGroups:
     """Rows gathered by case, in the order of the case labels."""
 
@@ -94,6 +95,11 @@ class CaseGroups:
 
     @classmethod
     def of(cls, labels: ArrayLike) -> CaseGroups:
+        if isinstance(labels, list):  # of names, which numpy would sort one by one
+            names = cast("list[Any]", labels)
+            places = {name: place for place, name in enumerate(sorted(set(names)))}
+            codes = np.fromiter(map(places.__getitem__, names), dtype=np.intp, count=len(names))
+            return cls(codes, np.bincount(codes, minlength=len(places)).astype(np.float64))
         _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
         return cls(codes.reshape(-1), counts.astype(np.float64))
 

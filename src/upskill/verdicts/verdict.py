@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from upskill.record import record
 from upskill.verdicts import arms, statistics
 from upskill.verdicts.advice import failing_tags, with_advice
 from upskill.verdicts.arms import (
@@ -25,9 +26,9 @@ from upskill.verdicts.arms import (
 )
 from upskill.verdicts.lazy_numpy import np
 from upskill.verdicts.missing import MAX_ERROR_RATE, Missing, count_unpaired, error_p_value, fill_in
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.planning import EvidenceNeeded, evidence_needed
-from upskill.verdicts.sequential import Scope, Sequential
+from upskill.verdicts.sequential import Sequential
 from upskill.verdicts.statistics import Estimate
 
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
@@ -40,7 +41,7 @@ NO_EVIDENCE_NEEDED = ("errors", "isolation", SNAPSHOTS, UNFINISHED, ERRORS_COULD
 EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VerdictOptions:
     """How outcomes are weighed."""
 
@@ -69,7 +70,7 @@ class VerdictOptions:
             raise ValueError(f"there cannot be {self.earlier_looks} earlier looks")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """How a quantity changed from baseline to skill: the mean per pair, and relative (0.2: a fifth more)."""
 
@@ -79,7 +80,7 @@ class Change:
     relative_interval: Interval | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Controls:
     """What the control arms say about a lift. Each is None where its arms were not run."""
 
@@ -88,7 +89,7 @@ class Controls:
     noise: Estimate | None  # the repeated baseline minus the baseline: how much chance alone moves it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SubsetLift:
     """The lift over some of the pairs."""
 
@@ -97,7 +98,7 @@ class SubsetLift:
     interval: Interval | None  # not valid under peeking, even where the verdict's own is
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Activation:
     """Whether an agent that was offered the skill opened it, and the lift where it did and where it did not.
 
@@ -116,7 +117,7 @@ class Activation:
         return self.opened / self.trials
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """One model's decision card. Numbers that do not exist (no pairs, no price) are None."""
 
@@ -239,7 +240,7 @@ def level_of_look(level: float, look: int) -> float:
     return level if look <= 1 else 1.0 - (1.0 - level) / (look * (look - 1))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Findings:
     """What a decision rests on: the lift with its interval, and what is saved beyond doubt."""
 

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -29,6 +29,7 @@ from upskill.models.command.process import Invocation, ProcessResult, run_proces
 from upskill.models.http.throttling import CircuitBreaker
 from upskill.models.parsing import safe_excerpt, unanswered_stop
 from upskill.models.prices import find_price
+from upskill.record import record
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 # The variables that every program needs to start, to reach the network, and to find its login.
@@ -45,7 +46,7 @@ LOGIN_ERROR = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandRequest:
     """One request as a program needs it, and an empty folder for files that it takes."""
 
@@ -58,7 +59,7 @@ class CommandRequest:
     folder: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """How a program is started for one request, and how its reply is read from its output."""
 

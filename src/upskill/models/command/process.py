@@ -8,17 +8,18 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError
 from upskill.plain import dict_or_empty
+from upskill.record import record
 
 LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invocation:
     """How a program is started: its arguments, and environment variables beyond the usual ones."""
 
@@ -26,7 +27,7 @@ class Invocation:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessResult:
     exit_code: int
     stdout: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from upskill.models.embedded.local_models import (
@@ -14,12 +13,13 @@ from upskill.models.embedded.local_models import (
     LocalModel,
     find_local_model,
 )
+from upskill.record import record
 
 SHARE = 0.6  # of the memory that is free now
 MIN_CONTEXT = 4_096  # tokens
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Capacity:
     servers: int
     context: int  # tokens

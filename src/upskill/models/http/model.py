@@ -6,14 +6,12 @@ A wire format adds how a request is written, how a response is read, and which r
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import logging
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
@@ -48,7 +46,7 @@ from upskill.models.parsing import (
     safe_excerpt,
     unanswered_stop,
 )
-from upskill.plain import compact, dict_or_empty
+from upskill.plain import compact, dict_or_empty, json_reader, json_writer
 from upskill.traces import Usage
 
 OUT_OF_CREDIT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
@@ -120,7 +118,7 @@ class HttpModel(ABC):
                 self._breaker.record_failure(error)
             raise
         self._breaker.record_success()
-        reply = replace(reply, seconds=time.monotonic() - started, attempts=attempts)
+        reply = reply.taking(time.monotonic() - started, attempts)
         used = reply.usage
         logger.info(
             "%s: replied with %d tokens to %d in %.2f s (%d attempts)",
@@ -343,7 +341,7 @@ class HttpModel(ABC):
         if not response.body.strip():
             raise ModelError("the server answered 200 with an empty body", status=200)
         try:
-            answer: Any = json.loads(response.body)
+            answer: Any = _read_json(response.body)
         except ValueError:
             excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
@@ -390,7 +388,17 @@ def check_base_url(address: Address, url: str) -> str:
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    return compact(body).encode("utf-8", "replace")
+    try:
+        return json_writer()(body)
+    except ValueError:
+        return compact(body).encode("utf-8", "replace")
+
+
+def _read_json(body: bytes) -> Any:
+    try:
+        return json_reader()(body)
+    except ValueError:  # another encoding than UTF-8, half of a surrogate pair
+        return json.loads(body)
 
 
 def _is_retryable(status: int, error: str) -> bool:
@@ -413,7 +421,9 @@ def _error_text(body: bytes, *, whole: bool = False) -> str:
     if text[:1] == "<":
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         plain = title.group(1) if title else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
-        return html.unescape(plain).strip()
+        from html import unescape  # noqa: PLC0415 - a large table
+
+        return unescape(plain).strip()
     try:
         answer: Any = json.loads(text)
     except ValueError:

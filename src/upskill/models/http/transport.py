@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Literal, Protocol
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ import aiohttp
 
 from upskill.errors import UpskillError
 from upskill.models.endpoints import is_loopback
+from upskill.record import record
 
 MAX_CONNECTIONS = 1024  # sockets in total; an endpoint's limiter decides how many of them it gets
 CONNECT_TIMEOUT = 15.0  # seconds
@@ -28,14 +28,14 @@ MAX_BODY = 32 * 1024 * 1024  # bytes; no model's response comes near it
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     status: int
     headers: Mapping[str, str]  # case-insensitive
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Timeouts:
     """In seconds: to connect, to the first byte of the response, and to the last."""
 
@@ -109,7 +109,6 @@ class AiohttpTransport:
         timeouts: Timeouts,
         into: IO[bytes] | None,
     ) -> Response:
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect)  # the rest is timed below
         started = asyncio.get_running_loop().time()
         began = False
         try:
@@ -119,7 +118,7 @@ class AiohttpTransport:
                     url,
                     headers=headers,
                     data=body,
-                    timeout=limits,
+                    timeout=_connect_within(timeouts.connect),
                     proxy=proxy_for(url),
                     allow_redirects=False,
                 ) as response:
@@ -145,6 +144,11 @@ class AiohttpTransport:
 
 
 @lru_cache(maxsize=64)
+def _connect_within(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=seconds)  # the rest is timed where it is sent
+
+
+@lru_cache(maxsize=64)
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment sets for this URL. Cached: aiohttp's own look-up uses a thread for each call."""
     parts = urlsplit(url)
@@ -154,6 +158,8 @@ def proxy_for(url: str) -> str | None:
 
 
 async def _read(content: aiohttp.StreamReader) -> bytes:
+    if content.is_eof() and content.total_bytes <= MAX_BODY:  # short ones come together with their headers
+        return content.read_nowait()
     chunks: list[bytes] = []
     size = 0
     async for chunk in content.iter_any():

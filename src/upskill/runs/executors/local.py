@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
 
 from upskill.errors import Paused
-from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.executors import Job, Persist, RunTrial
 from upskill.runs.executors.garbage import rare_collections
 from upskill.runs.left import of_group
 from upskill.runs.plan import Result, Trial
 
 
-@contextmanager
-def _collect_files(unanswered: set[str]) -> Generator[None]:
-    """Note what a trial waits for, and go on: the others can be asked all the same."""
-    try:
-        yield
-    except Paused as pause:
-        unanswered.update(pause.files)
+def _embedded_servers(job: Job) -> int:
+    from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
+
+    return job.context.servers or usable_cores()
+
+
+def _lanes(job: Job) -> dict[str, list[str]]:
+    """The lanes, and the models that share each: embedded ones are in a lane without a name."""
+    lanes: dict[str, list[str]] = {}
+    for model, address in job.plan.addresses.items():
+        lanes.setdefault("" if address.provider == "local" else model, []).append(model)
+    return lanes
 
 
 class Local:
@@ -31,10 +34,8 @@ class Local:
         self.concurrency = concurrency
 
     async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
-        lanes: dict[str, list[str]] = {}  # and the models that share each
-        for model, address in job.plan.addresses.items():
-            lanes.setdefault("" if address.provider == "local" else model, []).append(model)
-        servers = job.context.servers or usable_cores()
+        lanes = _lanes(job)
+        widths = {lane: self.concurrency if lane else _embedded_servers(job) for lane in lanes}
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
         unanswered: set[str] = set()
@@ -47,15 +48,18 @@ class Local:
                     return
                 if trial.model in stopped:
                     continue
-                with _collect_files(unanswered):
+                try:
                     result = await run(trial)
-                    if result is None:
-                        ended = True
-                        return
-                    await persist(result)
-                    if result.fatal:
-                        stopped.add(trial.model)
-                    arrived.put_nowait(result)
+                except Paused as pause:  # somebody has to answer it; the others can be asked all the same
+                    unanswered.update(pause.files)
+                    continue
+                if result is None:
+                    ended = True
+                    return
+                await persist(result)
+                if result.fatal:
+                    stopped.add(trial.model)
+                arrived.put_nowait(result)
 
         async def work_all() -> None:
             try:
@@ -63,7 +67,7 @@ class Local:
                     for lane, models in lanes.items():
                         trials = of_group(job.trials, models)
                         waiting = iter(trials)  # which the tasks of a lane share
-                        for _ in range(min(len(trials), self.concurrency if lane else servers)):
+                        for _ in range(min(len(trials), widths[lane])):
                             group.create_task(work(waiting))
             finally:
                 arrived.put_nowait(None)

@@ -180,7 +180,7 @@ class RunStore(LookStore, ProgressStore, FeedbackStore, Protocol):
 
     def count_runs(self) -> int: ...
 
-    def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
+    def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
         """By key: the number of the first run of the skill with this name that has a scored result under it.
 
         The first one: what was drawn again may have been, because somebody did not like it. For the same reason

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
@@ -62,7 +62,7 @@ class Database(ABC):
     def _transaction(self) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
-    async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
+    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
         """Returns when it is committed, together with what others write; at once with `wait=False`."""
 
     # What copying, checking and pruning need.

@@ -20,8 +20,11 @@ class GroupWriter:
     def __init__(self, commit: Callable[[list[Write]], None], location: str) -> None:
         self._commit = commit
         self._location = location
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Write] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        # By event loop: what came in while it was at work. It is handed over at once, as waking a thread for each write
+        # costs more than the write.
+        self._gathered: dict[asyncio.AbstractEventLoop, list[Write]] = {}
 
     async def write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
         """Returns when it is committed; at once with `wait=False`, and then it is committed with the next write."""
@@ -30,29 +33,39 @@ class GroupWriter:
             self._thread.start()
         loop = asyncio.get_running_loop()
         committed: asyncio.Future[None] | None = loop.create_future() if wait else None
-        self._queue.put(Write(statement, values, loop, committed))
+        gathered = self._gathered.get(loop)
+        if gathered is None:
+            gathered = self._gathered[loop] = []
+            loop.call_soon(self._hand_over, loop)
+        gathered.append(Write(statement, values, loop, committed))
         if committed is not None:
             await committed
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        if gathered := self._gathered.pop(loop, None):
+            self._queue.put(gathered)
 
     def close(self) -> None:
         """Write what is waiting, then stop."""
         if self._thread is not None:
+            for loop in list(self._gathered):  # one that was interrupted hands over nothing any more
+                self._hand_over(loop)
             self._queue.put(None)
             self._thread.join()
             self._thread = None
 
     def _run(self) -> None:
         while True:
-            batch = [self._queue.get()]
-            while len(batch) < _LARGEST_COMMIT:
-                try:
-                    batch.append(self._queue.get_nowait())
-                except queue.Empty:
+            writes: list[Write] = []
+            some = self._queue.get()
+            while some is not None:
+                writes += some
+                if len(writes) >= _LARGEST_COMMIT or self._queue.empty():
                     break
-            writes = [item for item in batch if item is not None]
+                some = self._queue.get()
             if writes:
                 _notify(writes, self._failure(writes))
-            if len(writes) < len(batch):
+            if some is None:
                 return
 
     def _failure(self, writes: list[Write]) -> StoreError | None:

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -259,8 +259,8 @@ class PostgresServer(Database):
             raise
         self._put(db)
 
-    async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
-        await self._group.write(statement, values, wait=wait)
+    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
+        return self._group.write(statement, values, wait=wait)
 
     def _writing_connection(self) -> Connection:
         if self._writing is None or self._writing.closed:

@@ -14,13 +14,14 @@ from typing import Any, Literal, cast
 
 from upskill.models import Asked
 from upskill.plain import compact
+from upskill.record import record
 from upskill.runs.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """A stored plan and how far it has come."""
 
@@ -44,7 +45,7 @@ class Run:
         return [model["name"] for model in self.plan["models"]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tally:
     """How the trials of one model and arm ended."""
 
@@ -55,7 +56,7 @@ class Tally:
     errored: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress(Tally):
     """The same, with what has been spent on it: errored tries and the judge included."""
 
@@ -66,7 +67,7 @@ class Progress(Tally):
 FeedbackVerdict = Literal["right", "wrong", "odd", ""]  # empty: there is only a note
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Review:
     """What a person says of the answer of one trial."""
 
@@ -76,7 +77,7 @@ class Review:
     created: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Page:
     """Which of many results to read: so many, after so many."""
 
@@ -84,7 +85,7 @@ class Page:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Batch:
     """Requests that were, or may have been, submitted to a provider's batch API and are not all collected."""
 
@@ -96,7 +97,7 @@ class Batch:
     keys: tuple[str, ...]  # of the requests whose replies nobody has collected
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """A skill that was tried in a search for a better one."""
 
@@ -145,7 +146,7 @@ class Look:
 LOOK_COLUMNS = tuple(column.name for column in fields(Look) if column.name != "number")
 
 
-@dataclass(slots=True)  # not frozen: a row is made for every trial, and freezing would double its price
+@dataclass(slots=True)
 class ResultRow:
     """A result as it is stored. The fields are the columns of the table `results`, under the same names."""
 
@@ -179,41 +180,6 @@ class ResultRow:
     earlier_tokens: int
     earlier_cost_usd: float | None
 
-    @classmethod
-    def from_result(cls, run: int, result: Result) -> ResultRow:
-        trial, usage, trace = result.trial, result.usage, result.trace
-        return cls(
-            run=run,
-            key=result.key,
-            model=trial.model,
-            case_id=trial.case,
-            arm=trial.arm,
-            seed=trial.seed,
-            passed=result.passed,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            cost_usd=usage.cost_usd,
-            seconds=result.seconds,
-            checks_passed=result.checks_passed[0],
-            checks=result.checks_passed[1],
-            judge_tokens=result.judging.total_tokens,
-            judge_cost_usd=result.judging.cost_usd,
-            finished=timestamp(),
-            error=escape_surrogates(result.error),
-            detail=to_json(_detail(result)),
-            activated=result.activated,
-            turns=trace.turns if trace else 0,
-            calls=len(trace.calls) if trace else 0,
-            tool_errors=result.tool_errors,
-            leak=escape_surrogates(result.leak),
-            bug=result.bug,
-            snapshot=escape_surrogates(trace.model) if trace else "",
-            cause=result.cause,
-            earlier_tokens=result.earlier.total_tokens,
-            earlier_cost_usd=result.earlier.cost_usd,
-        )
-
     def to_result(self) -> Result:
         detail = json.loads(self.detail)
         usage = Usage(**detail["usage"])
@@ -242,6 +208,44 @@ class ResultRow:
 
 
 RESULT_COLUMNS = tuple(column.name for column in fields(ResultRow))
+
+
+def result_values(run: int, result: Result) -> tuple[Any, ...]:
+    """A result as it is stored: the values of RESULT_COLUMNS, in their order."""
+    trial, usage, trace, judging, earlier = result.trial, result.usage, result.trace, result.judging, result.earlier
+    checks_passed, checks = result.checks_passed
+    calls = trace.calls if trace else ()
+    return (
+        run,
+        result.key,
+        trial.model,
+        trial.case,
+        trial.arm,
+        trial.seed,
+        result.passed,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.cost_usd,
+        result.seconds,
+        checks_passed,
+        checks,
+        judging.total_tokens,
+        judging.cost_usd,
+        timestamp(),
+        escape_surrogates(result.error),
+        to_json(_detail(result)),
+        result.activated,
+        trace.turns if trace else 0,
+        len(calls),
+        sum(step.status == "error" for step in calls) if calls else 0,
+        escape_surrogates(result.leak),
+        result.bug,
+        escape_surrogates(trace.model) if trace else "",
+        result.cause,
+        earlier.total_tokens,
+        earlier.cost_usd,
+    )
 
 
 def _detail(result: Result) -> dict[str, Any]:

@@ -7,10 +7,9 @@ whoever else writes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
-from operator import attrgetter
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
@@ -22,6 +21,7 @@ from upskill.runs.stores.rows import (
     RESULT_COLUMNS,
     ResultRow,
     escape_surrogates,
+    result_values,
     timestamp,
     to_json,
 )
@@ -48,7 +48,6 @@ _BOOLEANS = (4, 12, 16, 17)  # of the columns that an Outcome is read from
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 _COLUMNS = ", ".join(RESULT_COLUMNS)
-_result_values = attrgetter(*RESULT_COLUMNS)
 # An errored result gives way to a later one; a scored result stays as it is.
 ADD_RESULT = f"""
 INSERT INTO results ({_COLUMNS}) VALUES ({", ".join("?" * len(RESULT_COLUMNS))})
@@ -149,14 +148,14 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
     # Results.
 
     async def add_result(self, run: Run, result: Result) -> None:
-        await self._write(ADD_RESULT, _result_values(ResultRow.from_result(run.number, result)))
+        await self._write(ADD_RESULT, result_values(run.number, result))
 
-    def find_results(self, skill: str, keys: Sequence[str]) -> dict[str, int]:
+    def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
         plans = self._stream("SELECT number, plan FROM runs WHERE skill = ? ORDER BY number DESC", skill)
         runs = list(islice((number for number, plan in plans if _is_whole(json.loads(plan))), RUNS_SEARCHED))
         found: dict[str, int] = {}
-        for start in range(0, len(keys) if runs else 0, KEYS_AT_ONCE):
-            some = keys[start : start + KEYS_AT_ONCE]
+        left = iter(keys)
+        while runs and (some := list(islice(left, KEYS_AT_ONCE))):
             query = f"""
                 SELECT key, MIN(run) FROM results
                 WHERE run IN ({",".join("?" * len(runs))}) AND key IN ({",".join("?" * len(some))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -181,8 +181,8 @@ class SqliteFile(Database):
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
 
-    async def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> None:
-        await self._writer.write(statement, values, wait=wait)
+    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
+        return self._writer.write(statement, values, wait=wait)
 
     def _commit(self, writes: list[Write]) -> None:
         for attempt in range(5):

@@ -21,6 +21,7 @@ from typing import Any
 from upskill.checks import read_check
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, digest, printable
+from upskill.record import record
 from upskill.registry import Registry
 from upskill.suites.files import Beside
 from upskill.suites.formats.notes import Notes
@@ -41,7 +42,7 @@ FORMATS = Registry(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """A file of another tool: its plain data, where it is, and what lies beside it."""
 
@@ -59,7 +60,7 @@ class Source:
         return self.read_file.below(folder) if isinstance(self.read_file, Beside) else []
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     title: str  # what a person would call it
     recognises: Callable[[object], bool]

@@ -1,0 +1,123 @@
+"""What is done once, in groups or late to be cheap comes to the same as done each time, at once or early."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from upskill import plain
+from upskill.models import Address, Message, Request, Tool, ToolCall
+from upskill.models.cache import RequestHasher, hash_request
+from upskill.models.identity import identity_of
+from upskill.plain import compact, digest_text, read_yaml
+from upskill.record import record
+from upskill.runs.stores import open_store
+from upskill.traces import Usage
+
+PLACE = Address("m", "openai", "m-1", "openai", "http://127.0.0.1:1/v1")
+SYSTEM = Message("system", 'Be brief. é \ud83d\ude00 "quoted" \n')
+REQUESTS = [
+    Request((SYSTEM, Message("user", "Hi"))),
+    Request((SYSTEM, Message("user", "Hi")), 4096, 0.7, 12, effort="high"),
+    Request((SYSTEM,), 1, 1e-07, -1),
+    Request((Message("user", "no system"),), 7),
+    Request((), 7),
+    Request((SYSTEM, Message("user", "half of a pair \ud800")), 7, 1e-07),
+    Request((Message("system", "half of a pair \ud800"), Message("user", "Hi")), 7, 1e-07),
+    Request((SYSTEM, Message("user", "Hi")), schema={"type": "object", "properties": {"ü": {"type": "string"}}}),
+    Request(
+        (
+            SYSTEM,
+            Message("user", "Do it"),
+            Message("assistant", "", (ToolCall("1", "run", {"command": ["ls", {"a": 1.5}]}),), thinking=({"t": "…"},)),
+            Message("tool", "done", call_id="1", is_error=True),
+        ),
+        tools=(Tool("run", "Runs.", {"type": "object"}),),
+    ),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_has_the_hash_of_the_whole_of_it(request_: Request) -> None:
+    place = [PLACE.provider, PLACE.endpoint, PLACE.base_url, PLACE.model, PLACE.effort, *identity_of(PLACE)]
+    written = compact(request_)
+    hasher = RequestHasher(PLACE)
+    for one in (request_, replace(request_, seed=99), request_):  # again, now that its beginning is known
+        whole = compact(one)
+        asked = hasher.hash(one, "judge")
+        assert asked == (digest_text(f"[{compact(place)},{whole}]"), digest_text(whole), "judge")
+    assert hash_request(PLACE, request_).request == digest_text(written)
+
+
+def test_what_nobody_waited_for_is_stored_though_the_loop_was_stopped(tmp_path: Path) -> None:
+    async def add(count: int) -> None:
+        for number in range(count):
+            await store.add_reply(f"key-{number}", "m", "{}", wait=False)
+        asyncio.get_running_loop().stop()  # before anything is handed over
+
+    with open_store(str(tmp_path)) as store:
+        loop = asyncio.new_event_loop()
+        coroutine = add(3)
+        asyncio.set_event_loop(loop)
+        task = loop.create_task(coroutine)
+        loop.run_forever()
+        assert task.done()
+        loop.close()
+        asyncio.set_event_loop(None)
+    with open_store(str(tmp_path)) as store:
+        assert [store.reply(f"key-{number}") for number in range(4)] == ["{}", "{}", "{}", None]
+
+
+TEXTS = [
+    "cases:\n- prompt: Greet Ann.\n  checks:\n  - contains: ahoy\n  - regex: 'a\\d+'\n  tags: [a, b]\n",
+    "a: 012\nb: 1.5e3\nc: yes\nd: 2020-01-01\ne: ~\nf: 'x'\ng: |\n  two\n  lines\nh: >-\n  folded\n  text\n",
+    "base: &b {x: 1}\nother:\n  <<: *b\n  y: 2\n",
+    '- 😀\n- "\\u00e9"\n- é\n',
+    "",
+    "# only a comment\n",
+    "a: 1\na: 2\n",
+    "a: !!binary x\n",
+    "a: .inf\n",
+    "a: b: c\n",
+    "[1, 2\n",
+    "a: 1\n---\nb: 2\n",
+    "a:\n\t- tab\n",
+    "x: \x00\n",
+    "x: \ud800\n",
+    "[" * 60_000,
+    "- " * 60_000 + "x",
+    "[" * 99 + "]" * 99,
+    "[" * 102 + "]" * 102,
+    "a: *nothing\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_libyaml_reads_a_file_as_the_parser_that_explains_errors(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> object:
+        try:
+            return read_yaml(text, text_fields=frozenset({"contains"}))
+        except yaml.YAMLError as error:
+            return plain.yaml_words(error)
+
+    fast = read()
+    monkeypatch.setattr(plain, "_fast_loader", lambda: None)
+    assert fast == read()
+
+
+def test_a_record_is_compared_hashed_and_sent_elsewhere_by_its_fields() -> None:
+    @record
+    class Point:
+        x: int
+        y: int = 2
+
+    assert Point(1) == Point(1, 2) != Point(2)
+    assert len({Point(1), Point(1), Point(2)}) == 2
+    assert [field.name for field in fields(Point)] == ["x", "y"]
+    assert not hasattr(Point(1), "__dict__")
+    assert pickle.loads(pickle.dumps(Usage(3, cost_usd=0.5))) == Usage(3, cost_usd=0.5)
