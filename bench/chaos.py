@@ -121,9 +121,9 @@ def carry_out(chaos: Chaos, given: Any) -> dict[str, Any]:
         "JSON as undisturbed": said == whole,
     }
     kills = chaos.killed.total()
-    # A chunk has at most that many trials in flight; all others of it are stored.
+    # Of a chunk, no more than twice those that run at a time may be without a stored result.
     told["holds"] = said == whole and found["rows"] == found["different"] == given.trials and found["errored"] == 0
-    told["holds"] &= repeated <= kills * given.concurrency
+    told["holds"] &= repeated <= kills * 2 * given.concurrency
     if given.ceiling_kills:
         told["ceiling"] = carry_out_ceiling(chaos, given, runs)
         told["holds"] &= told["ceiling"]["holds"]
@@ -143,7 +143,7 @@ def carry_out_ceiling(chaos: Chaos, given: Any, runs: int) -> dict[str, Any]:
         "stored": stored(place)["rows"],
         "killed": dict(chaos.killed),
         "says": json.loads(said)["halted"],
-        "holds": asked <= ceiling + kills * given.concurrency and bool(json.loads(said)["halted"]),
+        "holds": asked <= ceiling + kills * 2 * given.concurrency and bool(json.loads(said)["halted"]),
     }
 
 

@@ -21,6 +21,7 @@ from loopback import Call, Loopback, Spoken, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
 from upskill.models.http.throttling import MAX_FAILURES
+from upskill.runs.executors.chunk import UNSAVED
 from upskill.runs.executors.ray import NAME
 from upskill.runs.executors.ray_cluster import import_ray, start_ray
 from upskill.runs.stores.sqlite_file import FILE
@@ -141,8 +142,8 @@ def test_workers_that_are_killed_lose_nothing_and_change_nothing(upskill: Upskil
         assert (done.code, killer.killed) == (0, 3), done.err
         assert done.out == whole.out
         assert stored(home / "broken") == TRIALS == len(asked(server))
-        # What a worker had asked for and not stored is asked once more: what was in flight, and no more of its chunk.
-        assert len(server.requests) <= TRIALS + killer.killed * CONCURRENCY
+        # What a worker had asked for and not stored is asked once more, and no more of its chunk.
+        assert len(server.requests) <= TRIALS + killer.killed * UNSAVED * CONCURRENCY
 
 
 @pytest.mark.usefixtures("ray")
@@ -253,7 +254,7 @@ def test_a_node_that_dies_and_a_database_that_restarts_cost_nothing_but_time(
             done = upskill(*command(skill, server, place, "--executor", "ray", "--concurrency", 8))
             assert (done.code, done.out) == (0, whole.out), done.err
             assert not troubles
-            assert TRIALS == len(asked(server)) <= len(server.requests) <= TRIALS + 2 * 8
+            assert TRIALS == len(asked(server)) <= len(server.requests) <= TRIALS + 2 * UNSAVED * 8
         with open_store(place) as store:
             run = store.run("last")
             assert (run.passed + run.failed, run.errored) == (TRIALS, 0)
@@ -300,10 +301,10 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
         assert "Every finished trial is stored; the same command continues from there." in err
         assert "Traceback" not in err
         kept = stored(home / "runs")
-        assert 20 - CONCURRENCY <= kept < TRIALS
+        assert 20 - UNSAVED * CONCURRENCY <= kept < TRIALS
         rest = spawn(*command(skill, server, "runs", "--resume"))
         assert rest.code == 0, rest.err
-        assert len(server.requests) <= TRIALS + CONCURRENCY
+        assert len(server.requests) <= TRIALS + UNSAVED * CONCURRENCY
 
 
 def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
@@ -324,7 +325,7 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
             rest = upskill(*given)
             assert rest.json["halted"] == "the ceiling of 60 calls is reached"
             assert stored(home / executor[0]) == 60
-            assert 60 <= len(server.requests) <= 60 + CONCURRENCY  # what was in flight is not in the store
+            assert 60 <= len(server.requests) <= 60 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
             again = upskill(*given)  # the last one has ended by itself, so this one may spend as much again
             assert stored(home / executor[0]) == 120, again.err
 

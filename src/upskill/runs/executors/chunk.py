@@ -28,6 +28,7 @@ from upskill.traces import Step, Usage
 from upskill.version import __version__
 
 LOOK_EVERY = 0.05  # seconds
+UNSAVED = 2  # times as many trials may be without a stored result as run at a time
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class _ChunkRun:
         self.ended = False
         self.started = time.monotonic()
         self.look_at = 0.0
+        self.places = asyncio.Semaphore(chunk.width)
         context = replace(shared.context, tell=self.done.told.append, connections=chunk.width, failures=chunk.failures)
         self.ledger = Ledger(chunk.lease)
         self.models = Models(context, replies=store, cache=shared.cache, ledger=self.ledger)
@@ -154,7 +156,7 @@ class _ChunkRun:
             async with self.models:
                 try:
                     async with asyncio.TaskGroup() as group:
-                        for _ in range(self.chunk.width):
+                        for _ in range(UNSAVED * self.chunk.width):
                             group.create_task(self._work())
                 finally:
                     done.failures = self.models.failures
@@ -179,17 +181,20 @@ class _ChunkRun:
 
     async def _work(self) -> None:
         while self.waiting and not self.ended:
-            trial = self.waiting.popleft()
-            try:
-                result = await run_trial(self.shared.plan, trial, self.models, self.chunk.previous.get(trial))
-            except CeilingReached:
-                self.waiting.append(trial)
-                self.ended = True
-                return
+            async with self.places:  # which is free for another trial while this one's result is stored
+                if not self.waiting or self.ended:
+                    return
+                trial = self.waiting.popleft()
+                try:
+                    result = await run_trial(self.shared.plan, trial, self.models, self.chunk.previous.get(trial))
+                except CeilingReached:
+                    self.waiting.append(trial)
+                    self.ended = True
+                    return
+                self.ended = self.ended or result.fatal or self._has_news(result)
             if self.store is not None:
                 await self.store.add_result(self.shared.run, result)
             self.done.results.append(brief(result) if self.store is not None else result)
-            self.ended = self.ended or result.fatal or self._has_news(result)
 
     def _has_news(self, result: Result) -> bool:
         """Whether to end early. What is asked of all servers is looked up now and then, not for every trial."""

@@ -15,7 +15,7 @@ from itertools import islice
 
 from upskill.models import Failures
 from upskill.runs.executors import Job
-from upskill.runs.executors.chunk import Chunk, Done
+from upskill.runs.executors.chunk import UNSAVED, Chunk, Done
 from upskill.runs.executors.leases import LeaseBook
 from upskill.runs.left import of_group
 from upskill.runs.plan import Plan, Result, Trial
@@ -178,7 +178,7 @@ class ChunkQueue:
         chunk, done = cut.chunk, {result.trial for result in stored or ()}
         left = [trial for trial in chunk.trials if trial not in done]
         cut.lane.in_use -= chunk.width
-        self.leases.lose(chunk.lease, stored or (), len(left) if stored is None else chunk.width)
+        self.leases.lose(chunk.lease, stored or (), len(left) if stored is None else UNSAVED * chunk.width)
         for trial in left:
             self._crashes[trial] = self._crashes.get(trial, 0) + 1
         if len(chunk.trials) == 1 and left and self._crashes[left[0]] >= MOST_CRASHES:
