@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from conftest import Upskill, write_skill
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.endpoints import ENDPOINTS
+from upskill.sandboxes import gpu
+from upskill.sandboxes import nvcc as toolchain
 
 NOBODY = "http://127.0.0.1:9/v1"
 LOCAL = {name: row for name, row in ENDPOINTS.items() if row.start}
@@ -106,6 +109,34 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
     assert "vllm serve MODEL" in gpu["fix"]
     smi.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
     assert rows(upskill)["on a GPU"]["detail"].startswith("none was found")
+
+
+@pytest.mark.usefixtures("nobody_serves")
+def test_what_cuda_kernels_need_is_said_with_what_mends_it(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(nvcc: str, *devices: str) -> list[tuple[str, str, str]]:
+        monkeypatch.setattr(toolchain, "_candidates", lambda: iter([Path(nvcc)]))
+        monkeypatch.setattr(gpu, "ANY_GPU", devices)
+        said = rows(upskill)
+        names = ("compile CUDA kernels", "run CUDA kernels")
+        return [(said[name]["state"], said[name]["detail"], said[name]["fix"]) for name in names]
+
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    (home / "nvcc").touch()
+    (home / "g++").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(home))
+    here = str(home / "nvcc")
+    no_gpu = ("missing", "there is no NVIDIA GPU on this machine (no /dev/nvidia0)")
+    compiles, runs = found(here, "/dev/nvidia-nowhere")
+    assert compiles == ("ok", f"yes: {here}", "")
+    assert runs[:2] == no_gpu
+    compiles, runs = found("/nowhere/nvcc", "/dev/null")
+    assert runs == ("missing", "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch")
+    assert compiles[:2] == ("missing", "there is no CUDA compiler (nvcc)")
+    assert "[cuda]" in compiles[2]
+    (home / "g++").unlink()
+    assert found(here, "/dev/null")[0] == ("missing", f"{here} needs g++", "install g++ for all users")
 
 
 def test_a_server_on_another_machine_is_not_contacted(upskill: Upskill, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import json_option
-from upskill.errors import UpskillError
+from upskill.errors import MissingTool, UpskillError
 from upskill.installation import add_extra
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import find_keys
@@ -132,6 +132,7 @@ def _answers(
     yield _answer("an agent", acting, "an agent needs a sandbox", sandbox.fix)
     yield sandbox
     yield _gpu(served)
+    yield from _kernels()
 
 
 def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
@@ -150,6 +151,27 @@ def _gpu(served: list[str]) -> Row:
     return Row(
         CAN_I_RUN, "on a GPU", "missing", f"{name}, and no server that uses it", "ollama serve, or vllm serve MODEL"
     )
+
+
+def _kernels() -> Iterator[Row]:
+    """How far the tiers of the `kernel` check go here."""
+    from upskill.sandboxes.gpu import kernels_lack  # noqa: PLC0415
+    from upskill.sandboxes.nvcc import find_toolchain  # noqa: PLC0415
+
+    compiling, running = "compile CUDA kernels", "run CUDA kernels"
+    try:
+        nvcc = find_toolchain().nvcc
+    except MissingTool:
+        yield Row(CAN_I_RUN, compiling, "missing", "there is no CUDA compiler (nvcc)", add_extra("cuda"))
+    else:
+        if shutil.which("g++"):
+            yield Row(CAN_I_RUN, compiling, "ok", f"yes: {nvcc}")
+        else:
+            yield Row(CAN_I_RUN, compiling, "missing", f"{nvcc} needs g++", "install g++ for all users")
+    if lack := kernels_lack():
+        yield Row(CAN_I_RUN, running, "missing", *lack)
+    else:
+        yield Row(CAN_I_RUN, running, "ok", f"yes: {_gpu_name() or 'an NVIDIA GPU'}")
 
 
 def _gpu_name() -> str:

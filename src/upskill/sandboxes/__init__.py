@@ -18,7 +18,7 @@ What the kinds share: `open_sandbox` (running a command, files held from outside
 for kinds without namespaces), `wrappers` and `confine` (the program around such a command), `seccomp` (the filter of
 system calls), `files` (a workspace from outside), `capture` (output up to a limit), `process_usage` (what processes
 use), `proxy_socket` (the one way out), `users` (a user id for commands when we are root), `gpu` (devices and
-turns), `program` (a program of ours in such namespaces).
+turns), `nvcc` (finds the CUDA compiler), `program` (a program of ours in such namespaces).
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from importlib.util import find_spec
 from pathlib import Path
 
 from upskill.errors import UsageError
@@ -20,6 +22,7 @@ from upskill.sandboxes import SandboxBackend
 DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 # Where the driver's libraries are when they are not below /usr, which every sandbox shows.
 LIBRARIES = ("/opt/nvidia/lib64", "/run/opengl-driver/lib", "/run/nvidia/driver/usr/lib64")
+ANY_GPU = ("/dev/nvidia[0-9]*", "/dev/dxg")  # also where Windows lends it
 POLL_SECONDS = 0.05
 
 _held: ContextVar[bool] = ContextVar("gpu turn", default=False)
@@ -33,6 +36,18 @@ def gpu_devices(folder: Path = Path("/dev")) -> list[Path]:
 
 def gpu_libraries() -> list[Path]:
     return [path for path in map(Path, LIBRARIES) if path.is_dir()]
+
+
+def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[str, str] | None:
+    """What keeps CUDA kernels from being run on this machine, and what mends it; None where nothing does."""
+    if not any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in devices or ANY_GPU):
+        return (
+            "there is no NVIDIA GPU on this machine (no /dev/nvidia0)",
+            "install its driver, or go where there is one",
+        )
+    if torch and find_spec("torch") is None:
+        return "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch"
+    return None
 
 
 def check_gpu(kind: SandboxBackend) -> None:

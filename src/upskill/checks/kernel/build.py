@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.extract import find_code
-from upskill.checks.kernel.toolchain import Toolchain, find_toolchain
 from upskill.checks.workspace import LARGEST, in_words, sandbox_of
 from upskill.errors import MissingTool
 from upskill.plain import digest
 from upskill.sandboxes import SANDBOXES, Limits, MiB, Sandbox, SandboxBackend, Setup, printable
+from upskill.sandboxes.nvcc import Toolchain, find_toolchain
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may include from beside it
 MOST_SOURCES = 64

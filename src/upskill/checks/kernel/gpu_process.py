@@ -14,20 +14,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from upskill.errors import MissingTool
 from upskill.sandboxes import printable
 from upskill.sandboxes.bubblewrap_arguments import HOME
+from upskill.sandboxes.gpu import ANY_GPU, kernels_lack
 from upskill.sandboxes.program import start_program
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
 # Kills its whole group when a pipe has lost its other end, whatever hangs on the GPU.
 KEEPER = ("/bin/sh", "-c", '(read -r _ <"$0"; kill -KILL 0) & exec "$@"')
-DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg")
+DEVICES = ANY_GPU
 START_SECONDS = 600.0  # importing PyTorch, and compiling what the kernel is timed against
 MOST_PRINTED = 8000  # bytes of what a process printed that are looked at
 # What PyTorch and its compiler look at. Keys and tokens are none of their business.
@@ -266,10 +266,6 @@ def _cache() -> Path:
 
 def expect_gpu() -> None:
     """MissingTool on a machine where no kernel can be run."""
-    if not any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in DEVICES):
-        raise MissingTool(
-            "there is no NVIDIA GPU on this machine (no /dev/nvidia0): install its driver, or go where there is one;"
-            " `tiers: [compiles, resources]` needs none"
-        )
-    if SERVER[1] == "-m" and find_spec("torch") is None:
-        raise MissingTool(f"PyTorch is not installed beside upskill; install it: {sys.executable} -m pip install torch")
+    if lack := kernels_lack(DEVICES, torch=SERVER[1] == "-m"):
+        what, mend = lack
+        raise MissingTool(f"{what}: {mend}; `tiers: [compiles, resources]` needs none of it")

@@ -18,10 +18,10 @@ from upskill.checks import Evidence
 from upskill.checks.check_dir import told
 from upskill.checks.kernel.build import Build, open_build_sandbox
 from upskill.checks.kernel.task import C_TYPES, Argument, TaskHeader
-from upskill.checks.kernel.toolchain import find_toolchain
 from upskill.errors import CheckError
 from upskill.plain import digest
 from upskill.sandboxes import Limits, MiB, Sandbox, printable
+from upskill.sandboxes.nvcc import find_toolchain
 
 RECORDER = Path(__file__).with_name("recorder.c")
 STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
