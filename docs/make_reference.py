@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from upskill.checks import CHECKS, Check
+from upskill.checks import CHECKS, SuiteLine
 from upskill.cli import COMMANDS, upskill
 from upskill.models.addresses import ALIASES
 from upskill.models.addresses import COMMANDS as AGENT_COMMANDS
@@ -67,7 +67,7 @@ def checks() -> Iterator[str]:
     yield "| check | fields | what it says |"
     yield "|---|---|---|"
     for name in CHECKS.table:
-        kind: type[Check] = CHECKS.load(name)
+        kind: type[SuiteLine] = CHECKS.load(name)
         fields = ", ".join(f"`{info.alias or field}`" for field, info in kind.model_fields.items())
         yield f"| `{name}` | {fields} | {' '.join((kind.__doc__ or '').split())} |"
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from upskill.checks import CHECKS, Check
+from upskill.checks import CHECKS, SuiteLine
 from upskill.plain import as_list, as_mapping
 from upskill.settings import Settings
 from upskill.suites.queries import LIST_KEYS, NOTE_KEYS, SHOULD_KEYS, TEXT_KEYS
@@ -56,7 +56,7 @@ def _check() -> dict[str, Any]:
     """One `name: value`, the value being the check's first field or all of them."""
     found: dict[str, Any] = {}
     for name in CHECKS.table:
-        kind: type[Check] = CHECKS.load(name)
+        kind: type[SuiteLine] = CHECKS.load(name)
         whole = _tidy(kind.model_json_schema())
         first = next(iter(whole["properties"].values()))
         words = " ".join((kind.__doc__ or "").split())

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from conftest import Upskill, write_script, write_skill
-from upskill.checks import Evidence, Finding, read_check
+from upskill.checks import CHECKS, Check, Evidence, Finding, read_check, read_checks
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
-from upskill.checks.kernel import gpu_process, toolchain
+from upskill.checks.kernel import gpu_process
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
+from upskill.sandboxes import nvcc as toolchain
 from upskill.suites import Suite
 from upskill.traces import Step, Trace
 
@@ -358,3 +359,15 @@ def test_without_a_gpu_trials_are_errors_that_say_what_to_install(
     assert done.code == 3
     assert "no /dev/nvidia0): install its driver" in " ".join(done.out.split())
     assert "No trial of " in upskill("show", "last", "--checks").err
+
+
+def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -> None:
+    block = {"kernel": {"tiers": ["compiles", "resources"], "arch": "sm_80"}}
+    named = read_checks(block, "suite.yaml")
+    assert [one.name for one in named] == ["kernel_compiles", "kernel_resources"]
+    assert all(isinstance(one.check, Check) for one in named)
+    assert not issubclass(CHECKS.load("kernel"), Check)
+    with pytest.raises(UsageError, match=r"one check is wanted here, and this stands for kernel_compiles, kernel_res"):
+        read_check(block, "suite.yaml")
+    (one,) = read_checks({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")
+    assert one == read_check({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")

@@ -14,7 +14,7 @@ from typing import Any
 
 from upskill.authoring.material import Material, Piece
 from upskill.authoring.refiners import Failure
-from upskill.checks import read_check
+from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.runs.feedback import LONGEST_NOTE, Remark, find_case, read_feedback, trial_of
 from upskill.runs.plan import Result
@@ -87,7 +87,12 @@ class Feedback:
         for mark in self.usable:
             if (case := cases.get(mark.case)) and (checks := self._stronger(mark)):
                 known = [{named.name: named.written} for named in case.checks]
-                new = [read_check(check, f"feedback on {case.id}") for check in checks if check not in known]
+                new = [
+                    named
+                    for check in checks
+                    if check not in known
+                    for named in read_checks(check, f"feedback on {case.id}")
+                ]
                 cases[case.id] = replace(case, checks=(*case.checks, *new))
         return replace(suite, cases=tuple(cases.values()))
 

@@ -60,7 +60,7 @@ CHECKS = Registry(
         "compiles": "upskill.checks.compiles:Compiles",
         "command": "upskill.checks.command:Command",
         "python": "upskill.checks.python:PythonCheck",
-        "kernel": "upskill.checks.kernel.tiers:Kernel",
+        "kernel": "upskill.checks.kernel.tiers:KernelTiers",
         "kernel_compiles": "upskill.checks.kernel.compiles:KernelCompiles",
         "kernel_resources": "upskill.checks.kernel.resources:KernelResources",
         "kernel_project": "upskill.checks.kernel.project:KernelProject",
@@ -120,10 +120,32 @@ Text = Annotated[str, AfterValidator(_not_blank)]  # the text that a check looks
 ReadText = Callable[[str], str]  # the text of a file beside the suite; UsageError where there is none
 
 
-class Check(BaseModel, ABC):
-    """Something that can be said of a trial. Its fields are what a suite file may say about it."""
+class SuiteLine(BaseModel, ABC):
+    """What one line of a suite's checks stands for. Its fields are what the line may say."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True)
+
+    @classmethod
+    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        """The fields as a suite says them, with the text of the files that they name beside those names.
+
+        A plan is plain values: what a file says is read with the suite, is part of the case, and is stored with it.
+        """
+        return said
+
+
+class CheckBlock(SuiteLine):
+    """A line that stands for several checks."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[Mapping[str, Any]]:
+        """Those checks, as a suite would write them."""
+
+
+class Check(SuiteLine):
+    """Something that can be said of a trial."""
+
     reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
     revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
 
@@ -139,11 +161,6 @@ class Check(BaseModel, ABC):
     @property
     def prompts(self) -> Sequence[str]:
         """What the judge is told before it sees anything of the case; part of a trial's key."""
-        return ()
-
-    @property
-    def parts(self) -> Sequence[Mapping[str, Any]]:
-        """The checks that it stands for, as a suite would write them; nothing where it is one itself."""
         return ()
 
     @property
@@ -164,14 +181,6 @@ class Check(BaseModel, ABC):
         """What a student could do about it, in a case that says this: warned of when a suite is read."""
         return ()
 
-    @classmethod
-    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
-        """The fields as a suite says them, with the text of the files that they name beside those names.
-
-        A plan is plain values: what a file says is read with the suite, is part of the case, and is stored with it.
-        """
-        return said
-
     @abstractmethod
     async def run(self, evidence: Evidence) -> Finding: ...
 
@@ -191,12 +200,28 @@ def _nothing_beside(name: str) -> str:
 
 def read_check(written: object, where: str, read: ReadText = _nothing_beside) -> Named:
     """A check from its line in a suite: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
+    named, *more = read_checks(written, where, read)
+    if more:
+        names = ", ".join(one.name for one in (named, *more))
+        raise UsageError(f"{where}: one check is wanted here, and this stands for {names}", "Name one of them.")
+    return named
+
+
+def read_checks(written: object, where: str, read: ReadText = _nothing_beside) -> list[Named]:
+    """The checks that a line of a suite stands for: mostly one."""
+    name, said, line = _read_line(written, where, read)
+    if isinstance(line, Check):
+        return [Named(name, said, line)]
+    return [named for part in line.parts for named in read_checks(part, where, read)]
+
+
+def _read_line(written: object, where: str, read: ReadText) -> tuple[str, Any, Check | CheckBlock]:
     line = as_mapping(written)
     if line is None or len(line) != 1:
         raise UsageError(f"{where}: a check is one `name: value`, not {short(written)}", "For example: contains: hello")
     ((name, value),) = line.items()
     try:
-        kind: type[Check] = CHECKS.load(name)
+        kind: type[Check | CheckBlock] = CHECKS.load(name)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.hint) from error
     names = {info.alias or field: info for field, info in kind.model_fields.items()}
@@ -211,17 +236,11 @@ def read_check(written: object, where: str, read: ReadText = _nothing_beside) ->
             raise
         raise UsageError(f"{where}: {name}: {error.message}", error.hint) from error
     try:
-        return Named(name, value if resolved is given else resolved, kind.model_validate(resolved))
+        return name, value if resolved is given else resolved, kind.model_validate(resolved)
     except ValidationError as error:
         # A field that is not there first: it is most likely the missing one, spelled wrong.
         found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         raise _refused(found[0], f"{where}: {name}", list(names)) from error
-
-
-def read_checks(written: object, where: str, read: ReadText = _nothing_beside) -> list[Named]:
-    """A line of a suite as the checks that it stands for: mostly one."""
-    named = read_check(written, where, read)
-    return [read_check(part, where, read) for part in named.check.parts] if named.check.parts else [named]
 
 
 def _refused(error: ErrorDetails, place: str, names: list[str]) -> UsageError:

@@ -1,4 +1,4 @@
-"""The `kernel` check: one block of a suite that stands for several tiers."""
+"""`kernel`: one block of a suite that stands for several tiers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from upskill.checks import Check, Evidence, Finding
+from upskill.checks import CheckBlock
 from upskill.checks.kernel.kernel_check import Arch
 from upskill.checks.workspace import Path
 
 Tier = Literal["compiles", "resources", "project", "correct", "faster"]
 
 
-class Kernel(Check):
+class KernelTiers(CheckBlock):
     """The tiers of a CUDA kernel, each a check of its own: `kernel_compiles`, `kernel_resources`, `kernel_correct`,
     `kernel_faster`, and `kernel_project` where it is named. `task` is a Python file beside the suite."""
 
@@ -29,7 +29,7 @@ class Kernel(Check):
     timeout: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
-    def _has_task(self) -> Kernel:
+    def _has_task(self) -> KernelTiers:
         if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
             raise ValueError(f"the tier {running[0]!r} needs a task, a Python file beside the suite")
         return self
@@ -47,6 +47,3 @@ class Kernel(Check):
             "faster": run | {"than": self.than, "at_least": self.at_least},
         }
         return [{f"kernel_{tier}": said[tier]} for tier in self.tiers]
-
-    async def run(self, evidence: Evidence) -> Finding:
-        raise NotImplementedError("a suite reads it as its parts")

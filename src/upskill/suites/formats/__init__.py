@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from upskill.checks import read_check
+from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, digest, printable
 from upskill.record import record
@@ -158,7 +158,7 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
-            read_check(check, place, text_reader(source.read_file, place))
+            read_checks(check, place, text_reader(source.read_file, place))
         except UsageError as error:
             why = error.message.removeprefix(f"{place}: ")
             draft.nothing = f"none of its checks can be read: {why}"
