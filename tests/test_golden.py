@@ -63,7 +63,8 @@ def normal(text: str) -> str:
 
 # What a doctor finds depends on what is installed and running; that it looks for it, and where it says so, does not.
 FOUND = (
-    r"a student|a teacher|an agent|a sandbox|on a GPU|upskill|local \w+|local:[\w.-]+|server \w[\w.]+"
+    r"a student|a teacher|an agent|a sandbox|on a GPU|compile CUDA kernels|run CUDA kernels|upskill|local \w+"
+    r"|local:[\w.-]+|server \w[\w.]+"
     r"|bridge pydantic-ai|MCP servers|PDF, HTML, Word|pictures as PNG|PostgreSQL store|trials on Ray"
 )
 
