@@ -611,3 +611,80 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     assert (home / "new" / "folder" / "lift.html").read_text(encoding="utf-8") == page
     assert "no run is called 'nothing'" in upskill("report", "nothing").err
     assert (upskill("report", "last", "-o", ".").code, upskill("report", "--runs-dir", "no").code) == (2, 2)
+
+
+def test_six_verdicts_fit_the_first_screen_of_a_phone(browser: Browser, tmp_path: Path) -> None:
+    plan = plan_of_models([f"model-{number}" for number in range(6)], cases=2, folder=tmp_path)
+    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
+    file = tmp_path / "six.html"
+    with open_store(tmp_path / "runs") as store:
+        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+
+    def use(page: Any) -> tuple[int, float]:
+        shown = page.locator("#verdicts .decision")
+        box = shown.last.bounding_box()
+        return shown.count(), box["y"] + box["height"]
+
+    for screen, (_, height) in SCREENS.items():
+        count, bottom = browser.run(use, file.as_uri(), screen=screen)
+        assert (count, bottom <= height) == (6, True)
+
+
+def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser, tmp_path: Path) -> None:
+    plan = plan_of_models(["model"], folder=tmp_path)
+    cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]
+    plan = replace(plan, suite=Suite.parse({"cases": cases}))
+    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy"))
+    file = tmp_path / "slash.html"
+    with open_store(tmp_path / "runs") as store:
+        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    for link, title in (
+        ("case=build/toml", "build/toml"),
+        ("case=build%2Ftoml", "build/toml"),
+        ("case=build", "build"),
+    ):
+        shown = browser.run(lambda page: page.locator("#opened-title").inner_text(), f"{file.as_uri()}#{link}")
+        assert shown == title
+
+
+def test_errors_are_told_of_each_control_too(browser: Browser, report: str) -> None:
+    rows = browser.run(lambda page: page.locator("#failures tbody tr").all_inner_texts(), report)
+    arms = [row.split("\t")[:2] for row in rows]
+    for model in ("scripted:learns", "scripted:hostile"):
+        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "baseline again"]
+    hostile = next(row for row in rows if row.startswith("scripted:hostile\tplacebo"))
+    assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused"]
+
+
+def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=3)
+    texts = {"Greet Ada for me.": True, "Greet Bo for me.": True, "What time is it?": False, "Sum 2 and 2.": False}
+    queries = [{"query": text, "should_trigger": fires} for text, fires in texts.items()]
+    (home / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
+    calls = [{"name": "activate_skill", "arguments": {"name": "greeter"}}]
+    script = [{"match": "Greet Ada", "calls": calls}, {"match": "Sum 2", "calls": calls}, {"answer": "Done."}]
+    (home / "model.yaml").write_text(json.dumps(script), encoding="utf-8")
+    fired = upskill("trigger", skill, "-m", "scripted:model.yaml", "--queries", "queries.json", "--runs", "1", "--json")
+    recall = json.loads(fired.out)["models"][0]["recall"]
+    upskill("report", "last", "-o", "fires.html")
+
+    def use(page: Any) -> tuple[Any, ...]:
+        card, rows = page.locator(".card").inner_text(), page.locator("#queries tbody tr").all_inner_texts()
+        wide, problems = overflowing(page), accessibility_problems(page)
+        page.locator("#queries a").first.click()
+        page.wait_for_selector("dialog[open]")
+        return page.locator("h1").inner_text(), card, rows, page.locator("#opened-title").inner_text(), wide, problems
+
+    for screen in SCREENS:
+        title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen=screen)
+        assert title == (
+            "scripted:model.yaml opens greeter in 50% of the runs where a query needs it and in 50% of the runs where"
+            " a query does not need it."
+        )
+        low, high = (numbers.percent(bound) for bound in recall["interval"])
+        assert f"recall 50% ({low} to {high})" in card
+        assert "right on 2 of 4 queries" in card
+        assert rows[0].split("\t")[:3] == ["Greet Ada for me.", "yes", "1 of 1"]
+        assert [row.split("\t")[-1] for row in rows] == ["yes", "no", "yes", "no"]
+        assert (wide, problems) == ([], [])
+        assert "greet-ada" in opened

@@ -20,6 +20,7 @@ from upskill.runs.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites import Case, Suite
 from upskill.suites.queries import Queries
+from upskill.verdicts.firing import FIRES
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
@@ -49,7 +50,7 @@ def suite_of(queries: Queries) -> Suite:
         Case(
             query.id,
             query.text,
-            (Named("fires", query.should_trigger, TriggerCheck(expected=query.should_trigger)),),
+            (Named(FIRES, query.should_trigger, TriggerCheck(expected=query.should_trigger)),),
             tags=("should trigger" if query.should_trigger else "should not",),
             held_out=queries.parts[query.text] == "test",
         )

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from upskill.authoring.provenance import Provenance, own_lines
@@ -15,6 +17,7 @@ from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports import sentences
 from upskill.reports.html.groups import author_of, lifts_by_group
+from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
 from upskill.reports.trials import OUTCOMES
@@ -22,6 +25,7 @@ from upskill.runs.evaluation import Evaluation
 from upskill.runs.plan import Result
 from upskill.traces import Step
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, conclude
+from upskill.verdicts.firing import FiringMetrics, firing_of_run
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
@@ -52,6 +56,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     run, plan = evaluation.run, evaluation.run.plan
     older = evaluation.plan.reference_skill is not None
     document = json_report.plain(evaluation)
+    firing = firing_of_run(plan, evaluation.outcomes)
     return {
         "format": 1,
         "upskill": __version__,
@@ -76,16 +81,18 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             "invalid": evaluation.leaked,
         },
         "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan["arms"]},
-        "headline": headline(evaluation),
-        "conclusions": [
-            conclude(verdict, run.skill, verdict.model, baseline_is_skill=older) for verdict in evaluation.verdicts
-        ],
+        "headline": headline(evaluation, firing),
+        "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
+        or [conclude(verdict, run.skill, verdict.model, baseline_is_skill=older) for verdict in evaluation.verdicts],
+        "firing": [metrics.plain() for metrics in firing],
         "findings": {
             verdict.model: [
                 *sentences.cost_and_controls(verdict, evaluation),
                 *sentences.causes(verdict, evaluation),
                 *filter(None, [verdict.advice]),
             ]
+            if not firing
+            else []
             for verdict in evaluation.verdicts
         },
         "troubles": list(sentences.troubles(evaluation)),
@@ -102,6 +109,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         },
         "cases": cases_to_page(plan["suite"]),
         "matrix": _matrix(evaluation),
+        "control_arms": _control_arms(evaluation),
         "groups": lifts_by_group(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
@@ -122,10 +130,17 @@ def _pictures(document: Mapping[str, Any], options: PictureOptions) -> dict[str,
     }
 
 
-def headline(evaluation: Evaluation) -> str:
-    """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to."""
+def headline(evaluation: Evaluation, firing: Sequence[FiringMetrics] = ()) -> str:
+    """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to.
+
+    Of a run of queries, how the skill fires.
+    """
     older = evaluation.plan.reference_skill is not None
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
+    if firing and not evaluation.leaked:
+        return (
+            _conclude_firing(firing[0], skill) if len(firing) == 1 else f"How {skill} fires with {len(firing)} models."
+        )
     if len(verdicts) == 1 or evaluation.leaked:
         return conclude(verdicts[0], skill, verdicts[0].model, baseline_is_skill=older)
     words = _DECISIONS_OF_TWO_SKILLS if older else _DECISIONS
@@ -133,6 +148,26 @@ def headline(evaluation: Evaluation) -> str:
     (first, most), *rest = [(words[decision], count) for decision, count in counts.items() if count]
     more = "".join(f", {said} {count}" for said, count in rest)
     return f"{skill} {first} {most} of {len(verdicts)} models{more}."
+
+
+def _conclude_firing(metrics: FiringMetrics, skill: str) -> str:
+    """How a skill fires with one model."""
+    kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
+    shares = [f"{percent(found.value)} of the runs where a query {needs} it" for needs, found in kinds if found]
+    return f"{metrics.model} opens {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
+
+
+def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """How the trials of each control ended, model by model."""
+    arms = [arm for arm in evaluation.run.plan["arms"] if arm not in ("baseline", "skill")]
+    found: list[dict[str, Any]] = []
+    for model, arm in product(evaluation.run.models, arms):
+        rows = [row for row in evaluation.outcomes_of(model) if row.arm == arm]
+        passed = Counter(row.passed for row in rows)
+        counts = {"passed": passed[True], "failed": passed[False], "errored": passed[None]}
+        causes = Counter(row.cause for row in rows if row.passed is False and row.cause)
+        found.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
+    return found
 
 
 def cases_to_page(suite: Mapping[str, Any], most: int = LONGEST_PROMPT) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ LARGEST, TRIALS, EACH = 950_000, 1_000, 600
 FOR_ANSWERS = 300_000
 SHORTEST_PROMPT = 100  # characters of one text of a case
 # In this order: each may use what stands in those before it.
-SCRIPTS = ("text", "source", "diff", "feedback", "overview", "findings", "cases", "trials", "opened", "main")
+SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings", "cases", "trials", "opened", "main")
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:

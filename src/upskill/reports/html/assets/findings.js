@@ -22,6 +22,7 @@ function liftCell(part) {
 }
 
 function groups(report) {
+  if (report.firing.length) return null;
   const models = report.document.models;
   const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model, modelNames(report)))];
   const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
@@ -54,6 +55,11 @@ function failures(report) {
         causes.length ? causes.map((cause, order) => [order ? ", " : "", number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`]) : UNKNOWN,
       ]);
     }
+  }
+  for (const found of report.control_arms) {
+    const causes = Object.keys(CAUSES).filter((cause) => found.causes[cause]);
+    const said = causes.map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`).join(", ");
+    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), said || UNKNOWN]);
   }
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(

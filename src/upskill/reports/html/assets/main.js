@@ -21,7 +21,7 @@ function watchTasks() {
   }).observe({ type: "longtask", buffered: true });
 }
 
-const SECTIONS = [pictures, cases, groups, failures, activity, controls, people, notes, skillText, looks];
+const SECTIONS = [queries, pictures, cases, groups, failures, activity, controls, people, notes, skillText, looks];
 
 async function startReport(source, before = null) {
   watchTasks();
@@ -71,7 +71,7 @@ async function draw(page, report, source, before) {
   }
   add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "Everything on this page is in the file; nothing is fetched."}`));
   const follow = () => {
-    const link = readLink(location.hash);
+    const link = readLink(location.hash, report);
     if (link) opened.open(link);
     else opened.close();
   };
@@ -83,9 +83,10 @@ async function draw(page, report, source, before) {
 }
 
 /* `#case=ID` or `#trial=CASE/MODEL/ARM/SEED`, of which the last ones may be missing. */
-function readLink(hash) {
+function readLink(hash, report) {
   const found = /^#(?:case|trial)=(.+)$/.exec(hash);
   if (!found) return null;
+  if (report.cases.some((one) => one.id === decoded(found[1]))) return { id: decoded(found[1]) }; // a typed link may have a bare slash
   const [id, model, arm, seed] = found[1].split("/").map(decoded);
   return { id, model, arm, seed };
 }

@@ -3,6 +3,7 @@
 const MARKS = { helps: "✓", saves: "✓", hurts: "✗", "no effect": "=", undecided: "?" };
 const KINDS = { helps: "good", saves: "good", hurts: "bad", "no effect": "even", undecided: "open" };
 const CARDS = 6; // models that get a card each; more get a line each
+const CARDS_ON_A_PHONE = 3;
 
 function header(report) {
   const run = report.run;
@@ -35,11 +36,15 @@ function themeButton() {
 }
 
 function verdicts(report) {
+  if (report.firing.length) {
+    const list = report.firing.map((metrics, place) => firingCard(report, metrics, place));
+    return h("section", { id: "verdicts", "aria-label": "How it fires with each model", tabindex: "-1" }, h("ul", { class: "cards" }, list), troubles(report));
+  }
   const models = report.document.models;
-  const make = models.length <= CARDS ? card : line;
-  const list = models.map((verdict, place) => make(report, verdict, place));
-  const all = h("ul", { class: models.length <= CARDS ? "cards" : "lines" }, list);
-  const costs = models.length <= CARDS ? null : h("p", { class: "costs note" }, costOfAll(models));
+  const cards = models.length <= (matchMedia("(max-width: 700px)").matches ? CARDS_ON_A_PHONE : CARDS);
+  const list = models.map((verdict, place) => (cards ? card : line)(report, verdict, place));
+  const all = h("ul", { class: cards ? "cards" : "lines" }, list);
+  const costs = cards ? null : h("p", { class: "costs note" }, costOfAll(models));
   return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, costs, all, troubles(report));
 }
 
@@ -146,6 +151,7 @@ const PICTURES = [
 
 /* Drawn by the same code as `upskill plot`, once for wide and once for narrow screens. Every name in them is escaped. */
 function pictures(report) {
+  if (report.firing.length) return null;
   const figures = PICTURES.map(([name, title]) => {
     const figure = h("figure", { id: `picture-${name}`, class: "picture", "aria-label": title });
     for (const screen of ["wide", "narrow"]) {
