@@ -104,11 +104,14 @@ def test_jsonl_has_every_finding_and_every_step(upskill: Upskill, run: dict[str,
     rows = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
     assert Counter(row["outcome"] for row in rows) == {"passed": 16, "failed": 12, "errored": 4}
     assert sum(row["input_tokens"] + row["output_tokens"] for row in rows) == spent(run)
+    program = "import duckdb; print(duckdb.sql(\"SELECT count(*) FROM read_json('t.jsonl')\").fetchall()[0][0])"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{TRIALS}\n"
     first = rows[0]
     assert (first["tags"], first["author"], first["case"]) == (["polite", "=1+1"], "Ann", "greet-1")
     assert [finding["check"] for finding in first["findings"]] == ["contains", "max_length", "max_length"]
     assert first["steps"] == [{"kind": "assistant", "text": "hello, friend", "status": "unknown"}]
-    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {HOSTILE}
+    assert {row["answer"] for row in rows if row["case"] == "greet-2"} == {HOSTILE.replace("\ud83d", r"\ud83d")}
     assert {row["error"] for row in rows if row["outcome"] == "errored"} == {
         f"asking scripted:{name}.json: the server is on fire" for name in ("one", "two")
     }

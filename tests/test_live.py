@@ -164,14 +164,53 @@ def test_a_run_of_a_part_or_against_an_older_skill_replaces_no_decision(tmp_path
 
         run_now(store, skill, part, [helped])
         assert verdicts() == [(helped, "undecided", "only 2 of 8 cases")]
+        alone = live.api("skill", skill="greeter")
+        assert [one["of"] for one in alone["versions"][0]["verdicts"].values()] == ["only 2 of 8 cases"]
+        assert not alone["picture"]  # which is of lifts on whole suites
         run_now(store, skill, suite, [helped, hurt])
         decided = [(helped, "helps", ""), (hurt, "hurts", "")]
         assert verdicts() == decided
         run_now(store, skill, part, [helped])
         against = run_now(store, skill, suite, [hurt], reference_skill=skill)
         assert verdicts() == decided
+        page = live.api("skill", skill="greeter")
+        (version,) = page["versions"]
+        shown = [(one["model"], one["decision"], one["of"]) for one in version["verdicts"].values()]
+        assert sorted(shown) == sorted(decided)
+        assert ">helps<" in page["picture"]
+        assert ">hurts<" in page["picture"]
+        assert "undecided" not in page["picture"]
         rows = {row["id"]: row for row in live.api("overview")["runs"]}
         assert [row["id"] for row in rows.values() if row["against"]] == [against]
+
+
+def test_a_run_whose_trials_all_ended_is_done_and_a_model_that_only_erred_is_undecided(tmp_path: Path) -> None:
+    helped = write_script(tmp_path / "helped.json")
+    broken = write_script(tmp_path / "broken.json", [{"error": "the server is on fire"}])
+    skill, suite = Skill.load(write_skill(tmp_path / "greeter")), Suite.parse(greetings(8))
+    with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
+        for models in ([helped, broken], [broken]):
+            run_now(store, skill, suite, models)
+            row = live.api("overview")["runs"][0]
+            assert (row["state"], row["errored"], row["verdicts_are_current"]) == ("done", 16, True)
+            shown = {one["model"]: (one["decision"], one["reason"]) for one in row["verdicts"]}
+            assert list(shown) == models
+            assert shown[broken] == ("undecided", "errors")
+
+
+def test_versions_without_a_common_case_are_compared_by_what_they_say(tmp_path: Path) -> None:
+    model = write_script(tmp_path / "model.json")
+    with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
+        ids: list[str] = []
+        for number in (1, 2):
+            skill = Skill.load(write_skill(tmp_path / "greeter", body=f"Say ahoy {number} times.\n"))
+            cases = [{"id": f"of-{number}", "prompt": "Greet me", "checks": [{"contains": "ahoy"}]}]
+            ids.append(run_now(store, skill, Suite.parse({"cases": cases}), [model]))
+        found = live.api("compare", before=ids[0], after=ids[1])
+    assert ["-", "Say ahoy 1 times."] in found["diff"]
+    assert ["+", "Say ahoy 2 times."] in found["diff"]
+    assert (found["changed"], found["same"]) == ([], [])
+    assert "have no case in common" in found["words"][0]
 
 
 def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) -> None:

@@ -246,6 +246,26 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
         assert browser.run(again, f"{live.page.address(live.port, run.id)}#case=greet-2") == (True, "<b>no</b> name")
 
 
+def test_the_keyboard_is_back_at_the_case_when_the_page_was_drawn_anew_behind_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    ids = add_runs(tmp_path)
+    with served(tmp_path / "runs") as live:
+
+        def use(page: Any) -> str:
+            page.locator("#cases a", has_text="greet-3").focus()
+            page.keyboard.press("Enter")
+            page.locator("dialog .answer").first.wait_for()
+            page.evaluate(
+                "for (const body of document.querySelectorAll('#cases tbody')) body.replaceWith(body.cloneNode(true))"
+            )
+            page.keyboard.press("Escape")
+            page.locator("#cases a:focus").wait_for(state="attached")
+            return page.locator("#cases a:focus").inner_text()
+
+        assert "greet-3" in browser.run(use, live.page.address(live.port, ids["first"]))
+
+
 def test_a_run_of_the_embedded_model_is_followed_from_another_process(browser: Browser, home: Path) -> None:
     asyncio.run(pull_weights(find_local_model("smollm2-135m"), ModelContext()))
     write_skill(home / "greeter", suite=greetings(3))

@@ -123,16 +123,21 @@ def looks_of_run(store: RunStore, run: Run) -> dict[str, Looks]:
 
 def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:
     """The verdicts on all models of a run as they were last reported; None where they would be others today."""
+    found = current_verdicts(store, run)
+    return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
+
+
+def current_verdicts(store: RunStore, run: Run) -> dict[str, Mapping[str, Any]]:
+    """By model: the verdicts that were reported, and would be the same today."""
     scored: Counter[str] = Counter()
     for tally in store.tally(run):
         scored[tally.model] += tally.passed + tally.failed
     settings = (run.plan.get("margin"), run.plan.get("scope") or "", __version__)
-    found = {
+    return {
         look.model: look.verdict
         for look in store.looks_at(run.id)
         if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
     }
-    return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
 
 
 def limits_of(run: Run, decision: str) -> str:

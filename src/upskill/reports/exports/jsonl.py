@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from upskill.reports.exports import FileExport, StoredRun
 from upskill.reports.exports.trial_rows import trial_row
 from upskill.traces import Step
+
+# It has no place in UTF-8, and many readers of JSON refuse its escape. So it becomes the text of one, as in Parquet.
+HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def write(run: StoredRun, stream: BinaryIO) -> None:
@@ -20,8 +24,7 @@ def write(run: StoredRun, stream: BinaryIO) -> None:
         if result.traceback:
             row["traceback"] = result.traceback
         line = json.dumps(row, ensure_ascii=False, allow_nan=False)
-        # Half a surrogate pair has no place in UTF-8, and an escape in JSON.
-        stream.write(line.encode(errors="backslashreplace") + b"\n")
+        stream.write(HALF_OF_A_PAIR.sub(lambda half: rf"\\u{ord(half[0]):04x}", line).encode() + b"\n")
 
 
 def _step(step: Step) -> dict[str, Any]:

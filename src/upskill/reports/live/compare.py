@@ -17,13 +17,16 @@ MOST_CASES = 20  # that are shown with their answers
 
 
 def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
-    """UsageError where the two have nothing in common."""
+    """UsageError where a run has no such model."""
     first = models[0] or next((name for name in before.models if name in after.models), before.models[0])
     second = models[1] or (first if first in after.models else after.models[0])
     for run, model in ((before, first), (after, second)):
         if model not in run.models:
             raise UsageError(f"{run.id}: no model is called {model!r}")
     arm = arm or "skill"
+    cases, others = ({case["id"] for case in run.plan["suite"]["cases"]} for run in (before, after))
+    if cases.isdisjoint(others):
+        return _without_cases(Side(before, first, cast("Arm", arm)), Side(after, second, cast("Arm", arm)))
     found = compare(store, Side(before, first, cast("Arm", arm)), Side(after, second, cast("Arm", arm)))
     changed = [*found.changed("worse"), *found.changed("better")]
     prompts = {case["id"]: case["prompt"] for case in after.plan["suite"]["cases"]}
@@ -46,6 +49,21 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
             for number, case in enumerate(changed)
         ],
         "same": [{"id": case.id, "before": case.before, "after": case.after} for case in found.changed("same")],
+    }
+
+
+def _without_cases(before: Side, after: Side) -> dict[str, Any]:
+    """Two versions of a skill that were tried on different cases: only their texts can be compared."""
+    texts = skill_text(before.run), skill_text(after.run)
+    return {
+        "before": _side(before),
+        "after": _side(after),
+        "words": ["The two runs have no case in common, so only what the skills say can be compared."],
+        "p_value": None,
+        "diff": line_diff(*texts),
+        "same_skill": texts[0] == texts[1],
+        "changed": [],
+        "same": [],
     }
 
 

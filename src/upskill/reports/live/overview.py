@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from upskill.errors import UsageError
-from upskill.runs.looks import limits_of, reported_verdicts
+from upskill.runs.looks import current_verdicts, limits_of
 from upskill.runs.stores import Look, Run, Store
 
 RUNS_AT_ONCE = 50
@@ -75,11 +75,17 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
 
 def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
     """The verdicts that were last reported of a run, and whether they are what its trials say today."""
-    if (reported := reported_verdicts(store, run)) is not None and all(reported):
-        return [verdict_row(verdict) for verdict in reported], True
     looks = {look.model: look for look in store.looks_at(run.id)}
-    found = [looks[model] for model in run.models if model in looks]
-    return [verdict_row(_verdict(look)) for look in found], reported is not None
+    current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
+    through = run.passed + run.failed + run.errored == run.trials
+    without_pairs = {row.model for row in store.tally(run) if through and not row.passed + row.failed}
+    rows: list[dict[str, Any]] = []
+    for model in run.models:
+        if model in looks:
+            rows.append(verdict_row(current.get(model) or _verdict(looks[model])))
+        elif model in without_pairs:  # of which no look is kept
+            rows.append(verdict_row({"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}))
+    return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
 
 
 def _verdict(look: Look) -> Mapping[str, Any]:
@@ -97,7 +103,7 @@ def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
 def _state(store: Store, run: Run, *, decided: bool) -> State:
     if store.is_claimed(run):
         return "running"
-    if run.finished:
+    if run.passed + run.failed + run.errored == run.trials:
         return "done"
     return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from upskill.reports.live.overview import verdict_row
 from upskill.reports.pictures import PictureOptions, lift_forest
+from upskill.runs.looks import limits_of
 from upskill.runs.stores import Run, Store
 
 MOST_RUNS = 50  # of a skill, the latest
@@ -23,7 +24,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     """The versions of the latest runs, oldest first, with what was last reported of each model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
     reported: dict[tuple[str, str], Mapping[str, Any]] = {}
-    known: dict[str, dict[str, Any]] = {}
+    known: dict[str, tuple[dict[str, Any], Run]] = {}
     latest = list(islice(store.runs(name, newest_first=True), MOST_RUNS))
     for run in reversed(latest):
         skill = run.plan["skill"]
@@ -33,19 +34,28 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         )
         version["runs"].append(run.id)
         version |= {"latest": run.id, "created": run.created}
-        known[run.id] = version
+        known[run.id] = (version, run)
     if not versions:
         return None
     for look in reversed(store.latest_looks(name, MOST_LOOKS)):
-        version = known.get(look.run)
-        if version is not None and look.verdict:
-            cases = {"cases": len(look.cases), "run": look.run, "asked": look.asked}
-            version["verdicts"][look.model] = verdict_row(look.verdict) | cases
-            reported[version["hash"], look.model] = look.verdict
+        if look.run not in known or not look.verdict:
+            continue
+        version, run = known[look.run]
+        limits, before = limits_of(run, look.decision), version["verdicts"].get(look.model)
+        if before and limits and not before["of"]:
+            continue  # what was said of all of a suite stands
+        told = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
+        version["verdicts"][look.model] = verdict_row(look.verdict) | told
+        reported[version["hash"], look.model] = look.verdict
     numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
+    by_hash = {version["hash"]: version for version in versions.values()}
     # By model, and then by version: what became of it is read downwards.
     rows = sorted(reported.items(), key=lambda row: (row[0][1], numbers[row[0][0]]))
-    lifts = [dict(verdict) | {"model": f"v{numbers[version]} {model}"} for (version, model), verdict in rows]
+    lifts = [
+        dict(verdict) | {"model": f"v{numbers[version]} {model}"}
+        for (version, model), verdict in rows
+        if not by_hash[version]["verdicts"][model]["of"]  # a lift over an older skill, or on a part, is another thing
+    ]
     return {
         "name": name,
         "versions": list(versions.values()),

@@ -3,7 +3,10 @@
 function caseDialog(report, source) {
   const dialog = h("dialog", { class: "opened", "aria-labelledby": "opened-title" });
   let drawn = 0;
+  let shown = "";
   dialog.addEventListener("close", () => {
+    // The browser goes back to the link that was followed, unless the page was drawn anew behind the dialog.
+    if (document.activeElement === document.body || dialog.contains(document.activeElement)) document.querySelector(`#cases a[href="${CSS.escape(linkTo("case", shown))}"]`)?.focus();
     if (/^#(case|trial)=/.test(location.hash)) history.pushState(null, "", location.pathname + location.search);
     dialog.replaceChildren();
   });
@@ -12,6 +15,7 @@ function caseDialog(report, source) {
   /* Shows a case with the answers of one model and seed; `arm` is put first on a small screen. */
   async function open({ id, model, seed, arm }) {
     const mine = ++drawn;
+    shown = id;
     const place = report.cases.findIndex((one) => one.id === id);
     const models = report.document.models.map((verdict) => verdict.model);
     const one = report.cases[place];
