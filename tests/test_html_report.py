@@ -647,6 +647,46 @@ def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser
         assert shown == title
 
 
+def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_path: Path) -> None:
+    plan = plan_of_models(["model"], cases=4, folder=tmp_path)
+
+    def answered(trial: Trial) -> Result:
+        passed = trial.arm == "skill"
+        return result_of(plan, trial, "ahoy", passed=passed, **({} if passed else {"cause": "refusal"}))
+
+    name = store_run(tmp_path / "runs", plan, answered)
+    file = tmp_path / "refused.html"
+    with open_store(tmp_path / "runs") as store:
+        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    card = browser.run(lambda page: page.locator(".card").inner_text(), file.as_uri())
+    assert "baseline: 4 of 4 answers refused" in card
+    assert "with skill:" not in card
+
+
+def test_paper_is_light_and_has_every_column(browser: Browser, tmp_path: Path) -> None:
+    plan = plan_of_models([f"a-rather-long-name-{number}" for number in range(6)], cases=6, folder=tmp_path)
+    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
+    file = tmp_path / "paper.html"
+    with open_store(tmp_path / "runs") as store:
+        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+
+    def use(page: Any) -> tuple[list[str], str, str]:
+        page.locator("button", has_text="Dark").click()
+        page.set_viewport_size({"width": 720, "height": 1000})  # of A4, less the margins
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        cut = page.evaluate(
+            """() => [...document.querySelectorAll("#groups table, #cases table")].filter(
+              (table) => table.getBoundingClientRect().right > document.documentElement.clientWidth
+            ).map((table) => table.caption.textContent)"""
+        )
+        printed = page.evaluate("document.documentElement.dataset.theme")
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        return cut, printed, page.evaluate("document.documentElement.dataset.theme")
+
+    assert browser.run(use, file.as_uri()) == ([], "light", "dark")
+
+
 def test_errors_are_told_of_each_control_too(browser: Browser, report: str) -> None:
     rows = browser.run(lambda page: page.locator("#failures tbody tr").all_inner_texts(), report)
     arms = [row.split("\t")[:2] for row in rows]

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from upskill.reports import ReportContext
+from upskill.reports.groups import lifts_by_group
 from upskill.runs.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
-from upskill.verdicts.to_json import interval_to_json, rounded, verdict_to_json
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.to_json import interval_to_json, rounded, split_to_json, verdict_to_json
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
@@ -39,6 +39,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             | {"splits": {"fit": split_to_json(fit[verdict.model]), "held_out": split_to_json(held_out[verdict.model])}}
             for verdict in evaluation.verdicts
         ],
+        "groups": lifts_by_group(evaluation),
         "requirements": requirements(evaluation.rulings),
         "errors": errors([evaluation]),
         "bugs": bugs([evaluation]),
@@ -98,17 +99,6 @@ def bugs(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
             for evaluation in evaluations
             for message, trials in evaluation.bug_messages
         ],
-    }
-
-
-def split_to_json(verdict: Verdict) -> dict[str, Any]:
-    """What is told of a verdict over some of the cases."""
-    return {
-        "pairs": verdict.pairs,
-        "baseline": rounded(verdict.baseline.pass_rate),
-        "skill": rounded(verdict.skill.pass_rate),
-        "lift": rounded(verdict.lift),
-        "interval": interval_to_json(verdict.interval),
     }
 
 

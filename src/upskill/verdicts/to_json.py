@@ -109,6 +109,17 @@ def _missing(missing: Missing) -> dict[str, Any]:
     }
 
 
+def split_to_json(verdict: Verdict) -> dict[str, Any]:
+    """What is told of a verdict over some of the cases."""
+    return {
+        "pairs": verdict.pairs,
+        "baseline": rounded(verdict.baseline.pass_rate),
+        "skill": rounded(verdict.skill.pass_rate),
+        "lift": rounded(verdict.lift),
+        "interval": interval_to_json(verdict.interval),
+    }
+
+
 def _activation(verdict: Verdict, activation: Activation) -> dict[str, Any]:
     return {
         "trials": activation.trials,

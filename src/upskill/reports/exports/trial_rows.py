@@ -6,7 +6,7 @@ import json
 from typing import Any, Literal
 
 from upskill.reports.exports import StoredRun
-from upskill.reports.html.groups import author_of
+from upskill.reports.groups import author_of
 from upskill.reports.trials import OUTCOMES
 from upskill.runs.plan import Result
 

@@ -16,7 +16,7 @@ from upskill.authoring.provenance import Provenance, own_lines
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports import sentences
-from upskill.reports.html.groups import author_of, lifts_by_group
+from upskill.reports.groups import author_of
 from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
@@ -110,7 +110,6 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "cases": cases_to_page(plan["suite"]),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
-        "groups": lifts_by_group(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),

@@ -32,7 +32,7 @@ function groups(report) {
     tables.push(table("Lift in points on held-out cases and on the others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
   }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
-    const rows = report.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
+    const rows = report.document.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
     if (rows.length) tables.push(table(`Lift in points by ${kind} of the cases`, heads(title), rows));
   }
   return tables.length ? section("groups", "Where it helps", tables) : null;

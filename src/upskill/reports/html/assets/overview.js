@@ -26,6 +26,16 @@ function themeButton() {
   const name = () => fill(button, dark() ? "Light" : "Dark");
   const theme = remembered("upskill-theme");
   if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+  // Paper is light, whatever was chosen for the screen.
+  let chosen;
+  window.addEventListener("beforeprint", () => {
+    chosen = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+  });
+  window.addEventListener("afterprint", () => {
+    if (chosen) document.documentElement.dataset.theme = chosen;
+    else delete document.documentElement.dataset.theme;
+  });
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = dark() ? "light" : "dark";
     remember("upskill-theme", document.documentElement.dataset.theme);
@@ -93,7 +103,16 @@ function card(report, verdict, place) {
       rates.length ? "" : UNKNOWN,
     ),
     h("p", { class: "cost" }, costOf(report, verdict, of)),
+    unanswered(report, verdict),
   );
+}
+
+/* That most answers of an arm could not pass, whatever they said. */
+function unanswered(report, verdict) {
+  const said = ["baseline", "skill"].flatMap((arm) =>
+    ["refusal", "length", "repetition", "context", "empty"].filter((cause) => verdict[arm].causes[cause] * 2 > scored(verdict[arm])).map((cause) => `${report.arms[arm]}: ${grouped(verdict[arm].causes[cause])} of ${counted(scored(verdict[arm]), "answer")} ${CAUSES[cause]}`),
+  );
+  return said.length ? h("p", { class: "cost" }, h("b", {}, said.join("; "))) : null;
 }
 
 /* What a task takes: dollars for a pass where money is spent, and tokens. */

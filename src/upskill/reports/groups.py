@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from upskill.reports.json import split_to_json
 from upskill.runs.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
+from upskill.verdicts.to_json import split_to_json
 
 MOST_GROUPS = 40  # of each kind that are shown: those with most cases
 NOT_TAGGED = "(no tag)"
