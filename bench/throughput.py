@@ -37,6 +37,7 @@ HERE = Path(__file__).resolve()
 WORD = "kumquat"  # see server.py
 AT_ONCE = 256
 FEW = 20  # trials of the run that shows what starting costs
+WANTED = {"inspect_ai": 50, "promptfoo": 20}  # times as many trials a CPU second
 CASES = 100  # at most; further trials are further seeds
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."  # as upskill.agents.chat says it
 ADVICE = "\n".join(
@@ -373,11 +374,10 @@ def ratios(sides: list[Side]) -> list[str]:
             )
             middle = found[len(found) // 2]
             if by_wall:
-                lines.append(f"- {one.name}: {middle:.0%} of the {other.name}'s trials/s (wanted: at least 50 %)")
+                lines.append(f"- {one.name}: {middle:.0%} of the {other.name}'s trials/s (wanted: at least 70 %)")
             else:
-                lines.append(
-                    f"- {one.name}: {middle:.0f} x {other.name} in trials a CPU second (wanted: at least 10 x)"
-                )
+                wanted = f"(wanted: at least {WANTED[other.name]} x)"
+                lines.append(f"- {one.name}: {middle:.0f} x {other.name} in trials a CPU second {wanted}")
     return lines
 
 
@@ -391,7 +391,7 @@ def long_run(url: str, trials: int, work: Path) -> list[str]:
     return [
         f"{trials:,} trials in {took.seconds:.0f} s, {1000 * took.cpu / trials:.2f} ms of CPU each, all included:",
         "",
-        f"- peak memory {took.memory / 1e6:.0f} MB (wanted: under 300 MB)",
+        f"- peak memory {took.memory / 1e6:.0f} MB (wanted: under 180 MB)",
         f"- CPU of the first thousand {first:.2f} s, of the last {last:.2f} s: {last / first:.2f} x (wanted: 1.20)",
         f"- CPU of a thousand in the first tenth {early:.2f} s, in the last {late:.2f} s: {late / early:.2f} x",
         f"- CPU of the middle one of all thousands {middle:.2f} s",
