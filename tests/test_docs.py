@@ -75,6 +75,9 @@ STAND_INS = {
     "claude-code:last": str(TRACE),
 }
 
+# Pages whose commands build on each other, run by test_editing.py and test_h100_students.py.
+RUN_ELSEWHERE = {"docs/how-to/edit.md", "docs/tutorial.md"}
+
 
 def runnable(words: list[str]) -> list[str] | None:
     line = " ".join(words)
@@ -98,7 +101,7 @@ def runnable(words: list[str]) -> list[str] | None:
     return [*given, flag, model] if asks and flag not in given else given
 
 
-@pytest.mark.parametrize("name", sorted(PAGES.keys() - {"docs/how-to/edit.md"}))  # which test_editing.py runs
+@pytest.mark.parametrize("name", sorted(PAGES.keys() - RUN_ELSEWHERE))
 def test_commands_run_as_they_are_written(
     name: str, upskill: Upskill, home: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import shlex
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,9 @@ import pytest
 from conftest import REPOSITORY, Upskill
 
 sys.path.insert(0, str(REPOSITORY / "bench"))
+sys.path.insert(0, str(REPOSITORY / "docs"))
+import kernel_pictures
+
 import kernel_students
 
 RESULTS = json.loads((kernel_students.RECORDED / "results.json").read_text(encoding="utf-8"))
@@ -68,3 +75,34 @@ def test_a_student_graded_on_a_gpu_has_all_tiers_and_the_one_of_most_gain_is_nam
 def test_a_readme_without_a_place_for_the_table_is_an_error() -> None:
     with pytest.raises(SystemExit, match="has no place for the table"):
         kernel_students.with_table("# CUDA kernels", RESULTS)
+
+
+def test_every_command_of_the_tutorial_runs_in_its_order_in_an_empty_folder(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "upskill").symlink_to(REPOSITORY)
+    (home / "empty").mkdir()
+    monkeypatch.chdir(home / "empty")
+    page = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    lines = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
+    assert len(lines) >= 12
+    for line in lines:
+        command, needs_gpu, _ = line.partition("    # needs a GPU")
+        if not command.startswith("upskill "):
+            subprocess.run(["/bin/sh", "-ec", command], check=True)
+        elif not needs_gpu or Path("/dev/nvidia0").exists():
+            done = upskill(*shlex.split(command)[1:])
+            assert done.code == 0 or "doctor" in command, (command, done)
+    assert Path("skills/h100-kernels/SKILL.md").read_bytes() == (kernel_students.EXAMPLE / "SKILL.md").read_bytes()
+    assert Path("lift.svg").stat().st_size > 1000
+    assert list(home.rglob(".claude/skills/h100-kernels/SKILL.md"))
+
+
+def test_the_pictures_of_the_tutorial_are_what_was_recorded() -> None:
+    page = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    for name, svg in kernel_pictures.drawn().items():
+        made = (REPOSITORY / "docs" / "pictures" / name).read_text(encoding="utf-8")
+        assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"
+        assert f"](pictures/{name})" in page
+    speeds = (REPOSITORY / "docs" / "pictures" / "kernel-speed.svg").read_text(encoding="utf-8")
+    assert speeds.count("times as fast as eager") == 16
