@@ -24,7 +24,7 @@ PAGES = {
     if page.name != "reference.md"  # which is made from the code
 }
 BLOCK = re.compile(r"^```(?:console|sh|bash|text|yaml)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"\s*(?:- )?(?:\$ |run: )?(?:[A-Z_]+=\S+ )*(upskill(?: .*)?)")
+COMMAND = re.compile(r"\s*(?:- )?(?:\$ |run: |entrypoint: )?(?:[A-Z_]+=\S+ )*(upskill(?: .*)?)")
 TRACE = REPOSITORY / "tests" / "fixtures" / "traces" / "claude_code" / "tarn.jsonl"
 
 

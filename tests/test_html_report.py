@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -25,7 +26,7 @@ from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
 from upskill.reports.json import plain
 from upskill.runs.feedback import import_feedback
-from upskill.runs.stored import evaluation_of
+from upskill.runs.stored import evaluation_of, first_results
 from upskill.runs.stores.rows import Review
 from upskill.traces import Step
 
@@ -728,3 +729,24 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
         assert [row.split("\t")[-1] for row in rows] == ["yes", "no", "yes", "no"]
         assert (wide, problems) == ([], [])
         assert "greet-ada" in opened
+
+
+def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
+    browser: Browser, run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upskill.reports.html.page.MOST_TRIALS", 100)  # of 12 cases, 2 models, 4 arms and 2 seeds
+    place, name = run
+    with open_store(place) as store:
+        found = store.run(name)
+        evaluation = evaluation_of(store, found)
+        first = partial(first_results, store, found)
+        page = render(evaluation, ReportContext(results=lambda: store.results(found), first_results=first))
+    assert {each.trial.seed for each in first(1)} == {0}
+    file = place.parent / "few.html"
+    file.write_text(page, encoding="utf-8")
+    said = browser.run(lambda page: page.locator(".note", has_text="of 192 trials").inner_text(), file.as_uri())
+    assert said.startswith("To keep the file small, it has 96 of 192 trials: the first seeds of each case.")
+    [block] = re.findall(r'id="index">([^<]+)<', page)
+    index = json.loads(gzip.decompress(b64decode(block)))
+    assert sum(index["blocks"]) == len(evaluation.outcomes) // 2 == 96
+    assert set(index["columns"]["seed"]["values"]) == {0}

@@ -29,6 +29,7 @@ from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.events import Events
 from upskill.runs.executors import RemoteExecutor
 from upskill.runs.plan import Plan, Trial
+from upskill.runs.stored import first_results
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -230,6 +231,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
         results=lambda: store.results(evaluation.run),
+        first_results=lambda seeds: first_results(store, evaluation.run, seeds),
         show_command=show_command,
         verbose=bool(options.verbose),
     )

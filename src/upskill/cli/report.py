@@ -30,14 +30,17 @@ def command(run: str, output: str | None, runs_dir: str | None) -> None:
     """
     from upskill.reports import ReportContext  # noqa: PLC0415 - numpy comes with the rest
     from upskill.reports.html.page import render  # noqa: PLC0415
-    from upskill.runs.stored import evaluation_of  # noqa: PLC0415
+    from upskill.runs.stored import evaluation_of, first_results  # noqa: PLC0415
 
     with open_existing_store(runs_dir or Settings.load().store) as store:
         found = find_run(store, run)
         file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
         if file != "-":
             check_writable(file)
-        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+        context = ReportContext(
+            results=lambda: store.results(found), first_results=lambda seeds: first_results(store, found, seeds)
+        )
+        page = render(evaluation_of(store, found), context)
     if file == "-":
         click.echo(page, nl=False)
         return

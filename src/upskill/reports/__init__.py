@@ -63,6 +63,7 @@ class ReportContext:
     """What a report may use besides the evaluation."""
 
     results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
+    first_results: Callable[[int], Iterator[Result]] | None = None  # those of the first so many seeds of each case
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
     verbose: bool = False
     quiet: bool = False  # only the verdict and the table

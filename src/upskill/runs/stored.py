@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -13,10 +13,10 @@ from upskill.models import Address
 from upskill.runs.evaluation import Evaluation
 from upskill.runs.feedback import agreement_with_people
 from upskill.runs.looks import known_looks, looks_before, make_look
-from upskill.runs.plan import Plan
+from upskill.runs.plan import Plan, Result
 from upskill.runs.preregistration import Registration
 from upskill.runs.snapshots import mixed_snapshots
-from upskill.runs.stores import Look, Run, RunStore
+from upskill.runs.stores import Look, Page, Run, RunStore
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
 from upskill.suites.part import Part
@@ -64,6 +64,14 @@ def evaluation_of(store: RunStore, run: Run, plan: Plan | None = None) -> Evalua
         model: looks_before(known, look_at(store, evaluation, model)) for model in evaluation.plan.addresses
     }
     return evaluation
+
+
+def first_results(store: RunStore, run: Run, seeds: int) -> Iterator[Result]:
+    """The results of the first so many seeds of each case, without a look at the others."""
+    page = Page(seeds * len(run.plan["arms"]))
+    for case in run.plan["suite"]["cases"]:
+        for model in run.models:
+            yield from store.results(run, case["id"], model, page=page)
 
 
 def look_at(store: RunStore, evaluation: Evaluation, model: str) -> Look:

@@ -115,4 +115,6 @@ def _is_hurt(before: dict[int, bool], after: dict[int, bool]) -> bool:
     """Whether its pairs were lost so often that chance would do it in one case of twenty: the exact sign test."""
     pairs = [(before[seed], after[seed]) for seed in before.keys() & after.keys()]
     lost, won = sum(one and not two for one, two in pairs), sum(two and not one for one, two in pairs)
+    if lost <= won:  # chance does it in one of two; the sum below is a long one with many runs
+        return False
     return sum(math.comb(lost + won, more) for more in range(lost, lost + won + 1)) / 2 ** (lost + won) <= 0.05

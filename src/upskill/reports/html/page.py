@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from base64 import b64encode
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -20,6 +20,7 @@ from upskill.sandboxes import CONTROL_RANGES, printable
 # Bytes of a page of up to so many trials, and bytes that each further one may add. Where the texts of a run come to
 # more, answers are cut first, and then what the cases say, which never takes the last bytes from the answers.
 LARGEST, TRIALS, EACH = 950_000, 1_000, 600
+MOST_TRIALS = 50_000  # of a page: of a larger run it has the first seeds of each case, and says so
 FOR_ANSWERS = 300_000
 SHORTEST_PROMPT = 100  # characters of one text of a case
 # In this order: each may use what stands in those before it.
@@ -28,13 +29,17 @@ SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     """The report of an evaluation: one file, with every trial where the context can read them."""
-    results = context.results if context else None
+    results, trials = context.results if context else None, len(evaluation.outcomes)
     found = summary(evaluation)
+    if context and context.first_results and trials > MOST_TRIALS:
+        seeds = max(1, evaluation.plan.runs * MOST_TRIALS // trials)
+        results, trials = partial(context.first_results, seeds), MOST_TRIALS
+        found["run"]["seeds"] = found["run"]["seeds"][:seeds]
     found["reviews"] = _reviews(evaluation)
     said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
     words = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>"
     title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
-    room = LARGEST + EACH * max(0, len(evaluation.outcomes) - TRIALS) - len(document(title, words, start).encode())
+    room = LARGEST + EACH * max(0, trials - TRIALS) - len(document(title, words, start).encode())
     whole = compress(to_json_bytes(found))
     blocks = Blocks(results or (lambda: ()), max(room - len(whole), FOR_ANSWERS))
     text = whole if len(whole) + blocks.size <= room else _shortened(found, evaluation, room - blocks.size)

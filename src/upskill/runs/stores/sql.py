@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
+from sys import intern
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
@@ -45,6 +46,7 @@ _OUTCOME = (
     " checks, activated, turns, calls, tool_errors, leak <> '', bug, cause, snapshot"
 )
 _BOOLEANS = (4, 12, 16, 17)  # of the columns that an Outcome is read from
+_NAMES = (0, 1, 2, 18, 19)  # of the same
 
 _KEY_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 _COLUMNS = ", ".join(RESULT_COLUMNS)
@@ -234,6 +236,8 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
             values = list(row)
             for place in _BOOLEANS:  # which SQLite has not
                 values[place] = None if values[place] is None else values[place] == 1
+            for place in _NAMES:  # a few of them, again and again: a million outcomes share them
+                values[place] = intern(values[place])
             yield Outcome(*values)
 
     def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
