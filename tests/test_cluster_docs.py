@@ -32,7 +32,9 @@ def test_the_yaml_of_a_ray_cluster_is_one_that_ray_accepts() -> None:
 def test_every_ray_command_exists_with_its_options() -> None:
     scripts = pytest.importorskip("ray.scripts.scripts")
     text = "\n".join([*blocks("bash"), *blocks("yaml")]).replace("\\\n", " ")
-    lines = re.findall(r"(?:^|- |bin/|until |srun .* )\s*(?:[A-Z_]+=\w+ ~/venv/bin/)?(ray [a-z].*)$", text, re.MULTILINE)
+    lines = re.findall(
+        r"(?:^|- |bin/|until |srun .* )\s*(?:[A-Z_]+=\w+ ~/venv/bin/)?(ray [a-z].*)$", text, re.MULTILINE
+    )
     words = [shlex.split(re.split(r"\s+#|; do| 2>", line.rstrip(" &"))[0], comments=True)[1:] for line in lines]
     assert {line[0] for line in words} >= {"start", "stop", "up", "down", "attach", "rsync-up", "health-check"}
     for name, *options in words:

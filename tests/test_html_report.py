@@ -741,7 +741,7 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
         evaluation = evaluation_of(store, found)
         first = partial(first_results, store, found)
         page = render(evaluation, ReportContext(results=lambda: store.results(found), first_results=first))
-    assert {each.trial.seed for each in first(1)} == {0}
+        assert {each.trial.seed for each in first(1)} == {0}
     file = place.parent / "few.html"
     file.write_text(page, encoding="utf-8")
     said = browser.run(lambda page: page.locator(".note", has_text="of 192 trials").inner_text(), file.as_uri())
