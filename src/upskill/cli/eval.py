@@ -29,7 +29,6 @@ from upskill.runs.evaluate import RunOptions, evaluate
 from upskill.runs.events import Events
 from upskill.runs.executors import RemoteExecutor
 from upskill.runs.plan import Plan, Trial
-from upskill.runs.stored import first_results
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -228,6 +227,8 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
         trials = counted(len(evaluation.invalid), "trial")
         note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
+    from upskill.runs.stored import first_results  # noqa: PLC0415 - with what reports need, once it has run
+
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
         results=lambda: store.results(evaluation.run),
