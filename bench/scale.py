@@ -18,6 +18,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -322,6 +323,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("scale.json"), metavar="FILE", help="the figures")
     given = parser.parse_args()
     found: list[Figures] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: these are the figures so far"))
     try:
         if given.trials:
             programs = find_programs()
