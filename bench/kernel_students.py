@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from upskill.sandboxes.nvcc import find_toolchain
+
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "h100-kernels"
 RECORDED, README = EXAMPLE / "evals" / "recorded", EXAMPLE / "README.md"
 SUITES = {"without_gpu": "without-gpu.yaml", "gpu": "suite.yaml"}
@@ -45,6 +47,12 @@ def fingerprint(cassette: Path) -> str:
     return hashlib.sha256(cassette.read_bytes()).hexdigest()[:16]
 
 
+def compiler() -> str:
+    """The version of nvcc, on which registers and spills depend."""
+    said = subprocess.run([find_toolchain().nvcc, "--version"], capture_output=True, encoding="utf-8", check=True)
+    return said.stdout.rpartition(", V")[2].split()[0]
+
+
 def arguments(cassette: Path, where: str) -> list[object]:
     """What `eval` is given to grade a recording."""
     return [EXAMPLE, "-t", EXAMPLE / "evals" / SUITES[where], "--replay", cassette]
@@ -65,7 +73,7 @@ def summary(evaluated: dict[str, Any], checks: list[Row]) -> dict[str, Any]:
 def grade(cassette: Path, where: str, store: Path) -> dict[str, Any]:
     evaluated = upskill("eval", *arguments(cassette, where), "--store", store)
     checks = upskill("show", evaluated["run"], "--checks", "--store", store)["checks"]
-    return {"answers": fingerprint(cassette)} | summary(evaluated, checks)
+    return {"answers": fingerprint(cassette), "compiler": compiler()} | summary(evaluated, checks)
 
 
 def tiers_of(results: dict[str, Any]) -> dict[str, dict[str, dict[str, Row]]]:
