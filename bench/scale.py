@@ -307,6 +307,10 @@ def carry_out(given: Any, place: str, trials: int, found: list[Figures]) -> None
         shutil.rmtree(work, ignore_errors=True)
 
 
+def end(*_: object) -> None:
+    sys.exit("ended: these are the figures so far")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1_000_000, help="on PostgreSQL; 0: none")
@@ -323,7 +327,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("scale.json"), metavar="FILE", help="the figures")
     given = parser.parse_args()
     found: list[Figures] = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: these are the figures so far"))
+    signal.signal(signal.SIGTERM, end)
     try:
         if given.trials:
             programs = find_programs()

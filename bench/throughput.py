@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -93,7 +93,7 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     samples: list[float] = []
     seen = 0
 
-    def started(_plan: Plan, _run: Run, missing: list[Trial]) -> None:
+    def started(_plan: Plan, _run: Run, missing: Collection[Trial]) -> None:
         estimate(plan, missing, {})
         samples.append(time.process_time())
 

@@ -87,7 +87,7 @@ def test_errors_in_a_row_are_counted_over_all_workers(home: Path) -> None:
 
 def test_a_trial_that_kills_its_workers_is_found_and_given_up_and_no_other(home: Path) -> None:
     job = make_job(home, cases=40)
-    queue, deadly, done, deaths = make_queue(job), job.trials[33], list[Trial](), 0
+    queue, deadly, done, deaths = make_queue(job), list(job.trials)[33], list[Trial](), 0
     given_up: list[Trial] = []
     while cut := queue.cut(WORKERS):
         if deadly in cut.chunk.trials:

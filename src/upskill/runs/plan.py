@@ -108,14 +108,12 @@ class Plan:
         """
         for address in self.models:
             if address.provider != "local":
-                each = [(case.id, arm) for case, arm in product(self.suite.cases, self.arms)]
-                some = [one for one in each if of is None or (address.name, *one) in of]
-                yield from (Trial(address.name, *one, seed) for seed in seeds or self.seeds for one in some)
+                for seed, case, arm in product(seeds or self.seeds, self.suite.cases, self.arms):
+                    if of is None or (address.name, case.id, arm) in of:
+                        yield Trial(address.name, case.id, arm, seed)
                 continue
-            by_arm = [
-                Trial(address.name, case.id, arm, seed)
-                for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
-            ]
+            every = product(self.arms, self.seeds, self.suite.cases)
+            by_arm = [Trial(address.name, case.id, arm, seed) for arm, seed, case in every]
             first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
             ordered = (*first, *(trial for trial in by_arm if trial not in first))
             found = (one for one in ordered if seeds is None or one.seed in seeds)
