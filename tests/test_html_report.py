@@ -20,7 +20,7 @@ import pytest
 
 from browser import SCREENS, Browser, accessibility_problems, overflowing, wait_for_text
 from conftest import Upskill, write_script, write_skill
-from stored_runs import plan_of_models, result_of, store_run
+from stored_runs import Answered, plan_of_models, result_of, store_run
 from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
@@ -78,6 +78,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         store.add_review(found, Review(Trial("scripted:learns", "greet-5", "skill", 0), "wrong", "a note"))
         store.add_review(found, Review(Trial("scripted:learns", "greet-1", "baseline", 0), "right"))
     return folder / "runs", name
+
+
+def report_of(folder: Path, plan: Plan, answered: Answered) -> str:
+    """The URL of the report of a run with these results, without its trials."""
+    name = store_run(folder / "runs", plan, answered)
+    file = folder / "report.html"
+    with open_store(folder / "runs") as store:
+        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    return file.as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -616,10 +625,7 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
 
 def test_six_verdicts_fit_the_first_screen_of_a_phone(browser: Browser, tmp_path: Path) -> None:
     plan = plan_of_models([f"model-{number}" for number in range(6)], cases=2, folder=tmp_path)
-    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
-    file = tmp_path / "six.html"
-    with open_store(tmp_path / "runs") as store:
-        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
 
     def use(page: Any) -> tuple[int, float]:
         shown = page.locator("#verdicts .decision")
@@ -627,7 +633,7 @@ def test_six_verdicts_fit_the_first_screen_of_a_phone(browser: Browser, tmp_path
         return shown.count(), box["y"] + box["height"]
 
     for screen, (_, height) in SCREENS.items():
-        count, bottom = browser.run(use, file.as_uri(), screen=screen)
+        count, bottom = browser.run(use, url, screen=screen)
         assert (count, bottom <= height) == (6, True)
 
 
@@ -635,16 +641,13 @@ def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser
     plan = plan_of_models(["model"], folder=tmp_path)
     cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]
     plan = replace(plan, suite=Suite.parse({"cases": cases}))
-    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy"))
-    file = tmp_path / "slash.html"
-    with open_store(tmp_path / "runs") as store:
-        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy"))
     for link, title in (
         ("case=build/toml", "build/toml"),
         ("case=build%2Ftoml", "build/toml"),
         ("case=build", "build"),
     ):
-        shown = browser.run(lambda page: page.locator("#opened-title").inner_text(), f"{file.as_uri()}#{link}")
+        shown = browser.run(lambda page: page.locator("#opened-title").inner_text(), f"{url}#{link}")
         assert shown == title
 
 
@@ -655,21 +658,15 @@ def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_pat
         passed = trial.arm == "skill"
         return result_of(plan, trial, "ahoy", passed=passed, **({} if passed else {"cause": "refusal"}))
 
-    name = store_run(tmp_path / "runs", plan, answered)
-    file = tmp_path / "refused.html"
-    with open_store(tmp_path / "runs") as store:
-        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
-    card = browser.run(lambda page: page.locator(".card").inner_text(), file.as_uri())
+    url = report_of(tmp_path, plan, answered)
+    card = browser.run(lambda page: page.locator(".card").inner_text(), url)
     assert "baseline: 4 of 4 answers refused" in card
     assert "with skill:" not in card
 
 
 def test_paper_is_light_and_has_every_column(browser: Browser, tmp_path: Path) -> None:
     plan = plan_of_models([f"a-rather-long-name-{number}" for number in range(6)], cases=6, folder=tmp_path)
-    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
-    file = tmp_path / "paper.html"
-    with open_store(tmp_path / "runs") as store:
-        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
 
     def use(page: Any) -> tuple[list[str], str, str]:
         page.locator("button", has_text="Dark").click()
@@ -685,7 +682,7 @@ def test_paper_is_light_and_has_every_column(browser: Browser, tmp_path: Path) -
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         return cut, printed, page.evaluate("document.documentElement.dataset.theme")
 
-    assert browser.run(use, file.as_uri()) == ([], "light", "dark")
+    assert browser.run(use, url) == ([], "light", "dark")
 
 
 def test_errors_are_told_of_each_control_too(browser: Browser, report: str) -> None:
