@@ -1,10 +1,11 @@
 """How far recorded students of examples/h100-kernels get, tier by tier, without and with the skill.
 
 Grades their answers anew and writes the table of the example's README. A student is a file in evals/recorded, made by
-`upskill export RUN --replies FILE`. Whatever was graded before goes on where it stopped.
+`upskill export RUN --replies FILE`. A grading that was stopped goes on where it stopped.
 
 python bench/kernel_students.py              what can be told without a GPU: compiles, resources
 python bench/kernel_students.py --gpu        with an H100 or H200: all four tiers
+python bench/kernel_students.py --gpu qwen2.5-coder-1.5b      only this recording; what was found for others stays
 python bench/kernel_students.py --table      grades nothing: the table, from evals/recorded/results.json
 """
 
@@ -152,9 +153,11 @@ def main(options: argparse.Namespace) -> None:
     kept: Path = options.results
     results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     where = "gpu" if options.gpu else "without_gpu"
-    for cassette in [] if options.table else sorted(RECORDED.glob("*.jsonl.gz")):
+    names = options.students or sorted(path.name.removesuffix(".jsonl.gz") for path in RECORDED.glob("*.jsonl.gz"))
+    for name in [] if options.table else names:
+        cassette = RECORDED / f"{name}.jsonl.gz"
         graded = grade(cassette, where, options.store)
-        results.setdefault(where, {})[cassette.name.removesuffix(".jsonl.gz")] = graded
+        results.setdefault(where, {})[name] = graded
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     README.write_text(with_table(README.read_text(encoding="utf-8"), results), encoding="utf-8")
@@ -163,6 +166,7 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("students", nargs="*", help="recordings to grade (default: all)")
     parser.add_argument("--gpu", action="store_true", help="grade all tiers")
     parser.add_argument("--table", action="store_true", help="grade nothing")
     parser.add_argument("--store", type=Path, default=Path("runs") / "kernel-students", help="where runs are kept")

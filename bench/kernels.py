@@ -35,7 +35,8 @@ async def grade(name: str, tiers: list[str], sandbox: Sandbox) -> dict[str, Find
     code = (EVALS / "kernels" / f"{name}.cu").read_text(encoding="utf-8")
     evidence = Evidence(Trace((Step("assistant", f"```cuda\n{code}```\n"),)), sandbox=sandbox)
     # Anything above 0 passes here, so that the figures of a slower kernel are read too.
-    block = {"kernel": {"task": f"tasks/{name}.py", "tiers": tiers, "at_least": 1e-6}}
+    least = {"at_least": 1e-6} if "faster" in tiers else {}
+    block = {"kernel": {"task": f"tasks/{name}.py", "tiers": tiers, **least}}
     checks = read_checks(block, name, lambda path: (EVALS / path).read_text(encoding="utf-8"))
     findings: dict[str, Finding] = {}
     for named in checks:

@@ -81,5 +81,5 @@ def speeds(table: list[tuple[str, ...]]) -> str:
         drawing.words.append(f"{name}: {figures[0]} times as fast as eager, {figures[3]} as torch.compile.")
         drawing.height += ROW
     drawing.height = bottom + 22
-    legend(drawing, [("than PyTorch eager", dot("bar-baseline")), ("than torch.compile", dot("bar-skill"))])
+    legend(drawing, [("as PyTorch eager", dot("bar-baseline")), ("as torch.compile", dot("bar-skill"))])
     return drawing.svg()

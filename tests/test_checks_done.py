@@ -279,6 +279,8 @@ async def test_an_answer_without_such_a_block_fails(sandbox: Sandbox) -> None:
 def test_a_block_that_was_cut_off_ends_with_the_answer() -> None:
     assert list(blocks("```cuda\n__global__\n```c")) == [("cuda", "__global__\n```c\n")]
     assert list(blocks("    ```\nindented by four\n")) == []
+    assert list(blocks("- so:\n\n    ```c\n    x\n    ```\n")) == [("c", "x\n")]
+    assert list(blocks("1. so\n\nNo list any more.\n\n    ```\nindented by four\n")) == []
     assert list(blocks("```\n```\n")) == [("", "")]
 
 
@@ -986,9 +988,7 @@ async def test_a_compiler_that_is_missing_makes_errors_and_not_failures(home: Pa
     assert {outcome.passed for outcome in evaluation.outcomes} == {None}
     ((_, message, count),) = evaluation.errors
     assert count == 2
-    assert message.startswith(
-        "checking compiles of a: no compiler for typescript in the sandbox (tsc); install TypeScript"
-    )
+    assert message.startswith("checking compiles: no compiler for typescript in the sandbox (tsc); install TypeScript")
 
 
 # Checks that a model writes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import shlex
@@ -66,8 +65,7 @@ def test_a_student_graded_on_a_gpu_has_all_tiers_and_the_one_of_most_gain_is_nam
         for tier, counts in passes.items()
         for arm, count in zip(("baseline", "skill"), counts, strict=True)
     ]
-    results = copy.deepcopy(RESULTS)
-    results["without_gpu"]["small"] = {"checks": rows[:4], "students": []}
+    results: dict[str, Any] = {"without_gpu": {"small": {"checks": rows[:4], "students": []}}}
     assert "| Qwen2.5-Coder 0.5B | correct | not graded yet |  |  |" in kernel_students.table(results)
     assert "0.5B gains most at `compiles` of those graded so far: +50 points" in kernel_students.table(results)
     results["gpu"] = {"small": {"checks": rows, "students": []}}

@@ -56,8 +56,15 @@ def test_a_student_by_hand_is_asked_blind_and_goes_on_when_answered(upskill: Ups
     assert all(len(prompt.name.removesuffix(".prompt.md")) == 12 for prompt in prompts)
     # Some answers, then the rest: nothing is asked twice, and no prompt changes its name.
     assert answer_all(desk, most=5) == [prompt.name for prompt in prompts[:5]]
+    begun = prompts[5].with_name(prompts[5].name.replace(".prompt.", ".answer."))
+    begun.touch()  # and nothing is written yet
     done = go()
     assert "waiting for 11 answers" in done.err
+    begun.unlink()
+    begun.symlink_to(home / "elsewhere")
+    (home / "elsewhere").write_text("a key that nobody meant to hand in", encoding="utf-8")
+    assert f"{begun.name}: this answer cannot be used: it is a link or a folder" in go().err
+    begun.unlink()
     assert sorted(desk.glob("*.prompt.md")) == prompts
     answer_all(desk)
     whole = go().json

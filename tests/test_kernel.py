@@ -14,7 +14,7 @@ from conftest import Upskill, write_script, write_skill
 from upskill.checks import CHECKS, Check, Evidence, Finding, read_check, read_checks
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
-from upskill.checks.kernel import gpu_process
+from upskill.checks.kernel import gpu_process, plans
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
@@ -110,6 +110,45 @@ async def test_code_without_a_kernel_fails_and_so_does_no_code(sandbox: Sandbox)
     assert "no __global__ function" in host.reason
 
 
+async def test_spills_count_whatever_the_file_says_and_whatever_function_comes_after(sandbox: Sandbox) -> None:
+    told = ["Compiling entry function '_Z6hungryPfi'", "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"]
+    spoken = "".join(f'asm(".warning \\"{words}\\"");\n#pragma message "{words}"\n' for words in told)
+    called = "__device__ __noinline__ float tame(float x) { return 3.0f * x + 1.0f; }\n"
+    hungry = HUNGRY.replace("shared[threadIdx.x] = picked", "shared[threadIdx.x] = tame(kept[0]) + picked")
+    for file in (called + hungry, HUNGRY + spoken):
+        await sandbox.write("kernel.cu", file)
+        finding = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
+        assert not finding.passed
+        assert finding.reason.endswith(" bytes of spills, and may have 0")
+
+
+async def test_a_kernel_that_only_a_comment_names_is_none(sandbox: Sandbox) -> None:
+    device = (
+        '__device__ __noinline__ int f() { asm volatile("// .entry k()"); return 1; }\n__device__ int (*p)() = f;\n'
+    )
+    finding = await look({"kernel_compiles": {}}, sandbox, f"```\n{device}// __global__\n```")
+    assert not finding.passed
+    assert "no __global__ function" in finding.reason
+
+
+async def test_what_a_student_leaves_is_never_an_error_of_the_machine(sandbox: Sandbox) -> None:
+    half = await look({"kernel_compiles": {"file": "kernel.txt"}}, sandbox, f"```\n// \ud83d\n{GOOD}```")
+    assert half.passed
+    await sandbox.write("out/kernel.cuh", "// a folder that the compiler is given, too\n")
+    for text, reason in (
+        (f"{GOOD}char table[80000000] = {{1}};\n", "67,108,864 are read at most"),
+        (f"#error nvcc fatal\n{GOOD}", "#error nvcc fatal"),
+    ):
+        await sandbox.write("kernel.cu", text)
+        finding = await look({"kernel_compiles": {}}, sandbox)
+        assert not finding.passed
+        assert reason in finding.reason
+    await sandbox.write("cuda_runtime.h", "#error nvcc fatal\n")
+    assert not (await look({"kernel_compiles": {}}, sandbox)).passed
+    with pytest.raises(MissingTool, match=r"nvcc cannot compile this here: nvcc fatal .*no-such-option"):
+        await look({"kernel_compiles": {"flags": ["--no-such-option"]}}, sandbox)
+
+
 async def test_a_file_that_never_ends_compiling_is_the_students(sandbox: Sandbox) -> None:
     bomb = "template <int N> struct T { static constexpr long v = T<N - 1>::v + T<N - 2>::v; };\n"
     await sandbox.write("kernel.cu", f"{bomb}__global__ void f(long* x) {{ *x = T<100000>::v; }}\n")
@@ -166,6 +205,9 @@ async def test_a_machine_without_a_gpu_is_an_error_whatever_the_answer(
         ),
         ("```cpp\n__global__ launch never closed", "__global__ launch never closed\n"),
         ("__global__ launch without a fence", "__global__ launch without a fence"),
+        ("1. Do:\n\n    ```cuda\n    __global__ {\n      launch\n    ```\n2. Rest.", "__global__ {\n  launch\n"),
+        ("\ufeff```cuda\r\n__global__ launch\f\u2028\r\n```\r\n", "__global__ launch\f\u2028\n"),
+        ('```\n__global__ launch(R"(\n    ```\n)")\n```', '__global__ launch(R"(\n    ```\n)")\n'),
         ("```\n__global__ only\n```", "__global__ only\n"),
         ("no code", None),
         ("```\nnothing\n```", None),
@@ -282,6 +324,8 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
         ({"task": "affine.py", "arch": "h100"}, "'h100' is not an architecture; write it like sm_90a"),
         ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
         ({"task": "affine.py", "than": []}, "than is empty"),
+        ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers leaves it out: name 'resources' there too"),
+        ({"tiers": ["compiles"], "project": {"folder": "x"}}, "tiers leaves it out: name 'project' there too"),
     ],
 )
 def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str) -> None:
@@ -306,6 +350,16 @@ def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str
     assert change[0] in TASK
     with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
         read_task(TASK.replace(*change))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["memset 10 0 -5 5712ea3000", "memcpy 10 20 -5 5712ea3000", "launch k 1", "launch other", "erase all", "x"],
+)
+def test_a_plan_that_a_launcher_forged_is_not_carried_out(forged: str) -> None:
+    made = build_module.Build(kernels=(build_module.CompiledKernel("k", (8,)),))
+    with pytest.raises(plans.BadLauncher, match="no plan that can be read"):
+        plans._read(f"call\n{forged}\nend\n", made, 1, "")  # pyright: ignore[reportPrivateUsage]
 
 
 def test_arguments_are_passed_by_their_own_types() -> None:
@@ -347,18 +401,19 @@ def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Pat
     assert "_Z6affinePKfPfi has 16384 bytes of shared memory, and may have 1024" in upskill("show", "last").out
 
 
-def test_without_a_gpu_trials_are_errors_that_say_what_to_install(
+def test_without_a_gpu_nothing_is_asked_and_it_says_what_to_install(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/there-is-no-gpu*",))
-    case = {"id": "one", "prompt": "Write it.", "checks": [{"kernel": {"task": "affine.py", "tiers": ["correct"]}}]}
-    write_skill(home / "skill", suite={"cases": [case]})
+    case = {"prompt": "Write it.", "checks": [{"kernel": {"task": "affine.py", "tiers": ["correct"]}}]}
+    write_skill(home / "skill", suite={"cases": [case, case | {"prompt": "Write it once more."}]})
     (home / "skill" / "evals" / "affine.py").write_text(TASK, encoding="utf-8")
     write_script(home / "student.yaml", [{"answer": f"```cuda\n{GOOD}```"}])
     done = upskill("eval", "skill", "-m", "scripted:student.yaml")
     assert done.code == 3
-    assert "no /dev/nvidia0): install its driver" in " ".join(done.out.split())
-    assert "No trial of " in upskill("show", "last", "--checks").err
+    assert "upskill: there is no NVIDIA GPU on this machine" in done.err
+    assert "`tiers: [compiles, resources]` needs none of it" in done.err
+    assert "No stored run has a result yet" in upskill("runs").err
 
 
 def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -> None:

@@ -306,7 +306,9 @@ def test_nothing_goes_on_when_upskill_is_killed(kind: str, tmp_path: Path) -> No
     line = [sys.executable, run_to_be_killed.__file__, kind, str(FIXTURES / "kernels" / "affine.py")]
     with ExitStack() as closing:
         held = closing.enter_context(os.fdopen(os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK), "rb", 0))
-        started = subprocess.Popen(line, env=os.environ | {"STAND_IN_HELD": str(tmp_path / "held")})
+        (tmp_path / "temporary").mkdir()
+        variables = {"STAND_IN_HELD": str(tmp_path / "held"), "TMPDIR": str(tmp_path / "temporary")}
+        started = subprocess.Popen(line, env=os.environ | variables)
         closing.callback(started.wait)
         closing.callback(started.kill)
         said = b""
@@ -324,6 +326,19 @@ def test_nothing_goes_on_when_upskill_is_killed(kind: str, tmp_path: Path) -> No
         # It ends for us when the last process that holds it is gone.
         assert select.select([held], [], [], HANGS)[0], "something goes on"
         assert held.read() == b""
+        assert not list((tmp_path / "temporary").glob("upskill-gpu-*"))
+
+
+async def test_the_end_of_a_watched_process_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = "import os, sys; os.write(int(sys.argv[1]), b'{}\\n')"
+    monkeypatch.setattr(gpu_process, "WATCHED", (sys.executable, "-c", says))
+    store = os.memfd_create("outputs")
+    watched = gpu_process.GpuProcess("watched", store, "none", ("/usr/bin/env",))
+    assert await watched.hear(HANGS) == {}
+    with pytest.raises(gpu_process.Silent, match="its process ended with 0"):
+        await watched.hear(HANGS)
+    watched.close()
+    os.close(store)
 
 
 HANGS = 300.0  # seconds after which a test has failed; nothing takes as long

@@ -181,6 +181,9 @@ class Check(SuiteLine):
         """What a student could do about it, in a case that says this: warned of when a suite is read."""
         return ()
 
+    def expect_tools(self) -> None:
+        """MissingTool where this machine cannot run it: asked before anything is paid for."""
+
     @abstractmethod
     async def run(self, evidence: Evidence) -> Finding: ...
 

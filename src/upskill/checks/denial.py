@@ -11,69 +11,62 @@ import re
 MOST_BEFORE, MOST_AFTER = 300, 120  # characters around a mention that are looked at
 MOST_MENTIONS = 1000  # that are looked at: where all of these are denied, so is the rest
 
-_CODE = re.compile(r"`[^`\n]*`")
+# Patterns as text: `re` compiles each when it is first used, and keeps it. Few runs use all of them.
+_CODE = r"`[^`\n]*`"
 # Where another clause begins; "nothing but X" and "all but X" are no such place.
-_BOUNDARY = re.compile(
-    r"[.!?;:](?=\s|$)|,\s*(?:but|and|so|or|then)?(?=\s)|\n|[()\[\]{}—–]|\s-\s"
+_BOUNDARY = (
+    r"(?i)[.!?;:](?=\s|$)|,\s*(?:but|and|so|or|then)?(?=\s)|\n|[()\[\]{}—–]|\s-\s"
     r"|(?<![\w-])(?<!nobody )(?<!nothing )(?<!no one )(?<!none )(?<!all )(?<!any )(?<!thing )(?<!where )but\b"
-    r"|\b(?:however|because|so|then|which|while)\b|(?=\bnor\b)",
-    re.IGNORECASE,
+    r"|\b(?:however|because|so|then|which|while)\b|(?=\bnor\b)"
 )
 _NOT = r"(?:(?<![\w-])(?:not|never|no|cannot)(?![\w-])|n['’]t\b)"
 # What reads like a denial and is none.
-_NO_DENIAL = re.compile(
-    r"\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than|else than)\b|\bno\s+other\s+\w+\s+than\b"
+_NO_DENIAL = (
+    r"(?i)\b(?:nobody|nothing|none|no one)\s+(?:but|except|other than|else than)\b|\bno\s+other\s+\w+\s+than\b"
     r"|\bif not exists\b|\bwhether or not\b|\bwhy not\b"
-    rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before|after)\b",
-    re.IGNORECASE,
+    rf"|{_NOT}[^`]*?\b(?:\w+er\s+than|more\s+than|less\s+than|over|above|exceed\w*|only|just|forget\w*|unless|until|before|after)\b"
 )
-_DENIAL = re.compile(
-    rf"{_NOT}|(?<![\w-])(?:none|neither|nor|nobody|without|unlike|avoid\w*|except|unable|doubt|refus\w+|formerly|previously"
+_DENIAL = (
+    rf"(?i){_NOT}|(?<![\w-])(?:none|neither|nor|nobody|without|unlike|avoid\w*|except|unable|doubt|refus\w+|formerly|previously"
     r"|instead\s+of|rather\s+than|other\s+than|(?:all|any|\w+thing|\w+where)\s+but|used\s+to\s+be|was\s+called"
-    r"|old\s+name|renamed\s+from|deprecated|replaces)(?![\w-])",
-    re.IGNORECASE,
+    r"|old\s+name|renamed\s+from|deprecated|replaces)(?![\w-])"
 )
 _ENDED = "gone|removed|deprecated|obsolete|dropped|lifted|abolished|withdrawn|retired|discontinued|superseded"
-_DENIED_AFTER = re.compile(
-    r"[\s`'\"*_,’”)]*(?:flag|option|setting|one)?\s*(?:"
+_DENIED_AFTER = (
+    r"(?i)[\s`'\"*_,’”)]*(?:flag|option|setting|one)?\s*(?:"
     r"(?:is|was|are|were|has been|have been|will be|would be)(?:\s+(?:now|long))?\s*"
     rf"(?:not|n['’]t|never|no longer|wrong|renamed(?!\s+from)|replaced|invalid|incorrect|too\s+\w+|{_ENDED})\b"
     r"|used\s+to\s+be\b(?!\s+(?:called|named|known))"
     r"|(?:does|do|did|will|would|can|could|should|must)\s*(?:not|n['’]t|never)\s+"
     r"(?:be\b|help|work|exist|apply|suffice|fix)"
-    r"|(?:would|will)\s+(?:fail|break)\b|fails\b|no longer\b)",
-    re.IGNORECASE,
+    r"|(?:would|will)\s+(?:fail|break)\b|fails\b|no longer\b)"
 )
 # What the mention is only a part of has ended: "the X limit no longer applies", "the rule of X has been lifted".
-_ENDED_AFTER = re.compile(
-    r"[\s`'\"*_’”]*(?:(?!(?:an?|after|and|as|because|before|but|if|its|now|once|our|since|so|that|the|unless|until|when"
+_ENDED_AFTER = (
+    r"(?i)[\s`'\"*_’”]*(?:(?!(?:an?|after|and|as|because|before|but|if|its|now|once|our|since|so|that|the|unless|until|when"
     r"|where|which|while|your)\b)[\w°%/.-]+\s+){0,3}?"
     r"(?:(?:is|are)?\s*no longer\s+(?:in\s+(?:use|force)"
     r"|\w*(?:accept|allow|appl|ask|count|exist|help|hold|matter|need|recommend|requir|stand|support|true|used|valid|work)\w*)"
-    rf"|(?:is|are|was|were|has been|have been)\s+(?:now\s+)?(?:{_ENDED}))\b",
-    re.IGNORECASE,
+    rf"|(?:is|are|was|were|has been|have been)\s+(?:now\s+)?(?:{_ENDED}))\b"
 )
 # Where that can be: at the beginning of a clause, and after "the" or "of", but not in "with the X".
-_SUBJECT = re.compile(
-    r"(?:^\s*|(?<!with )(?<!using )(?<!by )(?<!via )\b(?:the|our|your|that|this|old|former|of)\s+)[`'\"*_(]*$",
-    re.IGNORECASE,
+_SUBJECT = (
+    r"(?i)(?:^\s*|(?<!with )(?<!using )(?<!by )(?<!via )\b(?:the|our|your|that|this|old|former|of)\s+)[`'\"*_(]*$"
 )
 # The rest of a question, and a no.
-_ANSWERED_NO = re.compile(
-    r"(?:[^.!?;:\n]|[.:](?!\s))*\?[\s`'\"*_)’”]*"
+_ANSWERED_NO = (
+    r"(?i)(?:[^.!?;:\n]|[.:](?!\s))*\?[\s`'\"*_)’”]*"
     r"(?:(?:no|nope|never|wrong)(?=\s*(?:[,.;:!\n—–]|-\s|$)|[*_]|\s+(?:it|that|this|they|we|you)\b)"
-    r"|no longer\b|not (?:any ?more|at all|quite|really)\b)",
-    re.IGNORECASE,
+    r"|no longer\b|not (?:any ?more|at all|quite|really)\b)"
 )
 # "I cannot help with A, B": the list is refused to its end.
-_REFUSED_LIST = re.compile(
-    r"\b(?:cannot|can['’]t|can not|won['’]t|unable to|not able to)\s+(?:help|assist|answer|say|tell|comment)\b"
-    r"[^.!?;:\n]{0,200},\s*(?:(?:and|or)\s+)?[`'\"*_]*$",
-    re.IGNORECASE,
+_REFUSED_LIST = (
+    r"(?i)\b(?:cannot|can['’]t|can not|won['’]t|unable to|not able to)\s+(?:help|assist|answer|say|tell|comment)\b"
+    r"[^.!?;:\n]{0,200},\s*(?:(?:and|or)\s+)?[`'\"*_]*$"
 )
 # Advice against something is against all that the clause goes on to say.
-_ADVICE = re.compile(r"\s*(?:\w+\s+)?(?:recommend|suggest|advise|advice|encourage|propose)\w*\b", re.IGNORECASE)
-_SUBORDINATE = re.compile(r"\b(?:as|given|if|since|unless|until|when|whenever|where)\b", re.IGNORECASE)
+_ADVICE = r"(?i)\s*(?:\w+\s+)?(?:recommend|suggest|advise|advice|encourage|propose)\w*\b"
+_SUBORDINATE = r"(?i)\b(?:as|given|if|since|unless|until|when|whenever|where)\b"
 
 
 # Words that may stand between a denial and what it denies, and those that another statement begins with.
@@ -93,25 +86,25 @@ _BETWEEN = frozenset(
         """,
     )
 )
-_WITH = re.compile(r"^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]*$", re.IGNORECASE)
+_WITH = r"(?i)^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]*$"
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
     """Whether what stands at this place of a text is denied by the words around it."""
     after = text[end : end + MOST_AFTER]
-    clause = _BOUNDARY.split(_CODE.sub(" code ", text[max(0, start - MOST_BEFORE) : start]))[-1]
-    if _DENIED_AFTER.match(after) or (_SUBJECT.search(clause) and _ENDED_AFTER.match(after)):
+    clause = re.split(_BOUNDARY, re.sub(_CODE, " code ", text[max(0, start - MOST_BEFORE) : start]))[-1]
+    if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
         return True
     denied = _is_denied_by(clause) or (
-        not clause.strip(" `'\"*_") and bool(_REFUSED_LIST.search(text[max(0, start - MOST_BEFORE) : start]))
+        not clause.strip(" `'\"*_") and bool(re.search(_REFUSED_LIST, text[max(0, start - MOST_BEFORE) : start]))
     )
-    return not denied if _ANSWERED_NO.match(after) else denied
+    return not denied if re.match(_ANSWERED_NO, after) else denied
 
 
 def _is_denied_by(clause: str) -> bool:
     """Whether what comes after this beginning of a clause is denied by it."""
-    clause = _NO_DENIAL.sub(" ", clause)
-    denials = list(_DENIAL.finditer(clause))
+    clause = re.sub(_NO_DENIAL, " ", clause)
+    denials = list(re.finditer(_DENIAL, clause))
     if len(denials) % 2 == 0:
         return False
     between = clause[denials[-1].end() :]
@@ -121,8 +114,8 @@ def _is_denied_by(clause: str) -> bool:
     reaches = not others or others[-1] == len(words) - 1
     if reaches or not re.search(_NOT, denials[-1][0], re.IGNORECASE):
         return reaches
-    advice = _ADVICE.match(between) and not _SUBORDINATE.search(between)
-    return bool(advice or _WITH.match(between))
+    advice = re.match(_ADVICE, between) and not re.search(_SUBORDINATE, between)
+    return bool(advice or re.match(_WITH, between))
 
 
 def is_asserted(text: str, start: int, end: int) -> bool:
@@ -131,4 +124,4 @@ def is_asserted(text: str, start: int, end: int) -> bool:
 
 def denies(text: str) -> bool:
     """Whether a text has a word in it that denies something."""
-    return _DENIAL.search(text) is not None
+    return re.search(_DENIAL, text) is not None

@@ -10,7 +10,8 @@ from upskill.checks import Evidence, Finding
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)")
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
+_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
 
 
 class Extract(SandboxCheck):
@@ -21,6 +22,7 @@ class Extract(SandboxCheck):
     language: Texts | None = None
     which: Literal["last", "first"] = "last"
     reads_answer: ClassVar[bool] = True
+    revision: ClassVar[int] = 1  # a fence in a list was none once
 
     async def run(self, evidence: Evidence) -> Finding:
         wanted = {language.casefold() for language in self.language or ()}
@@ -39,21 +41,30 @@ class Extract(SandboxCheck):
 def blocks(answer: str) -> Iterator[tuple[str, str]]:
     """Every fenced block of a Markdown text: its language in small letters, and what is in it.
 
-    As in CommonMark, a fence ends with one of its own kind that is as long, or with the text.
+    As in CommonMark, a fence ends with one of its own kind that is as long, or with the text. One that stands in a list
+    is indented, and so is what it holds; elsewhere four spaces make it text.
     """
-    fence, language, lines = "", "", list[str]()
-    for line in answer.splitlines():
+    indent, fence, language, lines = "", "", "", list[str]()
+    in_list = False
+    for line in re.split(r"\r\n?|\n", answer.removeprefix("\ufeff")):
         mark = _FENCE.match(line)
         if not fence:
-            if mark:
-                fence, language, lines = mark[1], mark[2].casefold(), []
-        elif mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+            if mark and (in_list or len(mark[1].expandtabs(4)) < 4):
+                indent, fence, language, lines = mark[1], mark[2], mark[3].casefold(), []
+            elif line[:1].strip() or _ITEM.match(line):
+                in_list = _ITEM.match(line) is not None
+        elif mark and _closes(line, indent, fence, mark):
             yield language, _joined(lines)
             fence = ""
         else:
-            lines.append(line)
+            lines.append(line.removeprefix(indent))
     if fence:
         yield language, _joined(lines)
+
+
+def _closes(line: str, indent: str, fence: str, mark: re.Match[str]) -> bool:
+    alone = mark[2].startswith(fence) and not line.strip().strip(fence[0])
+    return alone and len(mark[1]) <= len(indent) + 3
 
 
 def find_code(answer: str, marks: Sequence[str]) -> str | None:

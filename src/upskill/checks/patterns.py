@@ -23,6 +23,7 @@ from upskill.errors import CheckError
 from upskill.plain import quoted
 
 LIMIT = 2.0  # seconds of processor time
+MULTILINE = int(regex.MULTILINE)
 AT_ONCE = 0.005  # seconds that a search may hold up everything else
 
 # What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
@@ -57,7 +58,7 @@ def compiles(pattern: str) -> str:
     if not pattern:
         raise ValueError("is empty, which decides nothing")
     try:
-        _compile_once(pattern, 0)
+        _compile_once(pattern, MULTILINE)  # as most searches want it, so that it is done once
     except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{quoted(pattern)} is not a regular expression: {error}") from error
     return pattern
@@ -73,7 +74,7 @@ async def find(
     pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, accept: Accept | None = None
 ) -> str | None:
     """The first thing that matches and is accepted, None where there is none."""
-    flags = int((regex.IGNORECASE if ignore_case else 0) | (regex.MULTILINE if multiline else 0))
+    flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
     try:
         return _first(pattern, text, flags, AT_ONCE, accept)
     except (TimeoutError, MemoryError):

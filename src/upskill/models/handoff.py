@@ -56,6 +56,10 @@ class _Desk:
 
     def _read(self, stem: str, request: Request) -> Reply | None:
         """The answer to a request, if there is one."""
+        for ending in ENDINGS:
+            file = self.folder / f"{stem}{ending}"
+            if file.is_symlink() or (file.exists() and not file.is_file()):  # whose text nobody wrote as an answer
+                raise WrongAnswer(str(file), "it is a link or a folder, not a file with the answer in it")
         if (file := self._answer(stem)) is None:
             return None
         text = read_input_text(file).strip()
@@ -71,8 +75,9 @@ class _Desk:
                     file.unlink(missing_ok=True)
 
     def _answer(self, stem: str) -> Path | None:
+        """The file of an answer. An empty one is none yet: whoever made it has still to write it."""
         files = (self.folder / f"{stem}{ending}" for ending in ENDINGS)
-        return next((file for file in files if file.is_file()), None)
+        return next((file for file in files if file.is_file() and file.stat().st_size), None)
 
     def _unanswered(self) -> list[Path]:
         """Our own prompts without an answer: names of blind ones have no number in front."""

@@ -23,9 +23,12 @@ from upskill.sandboxes.nvcc import Toolchain, find_toolchain
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may include from beside it
 MOST_SOURCES = 64
 MOST_WORDS = 1200  # characters of the compiler's
+MOST_MADE = 64 * MiB  # of code
 KEPT = 32  # builds
 OUT = "out"
+EMPTY = "__global__ void empty() {}\n"
 
+_NO_CODE = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)  # texts and comments of PTX
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+)?[^,\[]*(?:\[(\d+)\])?")
 _COMPILING = re.compile(r"Compiling entry function '([^']+)'")
@@ -68,7 +71,7 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
         code = find_code(evidence.answer, (entry, "__global__"))
         if code is None:
             return Finding(False, f"there is no {file}, and the answer has no code with a __global__ function")
-        return {file: code}
+        return {file: code.encode("utf-8", "replace").decode("utf-8")}  # half a character is no file
     except OSError as error:
         return Finding(False, f"{file}: {in_words(error)}")
     sources = {file: text}
@@ -100,8 +103,17 @@ async def build(
     toolchain = find_toolchain()
     key = digest([dict(sources), file, arch, flags, toolchain.nvcc, seconds])
     if key not in _built:
-        async with open_build_sandbox(evidence, toolchain, seconds) as sandbox:
-            _built[key] = await _compile(sandbox, toolchain, sources, file, [*_target(arch), *flags])
+
+        async def compiled(sources: Mapping[str, str], file: str) -> Build:
+            async with open_build_sandbox(evidence, toolchain, seconds) as sandbox:
+                return await _compile(sandbox, toolchain, sources, file, [*_target(arch), *flags])
+
+        made = await compiled(sources, file)
+        if (
+            "nvcc fatal" in made.error and (empty := await compiled({file: EMPTY}, file)).error
+        ):  # nobody's answer is to blame
+            raise MissingTool(f"nvcc cannot compile this here: {empty.error}")
+        _built[key] = made
         while len(_built) > KEPT:
             _built.popitem(last=False)
     return _built[key]
@@ -117,7 +129,7 @@ async def _compile(
 ) -> Build:
     for path, text in sources.items():
         await sandbox.write(path, text)
-    compiler = await sandbox.run(["/bin/sh", "-c", f"mkdir {OUT} && command -v g++"])
+    compiler = await sandbox.run(["/bin/sh", "-c", f"mkdir -p {OUT} && command -v g++"])
     if compiler.code:
         raise MissingTool("there is no g++ in the sandbox, which nvcc needs; install it for all users")
     stem = PurePosixPath(file).stem
@@ -126,41 +138,39 @@ async def _compile(
     done = await sandbox.run(
         [
             *(toolchain.nvcc, "-c", "-Xptxas", "-v", "--keep", "--keep-dir", OUT, *host, *flags),
-            *("-I.", file, "-o", f"{OUT}/{stem}.o"),
+            *("-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"),
         ]
     )
     said = done.output + done.error
-    if "nvcc fatal" in said:
-        raise MissingTool(f"nvcc cannot compile this here: {_words(said)}")
     if done.killed_why:
         return Build(f"the compiler {done.killed_why}")
     if done.code:
         return Build(_words(said) or f"nvcc ended with {done.code} and said nothing")
-    ptx = (await sandbox.read(f"{OUT}/{stem}.ptx", 64 * MiB)).decode("utf-8", "replace")
-    kernels = _read_kernels(ptx, said)
+    try:
+        made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MOST_MADE) for kind in ("ptx", "cubin", "o")}
+    except OSError as error:
+        return Build(f"what the compiler makes of it cannot be used: {in_words(error)}")
+    kernels = _read_kernels(made["ptx"].decode("utf-8", "replace"), said)
     if not kernels:
         return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
-    return Build(
-        "",
-        kernels,
-        await sandbox.read(f"{OUT}/{stem}.cubin", 64 * MiB),
-        await sandbox.read(f"{OUT}/{stem}.o", 64 * MiB),
-    )
+    return Build("", kernels, made["cubin"], made["o"])
 
 
 def _words(said: str) -> str:
     """What the compiler complains of: errors first, as one error often brings a hundred warnings."""
     lines = [line for line in printable(said).splitlines() if line.strip() and not line.startswith("ptxas info")]
-    first = next((number for number, line in enumerate(lines) if "error" in line or "fatal" in line), 0)
+    first = next((at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0)
     text = "\n".join(lines[first:])
     return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 2] + " …"
 
 
 def _read_kernels(ptx: str, said: str) -> tuple[CompiledKernel, ...]:
+    """The kernels that were compiled. A name that only stands in a comment, or only in a message, is none."""
     used = _read_ptxas(said)
     return tuple(
-        CompiledKernel(name, tuple(_size(*found) for found in _PARAMETER.findall(declared)), **used.get(name, {}))
-        for name, declared in _ENTRY.findall(ptx)
+        CompiledKernel(name, tuple(_size(*found) for found in _PARAMETER.findall(declared)), **used[name])
+        for name, declared in _ENTRY.findall(_NO_CODE.sub(" ", ptx))
+        if name in used
     )
 
 
@@ -170,16 +180,21 @@ def _size(kind: str, count: str) -> int:
 
 
 def _read_ptxas(said: str) -> dict[str, dict[str, int]]:
-    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`."""
+    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`.
+
+    The most that is said counts: functions that a kernel calls follow it, and a file can have messages of its own.
+    """
     found: dict[str, dict[str, int]] = {}
     kernel: dict[str, int] = {}
     for line in said.splitlines():
+        told: dict[str, int] = {}
         if name := _COMPILING.search(line):
             kernel = found.setdefault(name[1], {})
         elif spills := _SPILLS.search(line):
-            kernel["stack"], kernel["spills"] = int(spills[1]), int(spills[2]) + int(spills[3])
+            told = {"stack": int(spills[1]), "spills": int(spills[2]) + int(spills[3])}
         elif used := _USED.search(line):
-            kernel["registers"] = int(used[1])
             shared = _SHARED.search(line)
-            kernel["shared"] = int(shared[1]) + int(shared[2] or 0) if shared else 0
+            told = {"registers": int(used[1]), "shared": int(shared[1]) + int(shared[2] or 0) if shared else 0}
+        for which, count in told.items():
+            kernel[which] = max(count, kernel.get(which, 0))
     return found

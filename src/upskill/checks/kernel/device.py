@@ -132,6 +132,7 @@ class Device(Driver):
         if self._flush is None:
             self._flush = self.xp.empty(FLUSH_BYTES, dtype=self.xp.uint8, device=self.place)
         began, ended = (self.xp.cuda.Event(enable_timing=True) for _ in range(2))
+        self.driver.cuCtxResetPersistingL2Cache()  # lines that a launch before had asked to be kept
         self._flush.zero_()
         self.xp.cuda._sleep(SLEEP_CYCLES)
         began.record()

@@ -25,8 +25,22 @@ from upskill.sandboxes.program import start_program
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
-# Kills its whole group when a pipe has lost its other end, whatever hangs on the GPU.
-KEEPER = ("/bin/sh", "-c", '(read -r _ <"$0"; kill -KILL 0) & exec "$@"')
+# Removes the tool's folder and kills its group when the pipe `wanted` has lost its other end, whatever hangs on the
+# GPU. It keeps nothing else open, so that the end of the tool is the end of what the tool was given.
+KEEPER = (
+    *(sys.executable, "-I", "-S", "-c"),
+    """import os, signal, sys
+wanted, last = int(sys.argv[1]), int(sys.argv[2])
+if os.fork() == 0:
+    os.dup2(wanted, 0)
+    os.closerange(1, last + 1)
+    os.read(0, 1)
+    import shutil
+    shutil.rmtree(os.environ["TMPDIR"], True)
+    os.killpg(0, signal.SIGKILL)
+os.execvp(sys.argv[3], sys.argv[3:])
+""",
+)
 DEVICES = ANY_GPU
 START_SECONDS = 600.0  # importing PyTorch, and compiling what the kernel is timed against
 MOST_PRINTED = 8000  # bytes of what a process printed that are looked at
@@ -166,8 +180,9 @@ class GpuProcess:
         os.set_blocking(self._reader, False)
         try:
             if role == "watched":
-                argv = [*KEEPER, f"/proc/self/fd/{wanted}", *tool, *WATCHED, str(channel), str(store)]
-                self._watched = self._run_watched(argv, stdin, (channel, store, wanted))
+                passed = (channel, store, wanted)
+                argv = [*KEEPER, str(wanted), str(max(passed)), *tool, *WATCHED, str(channel), str(store)]
+                self._watched = self._run_watched(argv, stdin, passed)
             else:
                 descriptors = (stdin, self._printed.fileno(), channel, store, status, wanted)
                 self._server = ForkServer.running(kind)

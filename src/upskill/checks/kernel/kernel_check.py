@@ -9,8 +9,10 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.checks import Evidence, Finding, ReadText, Text
 from upskill.checks.kernel.build import Build, build, read_sources
+from upskill.checks.kernel.gpu_process import expect_gpu
 from upskill.checks.kernel.task import TaskHeader, read_task
 from upskill.checks.workspace import Path, SandboxCheck
+from upskill.sandboxes.nvcc import find_toolchain
 
 
 def _is_arch(text: str) -> str:
@@ -36,6 +38,9 @@ class KernelCheck(SandboxCheck):
     def entry(self) -> str:
         """A word that the code has somewhere."""
         return "__global__"
+
+    def expect_tools(self) -> None:
+        find_toolchain()
 
     async def build(self, evidence: Evidence) -> Build | Finding:
         """What the compiler makes of the code; a finding where there is none, or it does not compile."""
@@ -64,6 +69,10 @@ class TaskCheck(KernelCheck):
     def _is_task(cls, source: str) -> str:
         read_task(source)
         return source
+
+    def expect_tools(self) -> None:
+        super().expect_tools()
+        expect_gpu()
 
     @property
     def header(self) -> TaskHeader:

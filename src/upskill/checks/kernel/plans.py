@@ -159,6 +159,8 @@ def _step(words: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
     kind, *rest = words
     if kind == "attribute":
         return ["attribute", _known(rest[0], sizes), int(rest[1]), int(rest[2])]
+    if kind in ("memset", "memcpy") and int(rest[2]) < 0:
+        raise ValueError(rest[2])
     if kind == "memset":
         _same_stream(rest[3])
         return ["memset", int(rest[0], 16), int(rest[1]), int(rest[2])]

@@ -11,6 +11,7 @@ launch, and guards and inputs are looked at after it. No reference output is eve
 
 from __future__ import annotations
 
+import hashlib
 import json
 import linecache
 import os
@@ -93,6 +94,12 @@ class Buffer:
         return "" if self.device.same(wanted[end:], self.memory[end:]) else "behind"
 
 
+def seed_of(secret: int, *what: str | int) -> int:
+    """A seed for this alone: whoever finds out one of them knows none of the others."""
+    said = json.dumps([secret, *what]).encode()
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big") >> 1
+
+
 class Setting:
     """The buffers for one dtype and shape, and the arguments of a call on them."""
 
@@ -100,17 +107,17 @@ class Setting:
         self.device, self.task, self.dtype, self.shape = device, task, dtype, shape
         drawn = self.draw(seed)
         self.inputs = {
-            name: Buffer(device, *device.layout(value), seed + number)
-            for number, (name, value) in enumerate(drawn.items())
+            name: Buffer(device, *device.layout(value), seed_of(seed, "input", name))
+            for name, value in drawn.items()
             if device.is_array(value)
         }
         self.outputs: dict[str, Buffer] = {}
-        for number, (name, (wanted, kind)) in enumerate(task.outputs(shape, device.dtype(dtype)).items()):
+        for name, (wanted, kind) in task.outputs(shape, device.dtype(dtype)).items():
             size = tuple(wanted)
             strides = [1] * len(size)
             for axis in reversed(range(len(size) - 1)):
                 strides[axis] = strides[axis + 1] * size[axis + 1]
-            self.outputs[name] = Buffer(device, kind, size, strides, seed + 1000 + number)
+            self.outputs[name] = Buffer(device, kind, size, strides, seed_of(seed, "output", name))
         buffers = self.inputs | self.outputs
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
@@ -152,12 +159,12 @@ class Runner:
         self.device, self.request, self.store, self.stored = device, request, descriptor, 0
         self.storing = 0.0  # seconds
         self.task = Task(request["task"])
-        self.seed: int = request["seed"]
+        self.secret: int = request["seed"]
         header = self.task.header
-        self.scratch = device.pattern(header.scratch, self.seed)
+        self.scratch = device.pattern(header.scratch, seed_of(self.secret, "scratch"))
         shapes = [tuple(shape) for shape in request["shapes"]]
         self.settings = [
-            Setting(device, self.task, dtype, shape, self.seed + 10_000 * number)
+            Setting(device, self.task, dtype, shape, seed_of(self.secret, "setting", number))
             for number, (dtype, shape) in enumerate((dtype, shape) for dtype in header.dtypes for shape in shapes)
         ]
 
@@ -175,7 +182,7 @@ class Runner:
         repeat, runs = self.request["repeat"], list[dict[str, Any]]()
         for number, setting in enumerate(self.settings):
             for again in range(repeat):
-                seed = self.seed + 1_000_000 + repeat * number + max(0, again - 1)
+                seed = seed_of(self.secret, "check", number, max(0, again - 1))
                 steps = self._prepare(setting, plans[number * repeat + again])
                 setting.fill(seed, POISONS[again % 2])
                 self._launch(setting, partial(self.device.run, steps), seed)
@@ -191,7 +198,7 @@ class Runner:
             order = ["kernel", *rivals]
             for place in range(len(order)):
                 name = order[(place + number) % len(order)]
-                seed = self.seed + 2_000_000 + 10 * number + order.index(name)
+                seed = seed_of(self.secret, "time", number, name)
                 if name == "kernel":
                     steps = self._prepare(setting, plans[number])
                     setting.fill(seed, POISONS[number % 2])
@@ -283,7 +290,7 @@ def serve(device: Device, request: dict[str, Any], descriptor: int, channel: Cha
         rivals = {name: known[name]() for name in request["than"]}
         for name, rival in rivals.items():  # the first call compiles
             for _ in range(3):
-                rival(**setting.draw(runner.seed))
+                rival(**setting.draw(seed_of(runner.secret, "compiled")))
             device.finish()
             channel.say({"warm": name})
         facts["copy_bandwidth"] = device.copy_bandwidth()

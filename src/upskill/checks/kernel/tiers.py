@@ -29,9 +29,13 @@ class KernelTiers(CheckBlock):
     timeout: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
-    def _has_task(self) -> KernelTiers:
+    def _decides(self) -> KernelTiers:
         if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
             raise ValueError(f"the tier {running[0]!r} needs a task, a Python file beside the suite")
+        limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
+        for said, tier in limits.items():
+            if said in self.model_fields_set and tier not in self.tiers:
+                raise ValueError(f"{said} says what to check, and tiers leaves it out: name {tier!r} there too")
         return self
 
     @property

@@ -119,7 +119,7 @@ class GpuRun:
                 "task": self.source,
                 "mode": "time" if self.wanted.than else "check",
                 "arch": self.arch,
-                "seed": secrets.randbits(48),
+                "seed": secrets.randbits(128),
                 "cubin": self.build.cubin.hex(),
                 "shapes": self.wanted.shapes,
                 "repeat": self.wanted.repeat,
