@@ -246,6 +246,7 @@ def test_importing_the_package_costs_next_to_nothing() -> None:
 # What `eval` needs only for some models and suites, or when its trials are done.
 LATER = [
     "aiohttp",
+    "http.client",
     "jsonschema",
     "numpy",
     "rich",
@@ -263,6 +264,34 @@ LATER = [
 def test_eval_loads_what_it_uses_when_it_uses_it() -> None:
     done = run_python("-c", "import sys, upskill.cli.eval; print(*sys.modules)")
     assert set(LATER).isdisjoint(done.stdout.split())
+
+
+def test_models_over_http_do_without_the_library_of_servers() -> None:
+    formats = "upskill.models.http.openai, upskill.models.http.anthropic, upskill.runs.batch"
+    done = run_python("-c", f"import sys, upskill.cli.eval, {formats}; print(*sys.modules)")
+    assert {"aiohttp", "http.client"}.isdisjoint(done.stdout.split())
+
+
+def test_starting_builds_only_what_is_used() -> None:
+    """Long patterns and the validator of settings, which nobody wrote."""
+    code = """
+import re, sys
+from upskill.cli import main
+sys.argv[1:] = ["eval", "--help"]
+try:
+    main()
+finally:
+    from upskill.checks import denial
+    from upskill.models import parsing
+    from upskill.runs import stores
+    from upskill.settings import Settings
+    Settings.load({"HOME": "/nowhere"}, "/nowhere")
+    globals = {**vars(denial), **vars(parsing), **vars(stores)}
+    compiled = [name for name, value in globals.items() if isinstance(value, re.Pattern)]
+    print("built:", Settings.__pydantic_complete__, *compiled)
+"""
+    done = run_python("-c", code)
+    assert done.stdout.rpartition("built:")[2].split() == ["False"]
 
 
 # Commands.

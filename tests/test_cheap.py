@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import pickle
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from upskill import plain
-from upskill.models import Address, Message, Request, Tool, ToolCall
-from upskill.models.cache import RequestHasher, hash_request
+from conftest import greetings
+from upskill import Plan, Skill, Suite, plain
+from upskill.checks import patterns
+from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
+from upskill.models.cache import RequestHasher, hash_request, read_reply, write_reply
 from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text, read_yaml
 from upskill.record import record
+from upskill.runs.begun_keys import BegunKeys
 from upskill.runs.stores import open_store
 from upskill.traces import Usage
 
@@ -52,6 +56,44 @@ def test_a_request_has_the_hash_of_the_whole_of_it(request_: Request) -> None:
         asked = hasher.hash(one, "judge")
         assert asked == (digest_text(f"[{compact(place)},{whole}]"), digest_text(whole), "judge")
     assert hash_request(PLACE, request_).request == digest_text(written)
+
+
+def test_requests_that_are_nearly_the_same_have_hashes_of_their_own() -> None:
+    hasher = RequestHasher(PLACE)
+    question = (SYSTEM, Message("user", "Hi"))
+    long = (SYSTEM, Message("user", "Hi" * 4_000))
+    nearly = [
+        Request(messages, limit, temperature, seed, effort=effort)
+        for messages in (question, long, (SYSTEM, Message("user", "Hi", is_error=True)), (*question, question[1]))
+        for limit, temperature in ((1, 0), (1, 0.0), (1, 1), (1, 1.0), (1, None), (2, 1e-07))
+        for seed, effort in ((None, ""), (0, ""), (-3, ""), (2**63 - 1, "high"))
+    ]
+    asked = [hasher.hash(request) for request in (*nearly, *nearly)]
+    assert [one.request for one in asked] == [digest_text(compact(request)) for request in (*nearly, *nearly)]
+    assert len({one.key for one in asked}) == len(nearly)
+
+
+def test_a_key_is_the_digest_of_all_that_decides_and_the_same_where_a_plan_was_sent_to() -> None:
+    questions = {("m", "é"): ('"place","é \ud800","",""', ",64")}
+    begun = BegunKeys('2,"chat",0.7', {"skill": '"skill","hash"'}, questions)
+    for seed in (0, 7, -3, 2**63 - 1):
+        whole = f'[2,"chat",0.7,"skill","hash","place","é \ud800","","",{seed},64]'
+        assert begun.key("m", "é", "skill", seed) == digest_text(whole)
+    plan = Plan(Skill.new("greeter", "Greets.", "Say ahoy."), Suite.parse(greetings(3)), (PLACE,), runs=2)
+    keys = [plan.key(trial) for trial in plan.trials()]
+    sent: Plan = pickle.loads(pickle.dumps(plan))
+    assert [sent.key(trial) for trial in sent.trials()] == keys
+    assert len(set(keys)) == len(plan) == 12
+
+
+def test_a_reply_is_stored_with_all_its_fields() -> None:
+    call = ToolCall("1", "run", {"command": ["ls"]})
+    reply = Reply(
+        "a \ud83d\ude00", Usage(1, 2, 3, 4, 0.5), "tools", (call,), ({"t": 1},), "hm", "m-1", 0.25, 2, "no", "f"
+    )
+    for one in (reply, Reply("half \ud800"), Reply("")):
+        assert write_reply(one) == compact(one)
+        assert read_reply(write_reply(one)) == one
 
 
 def test_what_nobody_waited_for_is_stored_though_the_loop_was_stopped(tmp_path: Path) -> None:
@@ -110,6 +152,16 @@ def test_libyaml_reads_a_file_as_the_parser_that_explains_errors(text: str, monk
     assert fast == read()
 
 
+@record
+class Nothing:
+    """A record without fields."""
+
+
+@record
+class OneThing:
+    name: str
+
+
 def test_a_record_is_compared_hashed_and_sent_elsewhere_by_its_fields() -> None:
     @record
     class Point:
@@ -117,7 +169,51 @@ def test_a_record_is_compared_hashed_and_sent_elsewhere_by_its_fields() -> None:
         y: int = 2
 
     assert Point(1) == Point(1, 2) != Point(2)
+
+    @record
+    class Spot(Point):
+        note: str = field(default="", compare=False, repr=False)
+
+        def __repr__(self) -> str:
+            return "a spot"
+
     assert len({Point(1), Point(1), Point(2)}) == 2
-    assert [field.name for field in fields(Point)] == ["x", "y"]
+    assert Spot(1, note="here") == Spot(1, note="there") != Point(1)
+    assert len({Spot(1, note="here"), Spot(1, note="there")}) == 1
+    assert repr(Point(1)).endswith(".Point(x=1, y=2)")
+    assert repr([Spot(1)]) == "[a spot]"
+    assert [one.name for one in fields(Point)] == ["x", "y"]
     assert not hasattr(Point(1), "__dict__")
-    assert pickle.loads(pickle.dumps(Usage(3, cost_usd=0.5))) == Usage(3, cost_usd=0.5)
+    for one in (Usage(3, cost_usd=0.5), Nothing(), OneThing("a")):
+        assert pickle.loads(pickle.dumps(one)) == copy.copy(one) == one
+
+
+@record(kw_only=True)
+class Named:
+    first: int
+    second: int = 2
+
+
+@record
+class HalfNamed:
+    first: int
+    second: int = field(kw_only=True)
+
+
+def test_a_record_may_take_its_fields_by_name_only() -> None:
+    one = Named(first=1)
+    assert one == Named(second=2, first=1) != Named(first=3)
+    assert hash(one) == hash(Named(first=1))
+    assert repr(one) == "Named(first=1, second=2)"
+    assert replace(one, second=5).second == 5
+    for each in (one, HalfNamed(1, second=2)):
+        assert pickle.loads(pickle.dumps(each)) == copy.copy(each) == each
+    with pytest.raises(TypeError, match="positional"):
+        Named(1)  # pyright: ignore[reportCallIssue]
+
+
+def test_a_pattern_of_a_suite_is_compiled_once_for_reading_and_for_searching() -> None:
+    patterns._compile_once.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    patterns.compiles("^ahoy$")
+    assert asyncio.run(patterns.find("^ahoy$", "hello\nahoy\n")) == "ahoy"
+    assert patterns._compile_once.cache_info().misses == 1  # pyright: ignore[reportPrivateUsage]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,6 +192,22 @@ async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_
         done = await evaluate(plan, store=store)
         assert done.run.finished
         assert {result.outcome for result in store.results(run)} == {result.outcome for result in second.results}
+
+
+def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=100)), models=[write_script(home / "model.yaml")])
+    with open_store(home / "runs") as store:
+        run, _ = store.start_run(plan, "1")
+        shared = Shared(plan, run, ModelContext(), store.place, "off")
+    written_out: list[Done] = []
+    monkeypatch.setattr(Done, "__repr__", lambda done: written_out.append(done) or "")  # pyright: ignore
+    with Worker(shared) as worker:
+        done = worker.run(Chunk(tuple(plan.trials()), 8, 60.0, Ceilings()))
+    sent = pickle.dumps(done)
+    with open_store(home / "runs") as store:
+        outcomes = {result.outcome for result in store.results(run)}
+    assert {result.outcome for result in pickle.loads(sent).results} == outcomes
+    assert (len(done.results), len(sent) / 200 < 200, written_out) == (200, True, [])  # bytes for each
 
 
 def test_nothing_that_travels_shows_a_key_when_it_is_printed(home: Path) -> None:

@@ -1204,3 +1204,12 @@ def test_the_next_option_is_not_a_value(upskill: Upskill, home: Path) -> None:
     done = upskill("generate", "a task", "--handoff", "--no-eval")
     assert (done.code, "looks like the next option" in done.err) == (2, True)
     assert not list(home.iterdir())
+
+
+def test_show_breaks_no_answer_of_millions_of_characters_into_lines(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "skill", suite=greetings(1))
+    student = write_script(home / "student.yaml", [{"answer": "ahoy" * 50_000}])
+    assert upskill("eval", skill, "-m", student).code == 0
+    assert "(1 run)" in upskill("doctor").out
+    assert upskill("show", "last").out.count("… 100,000 more characters; --json has them all") == 2
+    assert upskill("show", "last", "--json").json["trials"][0]["answer"] == "ahoy" * 50_000

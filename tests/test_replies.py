@@ -107,6 +107,22 @@ def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: U
     assert not [path.name for path in Path.cwd().iterdir() if path.name.startswith(".replies")]
 
 
+def test_where_the_files_of_models_lie_stays_on_the_machine(upskill: Upskill, skill: Path, home: Path) -> None:
+    for folder in ("one", "two"):
+        (home / folder).mkdir()
+        write_script(home / folder / "student.json")
+    students = [option for folder in ("one", "two") for option in ("-m", f"scripted:{home / folder}/student.json")]
+    live = upskill("eval", skill, *students, "--json").json
+    assert upskill("export", "last", "--replies", "replies.gz").code == 0
+    assert str(home) not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
+    played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
+    names = ["scripted:student.json", "scripted:student.json (2)"]
+    assert [model["model"] for model in played["models"]] == names
+    assert [model["lift"] for model in played["models"]] == [model["lift"] for model in live["models"]]
+    one = upskill("eval", skill, "--replay", "replies.gz", "-m", names[1], "--json").json
+    assert [model["model"] for model in one["models"]] == names[1:]
+
+
 def test_playing_what_was_seen_is_no_further_look_and_other_checks_are(
     upskill: Upskill, skill: Path, cassette: Path
 ) -> None:
@@ -250,14 +266,22 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     head = lines[0]
     changes: list[tuple[int, dict[str, Any], str]] = [
         (0, {**head, "version": 9}, "is version 9 of the format"),
-        (0, {**head, "models": []}, "its models have no names"),
+        (0, {**head, "models": []}, "there is no model 0"),
         (0, {**head, "judge": 7}, "is no file of replies"),
+        (0, {**head, "judge": -1}, "there is no model -1"),
+        (0, {**head, "students": 9}, "there is no model 8"),
+        (0, {**head, "runs": 10**15}, "out of bounds"),
+        (0, {**head, "max_output_tokens": -1}, "out of bounds"),
+        (0, {**head, "models": [{**head["models"][0], "name": "one\nline"}]}, "is no name of a model"),
+        (0, {**head, "models": [{**head["models"][0], "name": ""}]}, "is no name of a model"),
         (0, {**head, "bounds": 3}, "is no file of replies"),
         (0, {**head, "temperature": "hot"}, "is no number"),
         (number, {"reply": {**reply, "text": 5}}, "is no text"),
         (number, {"reply": {**reply, "by": 9}}, "there is no model 9"),
         (number, {"reply": {**reply, "usage": {"input_tokens": -1}}}, "below 0"),
         (number, {"reply": {**reply, "usage": {"cost_usd": float("nan")}}}, "is no number"),
+        (number, {"reply": {**reply, "usage": {"cost_usd": 1e300}}}, "is no number"),
+        (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "beyond all that is real"),
         (number, {"reply": {**reply, "stop": "never"}}, "no reason to stop"),
         (number, {"reply": {**reply, "calls": [{"id": 1}]}}, "is no text"),
         (number, {"reply": {**reply, "seconds": 10**400}}, "is no file of replies"),

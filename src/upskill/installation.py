@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 DISTRIBUTION = "skill-lift"
 
@@ -24,6 +21,9 @@ def add_extra(extra: str) -> str:
 
 def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
     """The same for an install below `prefix` whose `direct_url.json` says `origin`; empty for one from an index."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and needed where something is missing
+    from urllib.request import url2pathname  # noqa: PLC0415
+
     url = str(origin.get("url", ""))
     about: Any = origin.get("dir_info")
     editable = bool(about and about.get("editable"))
@@ -48,6 +48,8 @@ def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
 
 def _origin() -> dict[str, Any]:
     """Where it came from (PEP 610); a clone that is merely on the path counts as an editable one."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+
     try:
         text = distribution(DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:

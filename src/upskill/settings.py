@@ -20,7 +20,7 @@ OLDER_NAMES = {"model": "skill_generation_model", "runs_dir": "store"}  # of set
 class Price(BaseModel):
     """US dollars for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -29,7 +29,7 @@ class Price(BaseModel):
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     skill_generation_model: str | None = Field(default=None, description="The teacher of `generate` and `teach`.")
     eval_model: str | None = Field(default=None, description="The student; without one, the embedded model `local`.")
@@ -71,7 +71,7 @@ class Settings(BaseModel):
         for path in (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders)):
             if _is_file(path):
                 return cls.read(path)
-        return cls()
+        return cls.model_construct()  # the defaults: nobody has to build a validator for them
 
     @classmethod
     def read(cls, path: Path) -> Settings:

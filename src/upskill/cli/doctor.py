@@ -25,6 +25,7 @@ from upskill.installation import add_extra
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import find_keys
 from upskill.models.servers import Server, find_servers
+from upskill.plain import counted
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -191,7 +192,7 @@ def _store(settings: Settings) -> Row:
     try:
         if found := find_store(settings.store):
             with found as store:
-                return Row(INSTALL, "store", "ok", f"{store.location} ({store.count_runs()} runs)")
+                return Row(INSTALL, "store", "ok", f"{store.location} ({counted(store.count_runs(), 'run')})")
         if is_url(settings.store):
             return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} answers, and has no runs yet")
         folder = Path(settings.store)

@@ -98,7 +98,7 @@ def _evaluate_loaded(
     if plan is None:
         plan = options.make_plan(*asyncio.run(_write_suite(skill, options.test_writer, models, options)))
     if options.batch:
-        from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - aiohttp, only for models on the wire
+        from upskill.runs.batch import BatchExecutor  # noqa: PLC0415 - only for models on the wire
 
         assert not isinstance(executor, RemoteExecutor)  # refused by `check`
         executor = BatchExecutor(executor, store, models, options.tell)

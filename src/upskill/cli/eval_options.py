@@ -39,7 +39,7 @@ STORED = "-"  # in place of the file of --replay: what is in the store
 MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     """The options of eval and benchmark."""
 
@@ -351,7 +351,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
             )
 
     def _check_batch(self) -> None:
-        from upskill.runs.batch import check_batchable  # noqa: PLC0415 - aiohttp, only for models on the wire
+        from upskill.runs.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
 
         if self.agent != "chat":
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class OutputOptions:
     """How a command talks to the person who runs it."""
 
@@ -50,7 +50,7 @@ class OutputOptions:
             note(line)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CommandOptions(CommonOptions, OutputOptions):
     """Options of every command that calls models."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from upskill.errors import ModelError
@@ -187,7 +187,7 @@ def _ignore_progress(_what: str, _done: int, _total: int) -> None:
     pass
 
 
-@dataclass(frozen=True)
+@record
 class ModelContext:
     """What models are opened with: plain values but for the functions, which stay in this process."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import math
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,6 +31,9 @@ MOST_UNPACKED = 4_000_000_000
 LONGEST_LINE = 64_000_000
 _UNUSABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 MOST_NAMED = 5  # cases in one message
+MOST_RUNS = 100_000
+LONGEST_NAME = 500  # characters, of a model
+LARGEST = 1e12  # a number that nothing real reaches
 
 _TABLES = """
 CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request));
@@ -127,15 +129,16 @@ class Cassette:
     def _read_header(self, line: Mapping[str, Any]) -> None:
         self.addresses = tuple(_address(row) for row in line["models"])
         judge = line["judge"]
-        self.judge = None if judge is None else self.addresses[_whole(judge)]
-        self.students = self.addresses[: _whole(line["students"])]
+        self.judge = None if judge is None else self.addresses[self._model(judge)]
+        self.students = self.addresses[: self._model(line["students"] - 1) + 1]
         given = {field.name: line[field.name] for field in fields(Settings)}
         given["arms"] = tuple(_text(arm) for arm in given["arms"])
         self.settings = Settings(**given)
-        if not self.students or len({one.name for one in self.addresses}) < len(self.addresses):
+        if len({one.name for one in self.addresses}) < len(self.addresses):
             raise ValueError("its models have no names of their own")
-        for name in ("runs", "seed", "max_output_tokens"):
-            _whole(given[name])
+        _whole(given["seed"])
+        if not 1 <= _whole(given["runs"]) <= MOST_RUNS or _whole(given["max_output_tokens"]) < 1:
+            raise ValueError("its runs or its output limit are out of bounds")
         if given["temperature"] is not None:
             _number(given["temperature"])
         if as_mapping(given["bounds"]) is None:
@@ -238,8 +241,8 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
     """The reply in a line of a cassette; TypeError or ValueError if it is none."""
     usage = dict(row["usage"])
     for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
-        if _whole(usage.get(name, 0)) < 0:
-            raise ValueError(f"{name} is below 0")
+        if not 0 <= _whole(usage.get(name, 0)) <= LARGEST:
+            raise ValueError(f"{name} is below 0, or beyond all that is real")
     if usage.get("cost_usd") is not None:
         _number(usage["cost_usd"])
     if row.get("stop", "end") not in get_args(Stop):
@@ -261,6 +264,9 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
 
 
 def _address(row: Mapping[str, Any]) -> Address:
+    name = _text(row["name"])
+    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ValueError(f"{name!r:.60} is no name of a model")
     return Address(**{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")})
 
 
@@ -277,8 +283,8 @@ def _whole(value: object) -> int:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise TypeError(f"{value!r:.60} is no number of at least 0")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise TypeError(f"{value!r:.60} is no number of at least 0 that could be real")
     return value
 
 

@@ -41,9 +41,12 @@ class Ledger:
 
     def check(self) -> None:
         """CeilingReached where no further call may be made."""
-        ceilings, total = self.ceilings, self.total
+        ceilings = self.ceilings
         if ceilings.calls is not None and self.calls >= ceilings.calls:
             raise CeilingReached(f"the ceiling of {ceilings.calls:,} calls is reached")
+        if ceilings.tokens is None and ceilings.cost_usd is None:
+            return
+        total = self.total
         if ceilings.tokens is not None and total.total_tokens >= ceilings.tokens:
             raise CeilingReached(f"the ceiling of {ceilings.tokens:,} tokens is reached ({total.total_tokens:,} used)")
         if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):

@@ -13,16 +13,14 @@ MAX_EXCERPT = 300  # characters of a provider's text in a message
 INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
 
 
-CONTEXT_OVERFLOW = re.compile(
-    r"context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
-    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)",
-    re.IGNORECASE,
+CONTEXT_OVERFLOW = (
+    r"(?i)context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
+    r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)"
 )
-CONTENT_FILTER = re.compile(
-    r"content[ _](filter|policy|management)|ResponsibleAIPolicy|(was|were|been) (flagged|filtered)|"
+CONTENT_FILTER = (
+    r"(?i)content[ _](filter|policy|management)|ResponsibleAIPolicy|(was|were|been) (flagged|filtered)|"
     r"(input|prompt) flagged|data_inspection_failed|inappropriate content|content exists risk|prohibited[ _]content|"
-    r"safety (filter|system|polic)|guardrail",
-    re.IGNORECASE,
+    r"safety (filter|system|polic)|guardrail"
 )
 
 
@@ -31,17 +29,18 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
 
     None for every other error. A key or an account that is blocked is not refused by what was asked.
     """
-    if CONTEXT_OVERFLOW.search(error) and status in (None, 200, 400, 413, 422, 500):
+    if re.search(CONTEXT_OVERFLOW, error) and status in (None, 200, 400, 413, 422, 500):
         return "context"
-    return "refusal" if CONTENT_FILTER.search(error) and status in (None, 200, 400, 403, 422, 451) else None
+    return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
 
 
 MOST_COUNTED = 10**12
+_NUMBER = (int, float)  # `int | float` would be made anew for every look
 
 
 def count_or_zero(value: object) -> int:
     """The value where it is a positive number that could be a count, otherwise 0."""
-    return int(value) if isinstance(value, int | float) and 0 < value <= MOST_COUNTED else 0
+    return int(value) if isinstance(value, _NUMBER) and 0 < value <= MOST_COUNTED else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:
@@ -69,12 +68,12 @@ def parse_arguments(text: object) -> Mapping[str, Any]:
     return {INVALID_ARGUMENTS: text if isinstance(text, str) else ""}
 
 
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_FENCED = r"(?is)\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*"
 
 
 def parse_json_answer(text: str) -> Any:
     """The value of an answer that was to be JSON, with or without a code fence around it; ValueError if it is none."""
-    fenced = _FENCED.fullmatch(text)
+    fenced = re.fullmatch(_FENCED, text)
     try:
         return json.loads(fenced[1] if fenced else text)
     except RecursionError as error:

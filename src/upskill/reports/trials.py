@@ -27,6 +27,7 @@ COLOURS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
 BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
 MOST_LINES = 20  # of one step
+MOST_CHARACTERS = 100_000  # of an answer; to break millions into lines takes minutes
 
 
 def render_heading(
@@ -122,7 +123,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
                 parts.append(Padding(_step(number, step, detailed=detailed), (0, 0, 0, 2)))
     # In detail, the last step is the answer.
     if result.trace and not (detailed and result.trace.calls and result.trace.answer):
-        parts.append(Padding(Text(printable(result.trace.answer) or "(an empty answer)"), (0, 0, 0, 2)))
+        parts.append(Padding(Text(_cut(result.trace.answer) or "(an empty answer)"), (0, 0, 0, 2)))
     for judgement in result.judgements:
         mark = "✓" if judgement.passed else "✗"
         beside = "" if judgement.decides else " (no part of the outcome)"
@@ -195,11 +196,17 @@ def _argument(value: object) -> str:
 
 def _shorten(text: str) -> str:
     """Text that a terminal can be shown, and no more of it than one step may take."""
-    lines = printable(text.strip("\n")).splitlines()
+    lines = _cut(text.strip("\n")).splitlines()
     more = len(lines) - MOST_LINES
     if more > 1:
         lines = [*lines[:MOST_LINES], f"… {more} more lines; --json has them all"]
     return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MOST_CHARACTERS
+    said = printable(text[:MOST_CHARACTERS])
+    return f"{said}\n… {more:,} more characters; --json has them all" if more > 0 else said
 
 
 def to_json(result: Result) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 A Trial is one model x one case x one arm x one seed: the only unit of work, and the only thing that costs money.
 
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from what a person says (`PlanOptions`)
+- `begun_keys`: the keys of trials, of which all but the seed is hashed once
 - `output_limit`: how long the answer of an embedded model may be where nobody says
 - `left`: TrialsLeft, the trials of a plan that are left to run, without a list of them
 - `evaluate`: runs what is missing of a plan (`RunOptions`) and returns an Evaluation

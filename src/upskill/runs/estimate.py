@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from upskill.agents.chat import chat_request
@@ -115,7 +114,7 @@ def estimate(
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SearchSize:
     """How much there is to write and try, in tokens and numbers of things."""
 

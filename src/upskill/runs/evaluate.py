@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
+from upskill.record import record
 from upskill.runs.events import Events
 from upskill.runs.executors import Executor, Job, RemoteExecutor, Session
 from upskill.runs.executors.local import Local
@@ -43,7 +44,7 @@ MOST_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
 MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RunOptions:
     """How a plan is run and judged; none of it is part of a trial's key."""
 
@@ -72,7 +73,8 @@ async def evaluate(
 ) -> Evaluation:
     """Run what is missing of a plan. Stored results of the same plan are used again, errored ones are tried again.
 
-    Every model is opened before the first call, so a missing key or missing weights cost nothing.
+    Every model is opened before the first call, so a missing key or missing weights cost nothing; nor does a check
+    that cannot be run on this machine.
     """
     with nullcontext(store) if store else open_store(None) as kept:
         return await _Run(plan, kept, models or Models(), options or RunOptions(), events or Events()).evaluate()
@@ -230,6 +232,10 @@ class _Run:
     def _open_executor(self, missing: Collection[Trial]) -> None:
         if missing and isinstance(self.options.executor, RemoteExecutor):
             self.options.executor.open(self.store.place)
+        elif missing:
+            for case in self.plan.suite.cases:
+                for named in case.checks:
+                    named.check.expect_tools()
 
     def _missing(self, run: Run) -> TrialsLeft:
         plan = self.plan
@@ -252,9 +258,7 @@ class _Run:
         if not trials:
             return
 
-        async def persist(result: Result) -> None:
-            await self.store.add_result(run, result)
-
+        persist = partial(self.store.add_result, run)
         previous = {trial: result for trial, result in self.errored.items() if trial in trials}
         job = Job(self.plan, trials, self.models.context.portable(), previous)
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.

@@ -30,7 +30,7 @@ REFUSED_CONTENT = (400, 413, 422)
 OpenSandbox = Callable[[], AbstractAsyncContextManager["Sandbox | None"]]
 
 
-@dataclass
+@dataclass(slots=True, eq=False, repr=False)
 class Grading:
     """The checks of one case. `open_untouched` opens a sandbox as the student found its own."""
 
@@ -52,9 +52,13 @@ class Grading:
 
     async def _look(self, number: int, evidence: Evidence) -> Finding:
         named = self.case.checks[number]
+        doing = f"checking {named.name} of {self.case.id}"
         try:
-            with wrap_trial_errors(CheckError, f"checking {named.name} of {self.case.id}"):
+            with wrap_trial_errors(CheckError, doing):
                 return await named.check.run(evidence)
+        except MissingTool as error:  # whatever the case: reports count such errors together
+            error.message = f"checking {named.name}{error.message.removeprefix(doing)}"
+            raise
         except TrialError as error:
             if _came_from_outside(error) or not await self._runs_without_student(number, evidence):
                 raise

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from upskill.record import record
 from upskill.runs.plan import Plan, Trial
 
 Group = tuple[str, str, str]  # model, case and arm
 
 
-@dataclass(frozen=True)
+@record
 class TrialsLeft(Collection[Trial]):
     """The trials of these groups, less those that are done, in the order in which they are run."""
 

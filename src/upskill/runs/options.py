@@ -18,7 +18,7 @@ from upskill.runs.stores import Store, find_store, is_url, open_store
 from upskill.settings import Settings
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CommonOptions:
     """What a person may say about any work with models."""
 
@@ -120,7 +120,7 @@ class CommonOptions:
         )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CacheOptions:
     """Whether stored replies may answer."""
 
@@ -134,7 +134,7 @@ class CacheOptions:
         return "refresh" if self.fresh else "use"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SamplingOptions:
     """How answers are drawn."""
 
@@ -151,7 +151,7 @@ class SamplingOptions:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class AgentOptions:
     """Where an agent acts, and how far it may go."""
 

@@ -18,8 +18,9 @@ from upskill.models import Address, Asked
 from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, digest, digest_text
+from upskill.plain import canonical, digest
 from upskill.record import record
+from upskill.runs.begun_keys import BegunKeys
 from upskill.runs.output_limit import OPENING_TOKENS, fitting_limit
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
@@ -121,18 +122,17 @@ class Plan:
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
-        # The digest of the list of these parts, each of which is written once: a key is asked for often.
-        before, after = self._questions[trial.model, trial.case]
-        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
+        return self._keys.key(trial.model, trial.case, trial.arm, trial.seed)
+
+    @cached_property
+    def _keys(self) -> BegunKeys:
+        return BegunKeys(self._settings, self._arms, self._questions)
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
         """By model and case: what stands before the seed in a key, and after it."""
-        limits = {
-            (address.name, case.id): self.output_limit(Trial(address.name, case.id, "skill", 0))
-            for address in self.models
-            for case in self.suite.cases
-        }
+        asked = product(self.addresses, self.suite.by_id)
+        limits = {(model, case): self.output_limit(Trial(model, case, "skill", 0)) for model, case in asked}
         return {
             # The common limit is in the settings.
             (model, case): (
@@ -345,7 +345,7 @@ class Result:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PlanOptions:
     """How a skill is put to the test. Without a temperature, one run is greedy (0), several runs or controls are
     sampled (0.7): a greedy answer repeated would only be the same answer again."""

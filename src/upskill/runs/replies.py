@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def _check_exportable(run: Run) -> None:
         )
 
 
-def _header(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
+def _header(run: Run, models: Sequence[Address]) -> dict[str, Any]:
     plan = run.plan
     judge = plan["judge"] and plan["judge"]["name"]
     names = [model["name"] for model in plan["models"]]
@@ -82,7 +82,7 @@ def _header(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
         "created": run.created,
         "skill": plan["skill"]["name"],
         "visible_hash": plan["skill"]["visible_hash"],
-        "models": [_model_row(Address(**model)) for model in models],
+        "models": [_model_row(*pair) for pair in zip(models, _names(models), strict=True)],
         "students": len(names),
         "judge": None if not judge else names.index(judge) if judge in names else len(names),
         **{name: plan[name] for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
@@ -91,17 +91,33 @@ def _header(run: Run, models: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _model_row(address: Address) -> dict[str, Any]:
+def _model_row(address: Address, name: str) -> dict[str, Any]:
     """A model without what belongs to the machine that asked it: the path of a file, the URL of a server."""
-    is_path = address.provider in PATHS and ("/" in address.model or "\\" in address.model)
     row = {
-        "name": address.name,
+        "name": name,
         "provider": address.provider,
-        "model": Path(address.model).name if is_path else address.model,
+        "model": Path(address.model).name if _is_path(address) else address.model,
         "endpoint": address.endpoint,
         "effort": address.effort,
     }
     return row | ({"identity": identity_of(address)} if address.provider == "local" else {})
+
+
+def _is_path(address: Address) -> bool:
+    return address.provider in PATHS and ("/" in address.model or "\\" in address.model)
+
+
+def _names(addresses: Sequence[Address]) -> list[str]:
+    """What the models are called in the file: by the name of a file without its folder, each by another one."""
+    found: dict[str, int] = {}
+    names: list[str] = []
+    for address in addresses:
+        name = address.name
+        if _is_path(address):
+            name = name.replace(address.model, Path(address.model).name)
+        found[name] = found.get(name, 0) + 1
+        names.append(name if found[name] == 1 else f"{name} ({found[name]})")
+    return names
 
 
 class _Writer:
@@ -114,8 +130,10 @@ class _Writer:
         plan = run.plan
         names = [model["name"] for model in plan["models"]]
         judge = plan["judge"]
-        self.models = [*plan["models"], *([judge] if judge and judge["name"] not in names else [])]
-        self.numbers = {model["name"]: number for number, model in enumerate(self.models)}
+        rows = [*plan["models"], *([judge] if judge and judge["name"] not in names else [])]
+        self.models = [Address(**row) for row in rows]
+        self.names = _names(self.models)
+        self.numbers = {model.name: number for number, model in enumerate(self.models)}
         self.judge = judge["name"] if judge else ""
         self.case = ""
         self.written: set[tuple[int, str]] = set()  # of one case: trials come case by case
@@ -159,6 +177,8 @@ class _Writer:
             if (number, request) not in self.written:
                 self.written.add((number, request))
                 self.done.replies += 1
+                if reply.model == self.models[number].name:
+                    reply = replace(reply, model=self.names[number])  # noqa: PLW2901
                 self.write({"reply": {"by": number, "request": request, **_reply_row(reply)}})
 
 

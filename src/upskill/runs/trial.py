@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -66,6 +66,8 @@ async def _run_job(job: Job) -> list[Result]:
     return results
 
 
+_NO_SANDBOX = nullcontext()
+_NONE_REUSED = nullcontext[Sequence[Usage]](())
 _REMOVE_SKILLS = """
 home=$1; shift
 for name; do
@@ -89,7 +91,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_asked() as asked, track_reused() as reused:
+    with track_asked() as asked, track_reused() if previous else _NONE_REUSED as reused:
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
@@ -111,7 +113,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     judging = judge.usage if judge else NO_USAGE
     earlier = NO_USAGE
     if previous:
-        again = [previous.usage] if attempt.regraded else reused
+        again = (previous.usage,) if attempt.regraded else reused
         earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
         judging = judging + previous.judging
     return Result(
@@ -144,7 +146,7 @@ def _usage_of_error(error: TrialError | None) -> Usage:
     return (error.usage if error else None) or NO_USAGE
 
 
-@dataclass
+@dataclass(slots=True, eq=False, repr=False)
 class _Progress:
     """How far a trial has come."""
 
@@ -211,7 +213,10 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 evidence = await _with_output(evidence, case.output_file)
         untouched = partial(_open_untouched, plan, case, agent, task)
         grading = Grading(case, untouched, attempt.judgements)
-        with track_asked() as attempt.judged_with:
+        if attempt.judge:
+            with track_asked() as attempt.judged_with:
+                await grading.grade(evidence)
+        else:
             await grading.grade(evidence)
     passed = all(result.passed for result in attempt.judgements if result.decides)
     attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
@@ -224,8 +229,7 @@ def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
         return ""
     if trace.stop in ("length", "repetition", "context", "refusal"):
         return trace.stop
-    acted = bool(trace.calls) or trace.stop in BOUNDS
-    return "" if acted or trace.answer.strip() else "empty"
+    return "" if trace.answer.strip() or trace.calls or trace.stop in BOUNDS else "empty"
 
 
 async def _with_output(evidence: Evidence, path: str) -> Evidence:
@@ -239,7 +243,7 @@ def _open_sandbox(
 ) -> AbstractAsyncContextManager[Sandbox] | nullcontext[None]:
     """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
     needed = agent.needs_sandbox or case.needs_sandbox
-    return _sandbox_of(plan, case, agent, task) if needed else nullcontext()
+    return _sandbox_of(plan, case, agent, task) if needed else _NO_SANDBOX
 
 
 @asynccontextmanager

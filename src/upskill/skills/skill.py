@@ -43,6 +43,8 @@ HIDDEN_FROM_STUDENTS = ("skill_meta.json", "evals/", "eval_queries.json")
 
 @dataclass(frozen=True)
 class Skill:
+    """An Agent Skill: its instructions, what its frontmatter says, and its files."""
+
     name: str
     description: str
     body: str

@@ -6,11 +6,15 @@ import re
 
 LONGEST_WORDS = 40  # characters
 # Words that say nothing about a request.
-_FILLER = re.compile(
-    r"a|an|and|are|as|at|be|by|can|could|do|does|for|from|give|have|how|i|if|in|into|"
-    r"is|it|its|me|my|of|on|or|please|should|show|so|than|that|the|their|them|then|"
-    r"there|this|to|us|use|using|want|was|we|what|when|where|which|who|why|will|with|"
-    r"would|write|you|your"
+_FILLER = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a an and are as at be by can could do does for from give have how i if in into is it its me my of on or please
+        should show so than that the their them then there this to us use using want was we what when where which who
+        why will with would write you your
+        """,
+    )
 )
 
 
@@ -20,7 +24,7 @@ def make_id(text: str, digest: str) -> str:
     The hash stands first, as many prompts of a suite begin with the same words.
     """
     words = re.findall(r"[^\W_]+", re.sub(r"(?<=\w)['’](?=\w)", "", text.lower()))
-    telling = [word for word in words if not _FILLER.fullmatch(word)] or words
+    telling = [word for word in words if word not in _FILLER] or words
     said = ""
     for word in telling:
         if len(said) + len(word) > LONGEST_WORDS:

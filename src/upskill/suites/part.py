@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ class Part:
     by_outcome: bool = False  # they were chosen for how they ended before
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class CaseFilter:
     """Which cases somebody wants: those that fit every condition, and of these the first few."""
 

@@ -44,6 +44,8 @@ PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", 
 
 @dataclass(frozen=True)
 class Case:
+    """One request to a student, and the checks of what it answers."""
+
     id: str
     prompt: str
     checks: tuple[Named, ...]
@@ -128,6 +130,8 @@ OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the s
 
 @dataclass(frozen=True)
 class Suite:
+    """The cases that a skill is put to the test with."""
+
     cases: tuple[Case, ...]
     source: str = ""
     # How long an answer may be, in cases that do not say; one that is cut off there has failed.

@@ -138,11 +138,14 @@ class Trace:
     @property
     def answer(self) -> str:
         """The last message of the assistant."""
-        return next((step.text for step in reversed(self.steps) if step.kind == "assistant"), "")
+        for step in reversed(self.steps):
+            if step.kind == "assistant":
+                return step.text
+        return ""
 
     @property
     def calls(self) -> tuple[Step, ...]:
-        return tuple(step for step in self.steps if step.kind == "tool")
+        return tuple([step for step in self.steps if step.kind == "tool"])
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
+from typing import cast
 
 from upskill.record import record
 from upskill.verdicts import statistics
@@ -148,7 +149,8 @@ def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] 
 def summarise_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
     scored = sorted(arm.scored, key=attrgetter("case", "seed"))
     passes = sum(1 for trial in scored if trial.passed)
-    total_cost = math.fsum(cost(trial) for trial in scored)
+    costs = [trial.cost_usd for trial in scored]
+    total_cost = math.nan if None in costs else math.fsum(cast("list[float]", costs))
     known_cost = None if math.isnan(total_cost) else total_cost
     calls = sum(trial.calls for trial in scored)
     offered = [trial for trial in scored if trial.activated is not None]
@@ -189,17 +191,9 @@ def _mean(numbers: list[int]) -> float | None:
 
 # What a column of pairs can hold.
 
-
-def passed(outcome: Outcome) -> float:
-    return float(bool(outcome.passed))
-
-
-def input_tokens(outcome: Outcome) -> float:
-    return float(outcome.input_tokens)
-
-
-def output_tokens(outcome: Outcome) -> float:
-    return float(outcome.output_tokens)
+passed = attrgetter("passed")
+input_tokens = attrgetter("input_tokens")
+output_tokens = attrgetter("output_tokens")
 
 
 def total_tokens(outcome: Outcome) -> float:

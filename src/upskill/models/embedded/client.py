@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 
@@ -17,7 +17,7 @@ from upskill.models.embedded.process import ServerProcess
 from upskill.models.embedded.repetition import is_repeating
 from upskill.models.endpoints import Endpoint
 from upskill.models.http.openai import ChatCompletionsModel
-from upskill.models.http.transport import AiohttpTransport, Response, Timeouts, TransportError
+from upskill.models.http.transport import Response, Timeouts, TransportError
 from upskill.plain import as_mapping, dict_or_empty, is_deep, list_or_empty
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
@@ -153,7 +153,7 @@ def written_calls(text: str) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-class StreamedTransport(AiohttpTransport):
+class StreamedTransport:
     """Reads an answer as it is written, and stops one that repeats itself.
 
     There is no limit of time as long as the server lives: it is our own process, and its end ends the connection. Never
@@ -161,8 +161,12 @@ class StreamedTransport(AiohttpTransport):
     """
 
     def __init__(self, reading: Reading) -> None:
-        super().__init__()
+        self._session: aiohttp.ClientSession | None = None
         self._reading = reading
+
+    async def release(self) -> None:
+        if self._session is not None:
+            await self._session.close()
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -182,6 +186,11 @@ class StreamedTransport(AiohttpTransport):
         except (aiohttp.ClientError, OSError) as error:
             cause = str(error) or type(error).__name__
             raise TransportError(f"the connection was cut before the answer ended: {cause}", "disconnect") from error
+
+    async def get(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts, into: IO[bytes] | None = None
+    ) -> Response:
+        raise NotImplementedError("nothing of an embedded server is read by GET")
 
     async def _collect(self, content: aiohttp.StreamReader) -> tuple[int, dict[str, Any]]:
         """The answer as one document, and the status it would have had."""

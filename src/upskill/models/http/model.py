@@ -30,11 +30,11 @@ from upskill.models.http.throttling import (
 )
 from upskill.models.http.transport import (
     CONNECT_TIMEOUT,
-    AiohttpTransport,
     Response,
     Timeouts,
     Transport,
     TransportError,
+    WreqTransport,
     acquire_transport,
 )
 from upskill.models.ledger import count_retry
@@ -49,11 +49,11 @@ from upskill.models.parsing import (
 from upskill.plain import compact, dict_or_empty, json_reader, json_writer
 from upskill.traces import Usage
 
-OUT_OF_CREDIT = re.compile(r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE)
-UNSUPPORTED_PARAM = re.compile(
-    r"unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
-    r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex",
-    re.IGNORECASE,
+# Of a server's errors, so compiled when there is one.
+OUT_OF_CREDIT = r"(?i)insufficient_quota|exceeded your current quota|credit balance is too low"
+UNSUPPORTED_PARAM = (
+    r"(?i)unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
+    r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex"
 )
 MIN_UPLOAD_RATE = 250_000  # bytes per second; a slower upload times out
 DOWNLOAD_TIMEOUT = 3600.0  # seconds
@@ -84,7 +84,7 @@ class HttpModel(ABC):
         self.timeouts = Timeouts(min(CONNECT_TIMEOUT, context.timeout), context.timeout, context.timeout)
         self.unsupported_params: frozenset[str] = frozenset()  # learned from the errors of this server
         self._owned_transport = acquire_transport() if transport is None else None
-        self.transport: Transport = transport or cast("AiohttpTransport", self._owned_transport)
+        self.transport: Transport = transport or cast("WreqTransport", self._owned_transport)
         self._limiter = limiter_for(_origin(url), context.connections)
         self._breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
         self._headers = self.build_headers(key)
@@ -241,10 +241,9 @@ class HttpModel(ABC):
             response = await self.transport.get(url, headers, timeouts, into)
         else:
             response = await self.transport.post(url, headers, body, timeouts)
-        place = url.partition("?")[0]
-        logger.info(
-            "%s: %s %s: %d in %.2f s", self.address.name, method, place, response.status, time.monotonic() - started
-        )
+        if logger.isEnabledFor(logging.INFO):
+            place, seconds = url.partition("?")[0], time.monotonic() - started
+            logger.info("%s: %s %s: %d in %.2f s", self.address.name, method, place, response.status, seconds)
         if logger.isEnabledFor(logging.DEBUG):
             sent, received = (
                 redact(data.decode("utf-8", "replace"), self._secrets) for data in (body or b"", response.body)
@@ -325,13 +324,13 @@ class HttpModel(ABC):
             hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
             return Unanswered(message, hint, stop=stop, status=status)
         hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
-        if OUT_OF_CREDIT.search(text):
+        if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status)
 
     def _unsupported_param(self, response: Response, body: Mapping[str, Any]) -> str:
         text = _error_text(response.body, whole=True)
-        param = self.rejected_param(text, body) if UNSUPPORTED_PARAM.search(text) else ""
+        param = self.rejected_param(text, body) if re.search(UNSUPPORTED_PARAM, text) else ""
         if param:
             self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
         return param
@@ -404,8 +403,8 @@ def _read_json(body: bytes) -> Any:
 def _is_retryable(status: int, error: str) -> bool:
     return (
         status in RETRYABLE
-        and not (status == 429 and OUT_OF_CREDIT.search(error))
-        and not CONTEXT_OVERFLOW.search(error)
+        and not (status == 429 and re.search(OUT_OF_CREDIT, error))
+        and not re.search(CONTEXT_OVERFLOW, error)
     )
 
 

@@ -32,7 +32,7 @@ class OpenAIBatches(Batches):
         return encode({"custom_id": key, "method": "POST", "url": ENDPOINT_PATH, "body": body})
 
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
-        content_type, body = await encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
+        content_type, body = encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
         uploaded = parse_object((await self.model.send(f"{self.base}/files", body, content_type=content_type)).body)
         made = await self.request_json(
             f"{self.base}/batches",

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from weakref import WeakKeyDictionary
 
 from upskill.errors import ModelError
@@ -45,6 +44,8 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         if text.replace(".", "", 1).isdigit():
             return float(text)
         if text:
+            from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow, and dates are rare
+
             when = parsedate_to_datetime(text)
             when = when if when.tzinfo else when.replace(tzinfo=UTC)
             return max(0.0, (when - datetime.now(UTC)).total_seconds())

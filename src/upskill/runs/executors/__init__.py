@@ -13,11 +13,12 @@ time.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from upskill.models import ModelContext, Models
+from upskill.record import record
 from upskill.registry import Registry
 from upskill.runs.plan import Plan, Result, Trial
 from upskill.runs.stores import Run
@@ -29,7 +30,7 @@ EXECUTORS = Registry(
 )
 
 
-@dataclass(frozen=True)
+@record
 class Job:
     """Trials of a plan with all it takes to run them: plain values that can be sent to another process or machine."""
 
@@ -61,7 +62,7 @@ class Executor(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record
 class Session:
     """Where the results of a job go, and the models of this process: its ledger is the one that counts."""
 
@@ -92,7 +93,7 @@ class RemoteExecutor(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record
 class Resources:
     """What one trial needs of the machine it runs on. With any of them, a worker runs one trial at a time."""
 

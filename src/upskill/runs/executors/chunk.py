@@ -13,18 +13,19 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import CacheMode, Failures, ModelContext, Models
 from upskill.models.http.throttling import forget_limiters, overload
-from upskill.models.http.transport import AiohttpTransport, acquire_transport
+from upskill.models.http.transport import WreqTransport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.executors.garbage import rare_collections
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.plan import Judgement, Plan, Result, Trial
 from upskill.runs.stores import Run, Store, find_store, is_url
 from upskill.runs.trial import run_trial
-from upskill.traces import Step, Usage
+from upskill.traces import Status, Step, Trace, Usage
 from upskill.version import __version__
 
 LOOK_EVERY = 0.05  # seconds
@@ -79,7 +80,7 @@ class Worker:
         self.shared = shared
         self._runner = asyncio.Runner()
         self._store: Store | None = None
-        self._transport: AiohttpTransport | None = None
+        self._transport: WreqTransport | None = None
 
     def __enter__(self) -> Worker:
         return self
@@ -96,7 +97,8 @@ class Worker:
         except UpskillError as error:
             return Done(left=chunk.trials, error=error)
         with rare_collections():
-            return self._runner.run(self._run(chunk))
+            # Not `Runner.run`: it would write out the whole of what is returned, on the way to the handler of Ctrl-C.
+            return self._runner.get_loop().run_until_complete(self._run(chunk))
 
     async def _run(self, chunk: Chunk) -> Done:
         if self._transport is None:
@@ -106,7 +108,7 @@ class Worker:
 
     def close(self) -> None:
         if self._transport is not None:
-            self._runner.run(self._transport.release())
+            self._runner.get_loop().run_until_complete(self._transport.release())
         self._runner.close()
         if self._store is not None:
             self._store.close()
@@ -209,12 +211,23 @@ class _ChunkRun:
 
 
 def brief(result: Result) -> Result:
-    """A result with what is counted and nothing of what was said."""
-    trace = result.trace
-    if trace is None:
-        return replace(result, asked=())
-    steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in trace.calls)
-    return replace(result, trace=replace(trace, steps=steps, goal=""), asked=())
+    """A result with what is counted and nothing of what was said. Equal parts are one object, which is sent once."""
+    said = result.trace
+    calls = tuple((step.tool, step.status) for step in said.calls) if said else ()
+    trace = said and _trace(calls, said.model, said.turns, said.warnings)
+    judgements = tuple(_judgement(each.check, each.passed, each.decides) for each in result.judgements)
+    return replace(result, trace=trace, judgements=judgements, asked=())
+
+
+@lru_cache(1000)
+def _trace(calls: tuple[tuple[str, Status], ...], model: str, turns: int, warnings: tuple[str, ...]) -> Trace:
+    steps = tuple(Step("tool", tool=tool, status=status) for tool, status in calls)
+    return Trace(steps, model=model, turns=turns, warnings=warnings)
+
+
+@lru_cache(1000)
+def _judgement(check: str, passed: bool, decides: bool) -> Judgement:
+    return Judgement(check, passed, "", decides)
 
 
 def _first(errors: BaseExceptionGroup[UpskillError]) -> UpskillError:

@@ -67,13 +67,12 @@ STORES = Registry(
     },
 )
 _ALIASES = {"postgres": "postgresql"}
-_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_URL = r"(?i)([a-z][a-z0-9+.-]+)://"
 _HOST = r"(?:\[[^]@/?#]*\]|[^]\[:,@/?#]*)(?::\d*)?"
 # A URL in which nothing that may be part of a password stands where it is not hidden.
-_PUBLIC = re.compile(
-    rf"(?P<scheme>[a-z][a-z0-9+.-]+://)(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?(?P<hosts>{_HOST}(?:,{_HOST})*)"
-    r"(?P<path>/[^@?#]*)?(?:\?(?P<query>[^@#]*))?",
-    re.IGNORECASE,
+_PUBLIC = (
+    rf"(?i)(?P<scheme>[a-z][a-z0-9+.-]+://)(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?(?P<hosts>{_HOST}(?:,{_HOST})*)"
+    r"(?P<path>/[^@?#]*)?(?:\?(?P<query>[^@#]*))?"
 )
 _PUBLIC_PARAMETERS = {"dbname", "host", "hostaddr", "port", "schema", "service", "user"}
 
@@ -367,14 +366,14 @@ def find_store(place: str | Path) -> Store | None:
 
 def is_url(place: str) -> bool:
     """Whether a place is a URL; anything else is a folder."""
-    return bool(_URL.match(place))
+    return bool(re.match(_URL, place))
 
 
 def without_password(place: str) -> str:
     """A place in words for the person: a folder as it is, a URL without what may be secret."""
     if not is_url(place) or place.lower().startswith("sqlite://"):
         return place
-    if not (parts := _PUBLIC.fullmatch(place)):  # a password with a character that would have to be escaped
+    if not (parts := re.fullmatch(_PUBLIC, place)):  # a password with a character that would have to be escaped
         return f"{place.partition('://')[0]}://…"
     user = f"{parts['user']}@" if parts["user"] else ""
     query = "&".join(
@@ -390,7 +389,7 @@ def _text(place: str | Path | None) -> str | None:
 def _opener(place: str | Path | None) -> StoreOpener:
     if place == "":
         raise UsageError("the place of the runs is empty", "Name a folder; it is upskill's own where none is named.")
-    url = _URL.match(place) if isinstance(place, str) else None
+    url = re.match(_URL, place) if isinstance(place, str) else None
     kind = url[1].lower() if url else "sqlite"
     kind = _ALIASES.get(kind, kind)
     if kind not in STORES:

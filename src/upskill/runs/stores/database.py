@@ -62,8 +62,12 @@ class Database(ABC):
     def _transaction(self) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
-    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
-        """Returns when it is committed, together with what others write; at once with `wait=False`."""
+    def _write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        """Done when it is committed, together with what others write."""
+
+    @abstractmethod
+    def _write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        """The same without waiting: it is committed with the next write that somebody waits for, at the latest."""
 
     # What copying, checking and pruning need.
 

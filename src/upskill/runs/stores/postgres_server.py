@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from upskill.errors import StoreError, UsageError
 from upskill.runs.stores import Run, without_password
 from upskill.runs.stores.database import ConnectionLost, Database, Transaction, run_is_taken
-from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
 from upskill.runs.stores.postgres_driver import errors, pq, psycopg
 from upskill.runs.stores.postgres_errors import hint_for, is_passing
 from upskill.runs.stores.postgres_tables import OLDEST_SERVER, lock_number, migrate, version_of
@@ -259,8 +259,11 @@ class PostgresServer(Database):
             raise
         self._put(db)
 
-    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
-        return self._group.write(statement, values, wait=wait)
+    def _write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        return self._group.write(statement, values)
+
+    def _write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._group.write_later(statement, values)
 
     def _writing_connection(self) -> Connection:
         if self._writing is None or self._writing.closed:
@@ -274,14 +277,14 @@ class PostgresServer(Database):
             self._writing = db
         return self._writing
 
-    def _commit(self, writes: list[Write]) -> None:
+    def _commit(self, groups: list[Group]) -> None:
         """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
 
         def commit() -> None:
             db = self._writing_connection()
             try:
                 with db.transaction():
-                    for statement, rows in by_statement(writes):
+                    for statement, rows in by_statement(groups):
                         self._unnoted |= write_rows(db, statement, map(_storable, rows))
                 self._note_changes(db)
             except BaseException:

@@ -113,7 +113,7 @@ class Candidate:
     files: str  # all of its files, as JSON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Look:
     """What somebody was told of a skill, a suite and a model: one verdict of one report."""
 
@@ -276,12 +276,16 @@ def _detail(result: Result) -> dict[str, Any]:
 
 _STEP_FIELDS = tuple(column.name for column in fields(Step))
 _step_values = attrgetter(*_STEP_FIELDS)
+_SAID = _step_values(Step("assistant"))[2:]
 
 
 def _step_fields(step: Step) -> dict[str, Any]:
     """What is known of a step; empty fields would be most of what is stored."""
-    values = zip(_STEP_FIELDS, _step_values(step), strict=True)
-    return {name: value for name, value in values if (value or value == 0) and value != "unknown"}
+    values = _step_values(step)
+    if values[2:] == _SAID and step.text:  # somebody said something, as in most steps
+        return {"kind": step.kind, "text": step.text}
+    named = zip(_STEP_FIELDS, values, strict=True)
+    return {name: value for name, value in named if (value or value == 0) and value != "unknown"}
 
 
 def files_to_json(files: Iterable[SkillFile]) -> str:

@@ -332,7 +332,10 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
         if self._reply_keys is not None:
             self._reply_keys.add(key)
         row = (key, model, escape_surrogates(reply), timestamp(), role or None, escape_surrogates(request) or None)
-        await self._write(ADD_REPLY, row, wait=wait)
+        if wait:
+            await self._write(ADD_REPLY, row)
+        else:
+            self._write_later(ADD_REPLY, row)
 
     async def forget_reply(self, key: str) -> None:
         await self._write(FORGET_REPLY, (key,))

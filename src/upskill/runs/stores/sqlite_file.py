@@ -12,7 +12,7 @@ from typing import Any
 
 from upskill.errors import StoreError, UsageError
 from upskill.runs.stores.database import Database, Transaction
-from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
 from upskill.runs.stores.sqlite_tables import LOCK_SECONDS, is_current, migrate, switch_to_wal, transaction
 
 FILE = "upskill.db"
@@ -181,14 +181,17 @@ class SqliteFile(Database):
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
 
-    def _write(self, statement: str, values: tuple[Any, ...], *, wait: bool = True) -> Awaitable[None]:
-        return self._writer.write(statement, values, wait=wait)
+    def _write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        return self._writer.write(statement, values)
 
-    def _commit(self, writes: list[Write]) -> None:
+    def _write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._writer.write_later(statement, values)
+
+    def _commit(self, groups: list[Group]) -> None:
         for attempt in range(5):
             try:
                 with self._lock, transaction(self._db):
-                    for statement, rows in by_statement(writes):
+                    for statement, rows in by_statement(groups):
                         self._db.executemany(statement, rows)
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or attempt == 4:
