@@ -147,6 +147,19 @@ async def test_a_stream_that_breaks_in_the_middle_is_an_error_and_not_a_shorter_
         assert sum(1 for _ in store.outcomes(run)) == len(large)
 
 
+async def test_a_store_that_is_closed_closes_the_connections_of_streams_that_nobody_read_to_their_end(
+    place: str,
+) -> None:
+    large = replace(PLAN, runs=200)
+    with open_store(place) as store:
+        run = begin(store, large)
+        await add_all(store, run, [result_of(trial, plan=large) for trial in large.trials()])
+        stream = store.outcomes(run)
+        next(stream)
+    with pytest.raises(StoreError, match="cannot be read: the connection is closed"):
+        list(stream)
+
+
 async def test_a_claim_that_another_process_took_meanwhile_ends_the_work(own: PostgresServer) -> None:
     place = own.new_place()
     with open_store(place) as store, open_store(place) as other:

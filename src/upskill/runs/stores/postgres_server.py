@@ -44,6 +44,7 @@ class PostgresServer(Database):
         self._shown = without_password(url)
         self._parameters, self.schema = parse_url(url)
         self._idle: list[Connection] = []
+        self._streaming: set[Connection] = set()
         self._closed = False
         self._claims: dict[int, Connection] = {}  # by the number of the run
         self._writing: Connection | None = None
@@ -107,14 +108,17 @@ class PostgresServer(Database):
 
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
-        self._group.close()
-        self._closed = True
-        if self._writing and not self._writing.closed:
-            with suppress(psycopg.Error):
-                self._note_changes(self._writing)
-        for db in (*self._idle, *([self._writing] if self._writing else ())):
-            db.close()
-        self._idle.clear()
+        try:
+            self._group.close()
+            if self._writing and not self._writing.closed:
+                with suppress(psycopg.Error):
+                    self._note_changes(self._writing)
+        finally:
+            self._closed = True
+            self._close_idle()
+            # A stream that nobody reads to its end has a connection, too, for as long as somebody holds it.
+            for db in (*self._streaming, *([self._writing] if self._writing else ())):
+                db.close()
 
     # Connections.
 
@@ -140,10 +144,17 @@ class PostgresServer(Database):
 
     def _put(self, db: Connection) -> None:
         idle = not db.closed and db.info.transaction_status is pq.TransactionStatus.IDLE
-        if self._closed or not idle or len(self._idle) >= MOST_IDLE:
+        if not idle or len(self._idle) >= MOST_IDLE:
             db.close()
         else:
             self._idle.append(db)
+        if self._closed:  # maybe in another thread, a moment ago
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):  # other threads take some of them
+            while True:
+                self._idle.pop().close()
 
     @contextmanager
     def _connection(self) -> Generator[Connection]:
@@ -166,8 +177,7 @@ class PostgresServer(Database):
                     raise self._failure(what, error, opening=opening) from None
                 if not pause:
                     logger.warning("%s", self._words("connection lost, trying again", error))
-            while self._idle:  # most likely lost too
-                self._idle.pop().close()
+            self._close_idle()  # most likely lost too
             time.sleep(pause)
             pause = min(max(2 * pause, 0.05), LONGEST_PAUSE)
 
@@ -215,6 +225,7 @@ class PostgresServer(Database):
                 raise
 
         db, cursor, rows = self._retry("cannot be read", begin)
+        self._streaming.add(db)
         try:
             while rows:
                 yield from _restored(rows)
@@ -229,6 +240,7 @@ class PostgresServer(Database):
             except psycopg.Error:  # the connection is lost
                 db.close()
                 cursor.close()
+            self._streaming.discard(db)
             self._put(db)
 
     # Writing.
