@@ -121,7 +121,7 @@ ATTEMPTS: dict[str, str] = {
     ),
     "traces process 1": python(f"if call({NUMBERS['ptrace']}, 16, 1, 0, 0) >= 0: escaped()"),
     "traces a child": python(
-        f"child = os.fork()\nif child == 0: time.sleep(2); os._exit(0)\n"
+        f"child = os.fork()\nif child == 0: time.sleep(600); os._exit(0)\n"
         f"if call({NUMBERS['ptrace']}, 16, child, 0, 0) >= 0: escaped()\nos.kill(child, 9)"
     ),
     "reads the memory of another process": python(
@@ -406,7 +406,7 @@ async def daemon(kind: SandboxBackend, world: World) -> str:
         await sandbox.run(
             f"nohup setsid sleep {world.mark} >/dev/null 2>&1 & disown; (trap '' HUP TERM; sleep {world.mark}) &"
         )
-        for _ in range(3000):
+        for _ in range(30_000):
             if len(world.processes()) == 5:
                 break
             await asyncio.sleep(0.02)
@@ -426,8 +426,8 @@ async def ignores_sigterm(kind: SandboxBackend, world: World) -> str:
 
 
 async def fork_bomb(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup(limits=Limits(processes=64, wall=1.5))) as sandbox:
-        done = await sandbox.run(":(){ :|:& };:; :; while :; do :; done")
+    async with await kind.open(Setup(limits=Limits(processes=64, wall=600))) as sandbox:
+        done = await sandbox.run(":(){ :|:& };:; :; while :; do :; done", Limits(processes=64, wall=1.5))
         if not done.killed_why:
             return f"was not ended: {done}"
         before = await sandbox.run("ls -d /proc/[0-9]* | wc -l")
@@ -443,14 +443,14 @@ async def fork_bomb(kind: SandboxBackend, world: World) -> str:
 
 async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
     room = shutil.disk_usage(tempfile.gettempdir()).free
-    async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=60))) as sandbox:
+    async with await kind.open(Setup(limits=Limits(disk=48 * MiB, file_size=32 * MiB, wall=600))) as sandbox:
         for line in (
             "head -c 10G /dev/zero > big",
             "fallocate -l 10G big2",
             "truncate -s 10G big3",
             "dd if=/dev/zero of=big4 bs=1M seek=10000 count=1",
             "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > /tmp/$i; done",
-            "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > ~/$i; head -c 30M /dev/zero > /dev/shm/$i; done; sleep 100",
+            "for i in 1 2 3 4 5 6; do head -c 30M /dev/zero > ~/$i; head -c 30M /dev/zero > /dev/shm/$i; done; sleep 1000",
         ):
             done = await sandbox.run(line)
             if done.code == 0 or done.timed_out:
@@ -461,20 +461,20 @@ async def ten_gigabytes(kind: SandboxBackend, world: World) -> str:
 
 
 async def a_million_files(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup(limits=Limits(disk=16 * MiB, wall=60))) as sandbox:
-        code = "for n in range(1000000): os.close(os.open(str(n), os.O_CREAT))"
+    async with await kind.open(Setup(limits=Limits(disk=16 * MiB, wall=600))) as sandbox:
+        code = "for n in range(1000000): os.close(os.open(str(n), os.O_CREAT))\ntime.sleep(1000)"
         done = await sandbox.run(python(code))
         return "" if done.killed_why == "wrote more than 16 MiB in all" else f"{done}"
 
 
 async def memory_bombs(kind: SandboxBackend, world: World) -> str:
-    limits = Limits(memory=192 * MiB, wall=60)
+    limits = Limits(memory=192 * MiB, wall=600)
     async with await kind.open(Setup(limits=limits)) as sandbox:
         for code in (
             "x = bytearray(10 << 30)",
             "x = []\nwhile True: x.append(bytearray(1 << 20))",
             "import mmap\nx = []\nwhile True:\n    m = mmap.mmap(-1, 16 << 20)\n    m.write(bytes(16 << 20)); x.append(m)",
-            "for _ in range(8):\n    if os.fork() == 0:\n        x = b'x' * (100 << 20); time.sleep(100)\nos.wait(); os.wait()",
+            "for _ in range(8):\n    if os.fork() == 0:\n        x = b'x' * (100 << 20); time.sleep(1000)\nos.wait(); os.wait()",
             "os.memfd_create('x')",
             "if library.shmget(0, 1 << 30, 0o1600) < 0: raise MemoryError",
         ):
@@ -486,7 +486,7 @@ async def memory_bombs(kind: SandboxBackend, world: World) -> str:
 
 async def endless_output(kind: SandboxBackend, world: World) -> str:
     async with await kind.open(Setup(limits=Limits(output=MiB))) as sandbox:
-        done = await sandbox.run("yes & yes >&2", Limits(output=MiB, wall=20))
+        done = await sandbox.run("yes & yes >&2", Limits(output=MiB, wall=600))
         kept = len(done.output) + len(done.error)
         if kept > MiB or "of output" not in done.killed_why:
             return f"kept {kept}: {done.killed_why}"
@@ -514,6 +514,8 @@ async def two_students(kind: SandboxBackend, world: World) -> str:
     """One sandbox wants something of the one beside it."""
     async with await kind.open(Setup(files={"answer": "mine"})) as one, await kind.open(Setup()) as two:
         await one.run(f"echo {world.canary} > /tmp/note; echo {world.canary} > /dev/shm/note; sleep {world.mark} &")
+        while len(world.processes()) != 1:  # until it is there
+            await asyncio.sleep(0.02)
         done = await two.run("cat /tmp/note /dev/shm/note answer; pkill -KILL sleep; kill -KILL -1; ls /proc")
         if world.canary in done.output or "mine" in done.output:
             return f"read {done.output!r}"
@@ -565,7 +567,9 @@ def planted(root: Path) -> Generator[World]:
         os.set_inheritable(inherited, True)  # a careless library
         stack.callback(os.close, inherited)
         os.environ["UPSKILL_CANARY"] = world.canary
-        victim = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', world.canary], env={"VICTIM": world.canary})
+        victim = subprocess.Popen(
+            ["bash", "-c", 'exec -a "$0" sleep 36000', world.canary], env={"VICTIM": world.canary}
+        )
         stack.callback(victim.wait)
         stack.callback(victim.kill)
         key = secrets.randbelow(2**30) + 1
@@ -632,7 +636,7 @@ def shared_memory(key: int, text: str) -> int:
 async def attack(world: World, kind: SandboxBackend, names: list[str]) -> dict[str, str]:
     """Each attempt with how it got out; nothing for those that did not."""
     found: dict[str, str] = {}
-    limits = Limits(wall=20, output=4 * MiB)
+    limits = Limits(wall=600, output=4 * MiB)
     async with await kind.open(Setup(environment=world.variables, limits=limits)) as sandbox:
         for name in (name for name in ATTEMPTS if name in names):
             visits = len(world.visits)
@@ -685,7 +689,7 @@ def attacked(user: int, kind: str) -> Attacked:
         root.chmod(0o755)
         line = [sys.executable, __file__, str(root), str(user), kind]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-        done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, timeout=240)
+        done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, timeout=1500)
         assert done.returncode == 0, done.stderr
         return Attacked(**json.loads(done.stdout))
     finally:
