@@ -13,7 +13,7 @@ import pytest
 PACKAGES = ("@openai/codex@0.166", "opencode-ai@1.18", "@anthropic-ai/claude-code@2.1")
 COMMANDS = ("codex", "opencode", "claude")
 ROOM = 4 * 2**30  # bytes; they take one GB, and the cache of npm another
-PATIENCE = 240  # seconds, of the 300 that a test has
+PATIENCE = 1200  # seconds, of the 1800 that a test has
 # Read before a test has a home folder of its own.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "upskill-tests"
 FOLDER = Path(os.environ.get("UPSKILL_TEST_AGENTS") or CACHE / "agents")

@@ -211,11 +211,11 @@ def agent_server(plays: Plays | None = None, key: str = "") -> Generator[AgentSe
         await web.TCPSite(runner, "127.0.0.1", 0).start()
 
     try:
-        asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(start(), loop).result(300)
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(300)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

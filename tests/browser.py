@@ -23,6 +23,7 @@ import pytest
 
 Scheme = Literal["light", "dark"]
 Answer = TypeVar("Answer")
+PATIENCE = 600_000  # milliseconds; a busy machine takes its time
 SCREENS: dict[str, tuple[int, int]] = {"desktop": (1280, 800), "phone": (390, 844)}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -38,7 +39,9 @@ class Browser:
         # Chromium's own sandbox does not start as root.
         arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         chromium = self._playwright.chromium
-        self._browser: Any = self._thread.submit(chromium.launch, executable_path=CHROMIUM, args=arguments).result()
+        self._browser: Any = self._thread.submit(
+            chromium.launch, executable_path=CHROMIUM, args=arguments, timeout=PATIENCE
+        ).result()
 
     def run(
         self,
@@ -56,6 +59,7 @@ class Browser:
             context = self._browser.new_context(
                 viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
             )
+            context.set_default_timeout(PATIENCE)
             try:
                 page = context.new_page()
                 problems = _watch(page, url)

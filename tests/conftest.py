@@ -162,7 +162,7 @@ def start(*argv: object, **options: Any) -> subprocess.Popen[str]:
 
 def spawn(*argv: object, **options: Any) -> Done:
     with start(*argv, **options) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=900)
     return Done(process.returncode, out or "", err or "")
 
 
@@ -201,11 +201,11 @@ def serving(answer: Answer | Spoken = hashed_answer, **options: Any) -> Generato
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(300)
         yield server
         assert not server.invalid
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(300)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -50,7 +50,7 @@ class Live:
         """`path` comes after the token; one with a slash in front of it is asked for as it is."""
         whole = path if path.startswith("/") else f"/{self.page.token}/{path}"
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
             connection.putrequest(method, whole, "Host" in given, "Accept-Encoding" in given)
@@ -80,11 +80,11 @@ def served(place: Path | str, port: int | None = 0) -> Generator[Live]:
         with open_store(place) as store:
             page = LivePage(store, str(place))
             context = serving(page, port)
-            found = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(60)
+            found = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(600)
             try:
                 yield Live(page, found)
             finally:
-                asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(60)
+                asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(600)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import math
 import re
 import signal
 import sys
@@ -478,7 +479,7 @@ class Loopback:
 
     `key` is the only API key accepted. `rejects` are request fields that the models here do not take, and that are
     refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises, unless
-    `check` is off, as for a benchmark.
+    `check` is off, as for a benchmark. Nobody is answered before `together` calls are there at the same time.
 
     Batches are answered by the same function, and end after `batch_polls` looks at them. `fate` says what else than an
     answer may come of a request in one, `batch_fails` are the words with which OpenAI turns a whole file down, and each
@@ -494,6 +495,7 @@ class Loopback:
         key: str = "",
         rejects: Iterable[str] = (),
         latency: float = 0.0,
+        together: int = 0,
         port: int = 0,
         keep: int = 10_000,
         check: bool = True,
@@ -516,6 +518,8 @@ class Loopback:
         self.key = key
         self.rejects = frozenset(rejects)
         self.latency = latency
+        self.together = together
+        self._are_together = asyncio.Event()
         self.check = check
         self.requests: deque[Logged] = deque(maxlen=keep)
         self.calls: Counter[str] = Counter()  # by model
@@ -596,6 +600,9 @@ class Loopback:
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             data = await request.read()
+            if self.most_at_once >= self.together:
+                self._are_together.set()
+            await self._are_together.wait()
             if self.latency:
                 await asyncio.sleep(self.latency)
             body: dict[str, Any] = json.loads(data)
@@ -1013,6 +1020,18 @@ async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.
             return web.Response()
         case "status":
             return web.json_response(_error_body(trouble, call.format), status=trouble.status, headers=headers)
+
+
+class Gate:
+    """Answers `left` more requests and lets the rest wait, so that no process ends before it can be stopped."""
+
+    def __init__(self, answer: Answer, left: float = math.inf) -> None:
+        self.answer = answer
+        self.left = left
+
+    def __call__(self, call: Call) -> Spoken:
+        self.left -= 1
+        return self.answer(call) if self.left >= 0 else Trouble("silence", seconds=3600)
 
 
 def echo_prompt(call: Call) -> str:

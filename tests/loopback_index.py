@@ -77,7 +77,7 @@ class LoopbackIndex:
     def wait_for(self, count: int) -> None:
         """Until this many files have been asked for."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.asked) >= count, 60), self.asked
+            assert self._changed.wait_for(lambda: len(self.asked) >= count, 600), self.asked
 
     def answer(self, request: BaseHTTPRequestHandler, *, head: bool = False) -> None:
         kind, _, name = request.path.strip("/").partition("/")
@@ -99,7 +99,7 @@ class LoopbackIndex:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: name not in self.held and self.most_at_once >= self.together, 60)
+            self._changed.wait_for(lambda: name not in self.held and self.most_at_once >= self.together, 1200)
         try:
             self._send(request, self.files[name], cut=name in self.cut)
         except OSError:

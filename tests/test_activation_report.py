@@ -366,11 +366,11 @@ def test_ctrl_c_in_a_terminal_reaches_sandboxes_too_and_ends_without_complaint(h
     write_script(home / "waits.json", [{"turns": [waits, "ahoy"]}])
     skill = write_skill(home / "greeter", cases=4)
     with start("eval", skill, "-m", "scripted:waits.json", "--agent", "tools", start_new_session=True) as process:
-        until = time.monotonic() + 60
-        while len(_sleeping(mark)) < 4 and time.monotonic() < until and process.poll() is None:
+        while len(_sleeping(mark)) < 4:
+            assert process.poll() is None
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert "Every finished trial is stored; the same command continues from there." in err
     assert not re.search("Traceback|exception", err)

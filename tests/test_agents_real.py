@@ -350,7 +350,7 @@ async def test_a_program_that_takes_too_much_is_ended_and_not_scored(
 
 
 async def test_what_a_runtime_only_reserves_is_let_be_and_what_it_uses_is_not(home: Path) -> None:
-    limits = replace(LIMITS, memory=128 * MiB, wall=60)
+    limits = replace(LIMITS, memory=128 * MiB, wall=600)
     reserve = "import mmap\nkept = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n"
     use = "import time\nkept = []\nwhile True:\n  kept.append(b'x' * 1000000)\n  time.sleep(0.005)"
     async with await (await choose_sandbox("bubblewrap")).backend.open(Setup()) as sandbox:
@@ -764,13 +764,16 @@ def test_a_run_names_once_what_its_students_were_not_let_send(
 
 
 async def test_a_student_that_asks_without_end_fills_no_memory() -> None:
-    at_once, most = 0, 0
+    at_once, most, all_there = 0, 0, asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        await asyncio.sleep(0.05)
+        if most >= MAX_CONCURRENT:
+            all_there.set()
+        await all_there.wait()
+        await asyncio.sleep(0.05)  # so that one more would come in
         at_once -= 1
         return web.Response(text="{}")
 

@@ -174,7 +174,7 @@ def test_ctrl_c_leaves_the_batch_running_and_says_so(bench: Bench, format_: Form
         process = start("eval", bench.skill, "-m", STUDENTS[format_], "--batch")
         until(lambda: server.desk["poll"] >= 1, process)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, "")
         assert "continues at the provider; the same command picks it up." in err
         assert "Traceback" not in err

@@ -1021,7 +1021,7 @@ def test_settings_are_honoured_and_the_command_line_wins(upskill: Upskill, skill
 
 def test_the_concurrency_of_the_settings_is_honoured(upskill: Upskill, skill: Path, home: Path) -> None:
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
-    with serving(helpful, latency=0.01) as server:
+    with serving(helpful, latency=0.01, together=2) as server:
         upskill("eval", skill, "-m", "any", "--base-url", server.url)
         assert server.most_at_once == 2
 
@@ -1115,7 +1115,7 @@ def test_a_reader_that_goes_away_is_no_error(skill: Path, upskill: Upskill) -> N
         assert process.stderr is not None
         process.stdout.close()
         err = process.stderr.read()
-        process.wait(60)
+        process.wait(600)
     assert (process.returncode, err) == (0, "")
 
 
@@ -1138,7 +1138,7 @@ def _on_a_terminal(*command: object, typed: str = "") -> tuple[int, str, str]:
             os.write(master, typed.encode())
             seen = _read_all(master)
             out = process.stdout.read() if process.stdout else ""
-            process.wait(60)
+            process.wait(600)
     finally:
         os.close(master)
     return process.returncode, out, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)

@@ -298,7 +298,7 @@ def test_18_a_call_that_hangs_ends_at_the_timeout(home: Path, upskill: Upskill, 
 def test_18_no_more_calls_run_at_once_than_allowed(home: Path, upskill: Upskill) -> None:
     """Defect 18: no bound on parallel calls."""
     skill = write_skill(home / "greeter", cases=12)
-    with serving(helpful, latency=0.01) as server:
+    with serving(helpful, latency=0.01, together=3) as server:
         assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 3).code == 0
         assert server.most_at_once == 3
 

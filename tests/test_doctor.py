@@ -14,6 +14,7 @@ import pytest
 
 from conftest import Upskill, write_skill
 from upskill.errors import UsageError
+from upskill.models import servers
 from upskill.models.addresses import resolve
 from upskill.models.endpoints import ENDPOINTS
 from upskill.sandboxes import gpu
@@ -29,6 +30,7 @@ def nobody_serves(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del home
     for row in LOCAL.values():
         monkeypatch.setenv(row.url_variables[0], NOBODY)
+    monkeypatch.setattr(servers, "SECONDS", 60.0)  # one that a test starts may have to wait its turn
 
 
 @contextmanager

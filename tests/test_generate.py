@@ -53,7 +53,7 @@ from upskill import (
     open_store,
     refine_skill,
 )
-from upskill.authoring import comparison, suite_writer
+from upskill.authoring import comparison, suite_writer, teachers
 from upskill.authoring.provenance import Provenance, making_cost
 from upskill.authoring.teachers import NoTeacher
 from upskill.models.embedded.weights import cache_folder
@@ -240,7 +240,7 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     assert process.stderr is not None
     assert any("(attempt 1)" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert "What was written is saved" in err
     assert err.lower().count("interrupted") == 1  # said once
@@ -426,6 +426,7 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     (home / "bin").mkdir()
     (home / "session.md").write_text("User: greet\n\n$ greet\nhello\n\nAssistant: Done.\n")
     monkeypatch.setenv("PATH", str(home / "bin"))
+    monkeypatch.setattr(teachers, "PROBE_SECONDS", 60.0)
     bare = upskill("generate", TASK, "--from", "session.md")
     assert (bare.code, bare.out) == (2, "")
     assert "no teacher was named, so nothing was run" in bare.err

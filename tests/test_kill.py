@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from conftest import Done, greetings, serving, spawn, start, write_skill
-from loopback import Call, Loopback, Trouble
+from loopback import Call, Gate, Loopback, Trouble
 from upskill import open_store
 from upskill.agents.chat import SYSTEM
 from upskill.runs.stores.sqlite_file import FILE
@@ -33,16 +33,6 @@ def answer(call: Call) -> str:
     if "ahoy" in call.system or (call.seed == 1 and "guest 3" in call.prompt):
         return f"ahoy, {call.model}"
     return f"hello, {call.model}"
-
-
-class Gate:
-    """Answers `left` more requests and lets the rest wait, so that no process ends before it can be killed."""
-
-    left: float = math.inf
-
-    def __call__(self, call: Call) -> str | Trouble:
-        self.left -= 1
-        return answer(call) if self.left >= 0 else Trouble("silence", seconds=600)
 
 
 def asked(server: Loopback) -> list[Asked]:
@@ -95,7 +85,7 @@ def wait_for(process: subprocess.Popen[str], server: Loopback, requests: int) ->
 
 def test_ten_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill: Path) -> None:
     chance = random.Random(20261115)
-    gate = Gate()
+    gate = Gate(answer)
     with serving(gate, latency=0.01) as server:
         whole = spawn(*command(skill, server, "whole"))
         assert whole.code == 0, whole.err
@@ -141,18 +131,17 @@ def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Pat
         process = start(*command(skill, server, "broken"))
         wait_for(process, server, CONCURRENCY)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 
 
 def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:
-    gate = Gate()
-    gate.left = 30
+    gate = Gate(answer, 30)
     with serving(gate, latency=0.02) as server:
         process = start(*(word for word in command(skill, server, "broken") if word != "--json"))
         wait_for(process, server, 20)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
         ended = Done(process.returncode, out, err)
         assert (ended.code, ended.out) == (130, "")
         assert "Every finished trial is stored; the same command continues from there." in ended.err

@@ -377,7 +377,7 @@ def test_a_large_run_is_computed_elsewhere_once_and_kept(tmp_path: Path, monkeyp
 @contextmanager
 def listening(live: Live) -> Generator[http.client.HTTPResponse]:
     """A page that hears what has changed."""
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=600)
     connection.request("GET", f"/{live.page.token}/events")
     response = connection.getresponse()
     assert response.getheader("Content-Type") == "text/event-stream"
@@ -480,12 +480,12 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None
     assert address.endswith(f"/run/{site.first}")
     host = address.split("/")[2]
     assert host.startswith("127.0.0.1:")
-    connection = http.client.HTTPConnection(host, timeout=60)
+    connection = http.client.HTTPConnection(host, timeout=600)
     connection.request("GET", address.split(host)[1])
     assert connection.getresponse().status == 200
     connection.close()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert "Ctrl-C ends it" in said
 

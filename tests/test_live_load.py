@@ -135,8 +135,9 @@ def test_a_large_answer_is_compressed_for_those_who_can_read_that(
         compressed.append(really_compress(data, compresslevel))
         return b"compressed"
 
-    with open_store(tmp_path) as store, served(tmp_path) as live, listening(live):
+    with open_store(tmp_path) as store, served(tmp_path) as live, listening(live) as page:
         run = begin(store).id
+        heard(page)  # from here on nothing changes any more
         monkeypatch.setattr(answers.gzip, "compress", compress)
         whole = live.ask(f"api/summary?run={run}")
         for _ in range(3):

@@ -226,7 +226,8 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
             form.locator("text=Kept.").wait_for()
             form.locator("textarea").focus()
             page.keyboard.type("<b>no</b> name")
-            page.keyboard.press("Tab")
+            with page.expect_response("**/api/feedback*"):  # or the page might be closed before it has asked
+                page.keyboard.press("Tab")
             form.locator("text=Kept.").wait_for()
 
         with open_store(tmp_path / "runs") as store:
@@ -274,10 +275,10 @@ def test_a_run_of_the_embedded_model_is_followed_from_another_process(browser: B
         def use(page: Any) -> tuple[str, int]:
             process = start("eval", "greeter", "-m", SMALL, "--quiet", cwd=home)
             try:
-                page.locator("#going [data-run]", has_text="of 6 trials").wait_for(timeout=300_000)
-                page.locator("#runs [data-run] .decision").wait_for(timeout=300_000)
+                page.locator("#going [data-run]", has_text="of 6 trials").wait_for()
+                page.locator("#runs [data-run] .decision").wait_for()
             finally:
-                out, _ = process.communicate(timeout=300)
+                out, _ = process.communicate(timeout=600)
             return out, page.locator("#going [data-run]").count()
 
         browser.run(use, live.address)

@@ -25,6 +25,13 @@ from upskill.authoring.teachers import check_start
 from upskill.installation import add_extra
 from upskill.traces import Step
 
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that a test starts loads much before it answers, and on a busy machine that has to wait its turn."""
+    monkeypatch.setattr(mcp, "SECONDS", 600.0)
+
+
 TOOL = {"name": "send_word", "description": "Sends a word.", "inputSchema": {"type": "object"}}
 
 

@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
-from upskill.models import Address, Message, ModelContext, Request, Tool, ToolCall, open_model
+from upskill.models import Address, Message, ModelContext, Reply, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
 from upskill.models.embedded.client import written_calls
@@ -247,7 +247,7 @@ async def test_a_server_that_dies_after_a_step_leaves_no_wrong_state(weights: Pa
                 process = server.process
                 assert process is not None
                 os.kill(process.pid, signal.SIGKILL)
-                assert await process.wait_for_exit(within=60)
+                assert await process.wait_for_exit(within=600)
             return await save(file)
 
         server.save = save_or_die
@@ -281,12 +281,20 @@ async def test_ctrl_c_is_for_us_and_not_for_the_server(local: EmbeddedModel) -> 
     assert os.getsid((await process_of(local)).pid) != os.getsid(0)
 
 
+async def asked_in_vain(model: EmbeddedModel, process: ServerProcess) -> asyncio.Task[Reply]:
+    """A call that is under way, to a server that is stopped and does not answer before it is too late."""
+    os.kill(process.pid, signal.SIGSTOP)
+    call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
+    for _ in range(50):  # turns of the event loop, which is enough to send it however slow they are
+        await asyncio.sleep(0.01)
+    return call
+
+
 async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(weights: Path) -> None:
     model = await opened(SMALL, ModelContext(retries=4))
     try:
         process = await process_of(model)
-        call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
-        await asyncio.sleep(0.3)
+        call = await asked_in_vain(model, process)
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(ModelError, match=r"the server of the local model \S+ was killed by signal 9") as caught:
             await call
@@ -296,7 +304,7 @@ async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(w
         assert is_gone(process.pid)
         again = await process_of(model)
         os.kill(again.pid, signal.SIGKILL)
-        assert await again.wait_for_exit(within=10)
+        assert await again.wait_for_exit(within=600)
         assert (await model.reply(QUESTIONS[0])).text  # dead before the call: nothing is lost
     finally:
         await model.close()
@@ -305,8 +313,7 @@ async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(w
 async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights: Path) -> None:
     model = await opened(SMALL)
     process = await process_of(model)
-    call = asyncio.create_task(model.reply(request("Tell a long story. " * 100, tokens=500)))
-    await asyncio.sleep(0.3)
+    call = await asked_in_vain(model, process)
     await model.close()
     assert is_gone(process.pid)
     with pytest.raises(ModelError, match="local:smollm2-135m was closed before it answered"):
@@ -318,9 +325,12 @@ async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights
 
 async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None:
     model = EmbeddedModel(Address("local", "local", "x"), weights, Capacity(1, 512), ModelContext())
-    starting = asyncio.create_task(model.start())
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     before = children.read_text().split() if children.exists() else []
+    starting = asyncio.create_task(model.start())
+    while (process := model.servers[0].process) is None:
+        await asyncio.sleep(0)
+    os.kill(process.pid, signal.SIGSTOP)  # or it might be ready before it is given up
     await asyncio.sleep(0.2)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -353,7 +363,7 @@ async def test_the_server_dies_with_its_parent(weights: Path, how: signal.Signal
         child = int(parent.stdout.readline())
         assert not is_gone(child)
         parent.send_signal(how)
-    for _ in range(500):
+    for _ in range(60_000):
         if is_gone(child) or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
             return
         await asyncio.sleep(0.01)

@@ -151,7 +151,7 @@ def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -
         while "trials left to run" not in process.stderr.readline():
             assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert re.findall(r"(?i).*interrupted.*", err) == [
         f"upskill: interrupted. Every finished trial is stored; {how} continues from there."
@@ -162,7 +162,7 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
     drawn, seen = b"", threading.Event()
 
     def answer(_: Call) -> str:
-        seen.wait(60)  # nobody answers until the line was drawn
+        seen.wait(600)  # nobody answers until the line was drawn
         return "ahoy"
 
     skill = write_skill(home / "greeter", cases=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from conftest import Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
-from loopback import Call, Loopback, Spoken, refuse
+from loopback import Call, Gate, Loopback, Spoken, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
 from upskill.models.http.throttling import MAX_FAILURES
@@ -290,18 +291,20 @@ def test_keys_and_passwords_are_nowhere_to_be_read(
 
 def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, skill: Path) -> None:
     address = ray.get_runtime_context().gcs_address
-    with serving(answer, latency=0.05) as server:
+    gate = Gate(answer, 30)
+    with serving(gate, latency=0.05) as server:
         process = start(*command(skill, server, "runs", "--executor", "ray", "--ray-address", address))
         while len(server.requests) < 20:
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, ""), err
         assert "Every finished trial is stored; the same command continues from there." in err
         assert "Traceback" not in err
         kept = stored(home / "runs")
         assert 20 - UNSAVED * CONCURRENCY <= kept < TRIALS
+        gate.left = math.inf
         rest = spawn(*command(skill, server, "runs", "--resume"))
         assert rest.code == 0, rest.err
         assert len(server.requests) <= TRIALS + UNSAVED * CONCURRENCY
@@ -312,7 +315,8 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
 ) -> None:
     address = ray.get_runtime_context().gcs_address
     for executor in (("local",), ("ray", "--ray-address", address)):
-        with serving(answer, latency=0.05) as server:
+        gate = Gate(answer, 40)
+        with serving(gate, latency=0.05) as server:
             given = command(skill, server, executor[0], "--max-calls", 60, "--executor", executor[0])
             process = start(*given, *executor[1:])
             while len(server.requests) < 30:
@@ -322,6 +326,7 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
             process.communicate()
             while workers():  # of a driver that is gone; Ray ends them
                 time.sleep(0.01)
+            gate.left = math.inf
             rest = upskill(*given)
             assert rest.json["halted"] == "the ceiling of 60 calls is reached"
             assert stored(home / executor[0]) == 60

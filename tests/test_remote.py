@@ -20,8 +20,6 @@ from upskill.models.embedded.weights import pull_weights
 
 USED = {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500}
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def weights() -> Path:

@@ -277,7 +277,7 @@ def test_an_interrupted_lesson_keeps_what_was_done_and_goes_on(harbour: Path) ->
     assert process.stderr is not None
     assert any("./ship --show 20" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert "What the teacher did so far is in runs/lessons/" in err
     (part,) = (harbour / "runs" / "lessons").iterdir()

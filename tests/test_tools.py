@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -37,6 +38,7 @@ from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace, Usage
 
+T = TypeVar("T")
 SCRIPT = Address("scripted:x", "scripted", "x")
 GREETER = Skill.new("greeter", "Greets <people> & pets. Use for greetings.", BODY)
 FULL = GREETER.with_file("references/more.md", b"The second word is matey.\n").with_file(
@@ -256,11 +258,26 @@ async def test_a_bound_on_tokens_counts_all_turns_together(kind: SandboxBackend)
     assert (trace.stop, trace.turns, trace.usage.total_tokens) == ("tokens", 3, 300)
 
 
-async def test_a_bound_on_seconds_ends_a_command_and_what_comes_after_it(kind: SandboxBackend) -> None:
-    student = Recorded([], calls=[call("bash", command="sleep 600"), call("bash", command="echo late")])
-    task = Task("Wait.", bounds=Bounds(seconds=2.0))
+async def after(seconds: float, work: Coroutine[Any, Any, T], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> T:
+    """What comes of work that so many seconds seem to pass for, once its command has made the file `begun`."""
+    task = asyncio.create_task(work)
+    while "begun" not in [entry.path for entry in await sandbox.list()]:
+        assert not task.done()
+        await asyncio.sleep(0.01)
+    clock = time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: clock() + seconds)
+        return await task
+
+
+async def test_a_bound_on_seconds_ends_a_command_and_what_comes_after_it(
+    kind: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [call("bash", command="touch begun; sleep 600"), call("bash", command="echo late")]
+    student = Recorded([], calls=calls)
+    task = Task("Wait.", bounds=Bounds(seconds=3600.0))
     async with await kind.open(Tools().setup(task)) as sandbox:
-        trace = await Tools().run(task, Student(SCRIPT, student, sandbox))
+        trace = await after(3600, Tools().run(task, Student(SCRIPT, student, sandbox)), sandbox, monkeypatch)
         assert (await sandbox.run("echo alive")).output == "alive\n"  # the checks still have it
     slow, late = trace.calls
     assert (trace.stop, trace.turns) == ("seconds", 1)
@@ -424,12 +441,15 @@ async def told(sandbox: Sandbox, name: str, /, **arguments: Any) -> str:
     return step.output
 
 
-async def test_bash_tells_of_both_streams_and_of_how_it_ended(sandbox: Sandbox) -> None:
+async def test_bash_tells_of_both_streams_and_of_how_it_ended(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await used(sandbox, "bash", command="true")).output == "(no output)"
     step = await used(sandbox, "bash", command="echo out; echo err >&2; exit 4")
     assert (step.output, step.status) == ("out\nerr\n[exit code 4]", "error")
-    step = await used(sandbox, "bash", command="echo before; sleep 600", timeout=2)
-    assert (step.output, step.status) == ("before\n[ended: it ran longer than 2 s]", "error")
+    long = used(sandbox, "bash", command="echo before; touch begun; sleep 600", timeout=50)
+    step = await after(50, long, sandbox, monkeypatch)
+    assert (step.output, step.status) == ("before\n[ended: it ran longer than 50 s]", "error")
     assert await told(sandbox, "bash", command="true", timeout=0) == "bash: timeout must be more than 0"
 
 

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
@@ -135,10 +136,9 @@ def _models_at(url: str) -> list[str] | None:
     """The models of the server at this address; None where no such server answers."""
     place = urlsplit(url)
     try:
-        connection = HTTPConnection(place.hostname or "", place.port or 80, timeout=PROBE_SECONDS)
-        connection.request("GET", f"{place.path.rstrip('/')}/models")
-        answer = as_mapping(json.loads(connection.getresponse().read(1_000_000)))
-        connection.close()
+        with closing(HTTPConnection(place.hostname or "", place.port or 80, timeout=PROBE_SECONDS)) as connection:
+            connection.request("GET", f"{place.path.rstrip('/')}/models")
+            answer = as_mapping(json.loads(connection.getresponse().read(1_000_000)))
     except (OSError, HTTPException, ValueError):
         return None
     if answer is None or "data" not in answer:  # something else listens there

@@ -61,7 +61,7 @@ class EmbeddedServer:
         try:
             return await model.reply(request)
         except ModelError as error:
-            if error.status is None and await process.wait_for_exit(within=1.0):
+            if error.status is None and await process.wait_for_exit(within=10.0):
                 raise process.exit_error() from error
             raise
 

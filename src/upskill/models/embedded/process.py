@@ -21,6 +21,7 @@ from upskill.models.parsing import safe_excerpt
 
 logger = logging.getLogger(__name__)
 STOP_TIMEOUT = 2.0
+END_TIMEOUT = 30.0  # for one that is about to end; on a busy machine that has to wait its turn
 LOG_LINES = 40  # of the server's log to keep
 
 
@@ -65,7 +66,7 @@ class ServerProcess:
             await self.stop()
             raise
         if not line:
-            await self.wait_for_exit(within=STOP_TIMEOUT)
+            await self.wait_for_exit(within=END_TIMEOUT)
             await self.stop()
             raise self.exit_error()
         self._was_ready = True
@@ -96,7 +97,7 @@ class ServerProcess:
 
     def exit_error(self) -> ModelError:
         """The error for a reply that never came because the server died."""
-        self._log_reader.join(STOP_TIMEOUT)  # for its last lines
+        self._log_reader.join(END_TIMEOUT)  # for its last lines
         code = self._child.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return ModelError(
