@@ -67,7 +67,8 @@ def open_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Loopb
         monkeypatch.delenv(name)
     with LoopbackIndex() as index:
         # What is empty here is set aside where the person who runs the tests has set it.
-        config = f"[global]\nindex-url = {index.url}\nextra-index-url =\nfind-links =\nno-index =\nretries = 0\ntimeout = 600\n"
+        config = f"[global]\nindex-url = {index.url}\nextra-index-url =\nfind-links =\nno-index =\n"
+        config += "retries = 0\ntimeout = 600\n"
         (folder / "pip.conf").write_text(config)
         monkeypatch.setenv("PIP_CONFIG_FILE", str(folder / "pip.conf"))
         monkeypatch.setenv("UV_NO_CONFIG", "1")
