@@ -299,6 +299,11 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
     first = shown.read_text(encoding="utf-8")
     with start("eval", skill, "-m", model, "--watch") as process, killed_in_the_end(process):
 
+        def save(file: Path, text: str) -> None:
+            """As an editor does: nobody sees half of it."""
+            (home / "new").write_text(text, encoding="utf-8")
+            (home / "new").replace(file)
+
         def until(words: str) -> list[str]:
             """What is said up to a line with these words."""
             lines: list[str] = []
@@ -309,16 +314,16 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
             raise AssertionError(f"it ended after {lines}")
 
         assert until("Watching the skill and its suite")[-1].endswith("Ctrl-C ends.")
-        shown.write_text(first + "Say ahoy.\n", encoding="utf-8")
+        save(shown, first + "Say ahoy.\n")
         said = until("Watching")
         assert "SKILL.md changed." in said
         assert any(": 4 of 8 trials are stored, running the other 4." in line for line in said)
-        (skill / "evals" / "suite.json").write_text("{", encoding="utf-8")  # half saved
+        save(skill / "evals" / "suite.json", "{")  # half saved
         assert any(line.startswith("upskill: ") and "suite.json" in line for line in until("Watching"))
-        (skill / "evals" / "suite.json").write_text(json.dumps(greetings(5)), encoding="utf-8")
+        save(skill / "evals" / "suite.json", json.dumps(greetings(5)))
         said = until("Watching")
         assert any(": 8 of 10 trials are stored, running the other 2." in line for line in said)
-        shown.write_text(first, encoding="utf-8")
+        save(shown, first)
         assert any(": 9 of 10 trials are stored, running the other 1." in line for line in until("Watching"))
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
