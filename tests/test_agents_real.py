@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from socket import create_server
@@ -187,7 +187,7 @@ async def attempt(
 @every_agent
 async def test_a_bound_on_turns_ends_the_work_and_leaves_what_was_done(name: str, real: None) -> None:
     with agent_server(restless, KEY) as server:
-        trace, _ = await attempt(name, server, Task("Go on.", bounds=Bounds(turns=2, seconds=120)))
+        trace, _ = await attempt(name, server, Task("Go on.", bounds=Bounds(turns=2, seconds=1200)))
     assert (trace.stop, trace.turns, len(server.asked)) == ("turns", 2, 2)
     assert trace.usage.total_tokens == 2 * (INPUT + OUTPUT)
     assert [step.output.strip() for step in trace.calls][:1] == ["again"]
@@ -196,7 +196,7 @@ async def test_a_bound_on_turns_ends_the_work_and_leaves_what_was_done(name: str
 @pytest.mark.parametrize("name", ["codex", "claude-code"])
 async def test_a_trial_about_activation_ends_when_the_skill_is_opened(name: str, real: None, home: Path) -> None:
     skill = plant_canary(Skill.load(write_skill(home)), "upskill-canary-0123456789abcdef")
-    task = Task("Copy.", skill=skill, bounds=Bounds(seconds=120, until_activated=True))
+    task = Task("Copy.", skill=skill, bounds=Bounds(seconds=1200, until_activated=True))
     with agent_server(working(["echo too far"], opens=SKILL), KEY) as server:
         trace, _ = await attempt(name, server, task)
     assert (trace.stop, trace.turns, len(server.asked)) == ("activated", 1, 1)
@@ -204,9 +204,13 @@ async def test_a_trial_about_activation_ends_when_the_skill_is_opened(name: str,
 
 async def test_time_that_runs_out_is_a_normal_end_with_the_files_still_there(real: None) -> None:
     plays = working(["echo begun > out.txt; sleep 600"])
-    with agent_server(plays, KEY) as server:
-        trace, left = await attempt("codex", server, Task("Sleep.", bounds=Bounds(seconds=8)))
-    assert (trace.stop, left) == ("seconds", "begun\n")
+    stop = left = ""
+    for seconds in (8, 80, 800):  # the program has to start and to ask within that, which takes a busy machine longer
+        if not left:
+            with agent_server(plays, KEY) as server, suppress(AgentError):
+                trace, left = await attempt("codex", server, Task("Sleep.", bounds=Bounds(seconds=seconds)))
+                stop = trace.stop
+    assert (stop, left) == ("seconds", "begun\n")
 
 
 async def test_a_ceiling_ends_the_program_and_the_run(real: None) -> None:
