@@ -360,7 +360,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     assert "only answers" not in acting.err + acting.out
 
 
-def test_ctrl_c_in_a_terminal_reaches_sandboxes_too_and_ends_without_complaint(home: Path) -> None:
+def test_ctrl_c_in_a_terminal_ends_sandboxes_too_without_complaint(home: Path) -> None:
     mark = f"88.{os.getpid()}"
     waits = {"calls": [{"name": "bash", "arguments": {"command": f"sleep {mark}"}}]}
     write_script(home / "waits.json", [{"turns": [waits, "ahoy"]}])

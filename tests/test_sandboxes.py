@@ -482,6 +482,30 @@ def running(mark: str) -> list[str]:
 # What bubblewrap adds.
 
 
+async def test_a_start_that_is_given_up_leaves_no_process_even_one_that_would_outlive_bubblewrap(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = await kind_called("bubblewrap")
+    with tempfile.TemporaryDirectory() as name:  # where another user may go, if we are root
+        pipe, program = Path(name) / "pipe", Path(name) / "bwrap"
+        os.mkfifo(pipe)
+        # In place of bubblewrap, whose child does not yet die with it when it has just been started.
+        program.write_text(f"#!/bin/sh\n(echo begun; exec sleep 36000) > {pipe} & wait\n", encoding="utf-8")
+        for path, mode in ((Path(name), 0o755), (program, 0o755), (pipe, 0o666)):
+            path.chmod(mode)
+        monkeypatch.setattr("upskill.sandboxes.bubblewrap._program", lambda: str(program))
+        starting = asyncio.create_task(kind.open(Setup()))
+        with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as held:
+            while not held.read(6):
+                assert not starting.done()
+                await asyncio.sleep(0.01)
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+            while held.read(6) is None:  # as long as somebody has it open
+                await asyncio.sleep(0.01)
+
+
 async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sandbox) -> None:
     await bubblewrap.run("(while :; do echo noise; date +%s%N > beat; sleep 0.01; done) &")
     beats: set[bytes] = set()

@@ -191,6 +191,7 @@ class BubblewrapSandbox(FolderSandbox):
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
+                start_new_session=True,  # Ctrl-C must not reach it: we end it, with all it has started
             )
         self._descriptors["bwrap"] = os.pidfd_open(self._bwrap.pid)
 
@@ -374,8 +375,14 @@ class BubblewrapSandbox(FolderSandbox):
         if "process 1" in self._descriptors:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGKILL)
-        elif self._bwrap is not None:  # everything it started dies with it
-            self._bwrap.kill()
+        else:
+            self._kill_bubblewrap()
+
+    def _kill_bubblewrap(self) -> None:
+        """Bubblewrap and its child: while that is starting, it does not yet die with its parent."""
+        if self._bwrap is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._bwrap.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
         self._kill()
@@ -392,8 +399,8 @@ class BubblewrapSandbox(FolderSandbox):
             if name in self._descriptors:
                 self._loop.remove_reader(self._descriptors[name])
         if self._bwrap is not None:
+            self._kill_bubblewrap()
             if not self._ended.done():
-                self._bwrap.kill()
                 self._ended.set_result(None)
             self._bwrap.wait()
             self._bwrap = None
