@@ -43,7 +43,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
     done = Exported()
     with whole_file(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         writer = _Writer(packed, run, store, done)
-        writer.write(_header(run, writer.models))
+        writer.write(_header(run, writer.models, writer.names))
         for result in store.results(run):
             writer.add(result)
         writer.write({"end": {"trials": done.trials, "replies": done.replies}})
@@ -71,7 +71,7 @@ def _check_exportable(run: Run) -> None:
         )
 
 
-def _header(run: Run, models: Sequence[Address]) -> dict[str, Any]:
+def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[str, Any]:
     plan = run.plan
     judge = plan["judge"] and plan["judge"]["name"]
     names = [model["name"] for model in plan["models"]]
@@ -82,7 +82,7 @@ def _header(run: Run, models: Sequence[Address]) -> dict[str, Any]:
         "created": run.created,
         "skill": plan["skill"]["name"],
         "visible_hash": plan["skill"]["visible_hash"],
-        "models": [_model_row(*pair) for pair in zip(models, _names(models), strict=True)],
+        "models": [_model_row(*pair) for pair in zip(models, called, strict=True)],
         "students": len(names),
         "judge": None if not judge else names.index(judge) if judge in names else len(names),
         **{name: plan[name] for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
