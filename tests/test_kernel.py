@@ -209,12 +209,41 @@ async def test_a_machine_without_a_gpu_is_an_error_whatever_the_answer(
         ("\ufeff```cuda\r\n__global__ launch\f\u2028\r\n```\r\n", "__global__ launch\f\u2028\n"),
         ('```\n__global__ launch(R"(\n    ```\n)")\n```', '__global__ launch(R"(\n    ```\n)")\n'),
         ("```\n__global__ only\n```", "__global__ only\n"),
+        (
+            "```\n__global__ __launch_bounds__(256) a\n```\nand\n```\nlaunch\n```",
+            "__global__ __launch_bounds__(256) a\n\nlaunch\n",
+        ),
+        ("```cuda\n__global__ launch\n```\n```python\nlaunch()  # __global__\n```", "__global__ launch\n"),
+        ("```python\n__global__ launch\n```", "__global__ launch\n"),
         ("no code", None),
         ("```\nnothing\n```", None),
     ],
 )
 def test_code_is_found_however_a_model_fences_it(answer: str, code: str | None) -> None:
     assert find_code(answer, ("launch", "__global__")) == code
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "cuda\n__global__ void other(float* x, int n) {",
+        "\nnvcc kernel.cu  # the __global__ function",
+        "text\n__global__",
+    ],
+)
+async def test_the_complete_file_is_compiled_whatever_is_quoted_after_it(sandbox: Sandbox, after: str) -> None:
+    answer = f"The file:\n\n```cuda\n{GOOD}```\n\nWithout the check it would be:\n\n```{after}\n```\n"
+    finding = await look({"kernel_compiles": {}}, sandbox, answer)
+    assert finding.passed, finding.reason
+
+
+async def test_a_launcher_in_a_block_of_its_own_has_to_compile_too(sandbox: Sandbox) -> None:
+    kernel, launcher = GOOD.split('extern "C"')
+    whole = f'```cuda\n{kernel}```\nand its launcher:\n```cuda\nextern "C"{launcher}```'
+    assert (await look({"kernel_compiles": {}}, sandbox, whole)).passed
+    broken = await look({"kernel_compiles": {}}, sandbox, whole.replace("affine<<<", "afine<<<"))
+    assert not broken.passed
+    assert '"afine" is undefined' in broken.reason
 
 
 # Tier 3.

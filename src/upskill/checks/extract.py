@@ -12,6 +12,11 @@ from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 _ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
+# Languages of what stands beside code: how it is called or built, and what came of it.
+BESIDE_CODE = (
+    *("bash", "cmake", "console", "json", "log", "make", "makefile", "markdown", "md", "output", "plaintext", "py"),
+    *("python", "sh", "shell", "text", "toml", "txt", "yaml", "yml", "zsh"),
+)
 
 
 class Extract(SandboxCheck):
@@ -68,15 +73,23 @@ def _closes(line: str, indent: str, fence: str, mark: re.Match[str]) -> bool:
 
 
 def find_code(answer: str, marks: Sequence[str]) -> str | None:
-    """The code of an answer that should have all of these marks: the last fenced block that has, or the blocks that
-    have them together; the whole answer where nothing is fenced. None where no mark is found at all."""
-    texts = [code for _, code in blocks(answer)] or [answer]
-    having = [text for text in texts if any(mark in text for mark in marks)]
-    whole = [text for text in having if all(mark in text for mark in marks)]
-    joined = "\n".join(having)
+    """The code of an answer that should have all of these marks, as words of their own: the last fenced block that has,
+    or the blocks that have them together; the whole answer where nothing is fenced. None where no mark is found at all.
+    A block in the language of a call or a log counts only where no other has a mark."""
+    found = [(language, code, _marks_of(code, marks)) for language, code in blocks(answer)]
+    found = found or [("", answer, _marks_of(answer, marks))]
+    having = [(language, code, has) for language, code, has in found if has]
+    having = [one for one in having if one[0] not in BESIDE_CODE] or having
     if not having:
         return None
-    return whole[-1] if whole else joined if all(mark in joined for mark in marks) else having[-1]
+    whole = [code for _, code, has in having if len(has) == len(marks)]
+    together = len(set[str]().union(*(has for _, _, has in having))) == len(marks)
+    return whole[-1] if whole else "\n".join(code for _, code, _ in having) if together else having[-1][1]
+
+
+def _marks_of(text: str, marks: Sequence[str]) -> set[str]:
+    """`launch` is no mark of `__launch_bounds__`."""
+    return {mark for mark in marks if re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", text)}
 
 
 def _joined(lines: list[str]) -> str:
