@@ -293,6 +293,14 @@ PROJECT = {
             "capabilities",
             "build.toml:18: no key is called 'capabilities'; it is cuda-capabilities now",
         ),
+        ('["9.0"]', '"9.0"', "build.toml:18: cuda-capabilities is a list of texts, not '9.0'"),
+        ('["9.0"]', "[9.0]", "build.toml:18: cuda-capabilities is a list of texts, not [9.0]"),
+        ('backends = ["cuda"]', 'backends = ["rocm"]', "build.toml:6: backends leaves out 'cuda'"),
+        ('backends = ["cuda"]', 'backends = "cuda"', "build.toml:6: backends is a list of texts, not 'cuda'"),
+        ("version = 1", f"version = {'9' * 5000}", "build.toml is not TOML: Exceeds the limit"),
+        ("version = 1", f"version = {'[' * 5000}", "build.toml is not TOML: "),
+        ("[general]", "\ufeff[general]", "a project of kernel-builder, edition 5, for sm_90a"),
+        ('"torch-ext/torch_b', '"./torch-ext/torch_b', "a project of kernel-builder, edition 5, for sm_90a"),
         ('backend = "cuda"', 'backend = "nvidia"', "build.toml:15: 'nvidia' is not a backend"),
         ("fast-norm", "fast-nrm", "torch-ext/fast_nrm/__init__.py: is not there, the Python package of the kernel"),
         ("[kernel.norm]", "[kernel.norm", "build.toml is not TOML: Expected ']' at the end of a table declaration"),
@@ -305,16 +313,21 @@ async def test_a_project_of_kernel_builder_is_read_line_by_line(
     assert old in BUILD
     for path, text in (PROJECT | {"build.toml": BUILD.replace(old, new, 1) if old else BUILD}).items():
         await sandbox.write(f"project/{path}", text)
-    finding = await look({"kernel_project": {"folder": "project"}}, sandbox)
+    finding = await look({"kernel_project": {"folder": "./project"}}, sandbox)
     assert finding.reason.startswith(reason), finding.reason
     assert finding.passed is reason.startswith("a project")
 
 
 async def test_a_project_needs_a_binding_that_registers_something(sandbox: Sandbox) -> None:
-    for path, text in (PROJECT | {"torch-ext/torch_binding.cpp": "// nothing yet\n"}).items():
+    for path, text in PROJECT.items():
         await sandbox.write(path, text)
-    finding = await look({"kernel_project": {}}, sandbox)
-    assert finding == Finding(False, "torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
+    said = "TORCH_LIBRARY(x, y) {}"
+    for binding in ("// nothing yet\n", f"// {said}\n", f"/*\n{said}\n*/\n", f"/* {said}", f'auto x = "\\"{said}";\n'):
+        await sandbox.write("torch-ext/torch_binding.cpp", binding)
+        finding = await look({"kernel_project": {}}, sandbox)
+        assert finding == Finding(False, "torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
+    await sandbox.write("torch-ext/torch_binding.cpp", f'#include "x.h"  // it\'s "here\n{said}\n')
+    assert (await look({"kernel_project": {}}, sandbox)).passed
     assert (
         await look({"kernel_project": {"folder": "elsewhere"}}, sandbox)
     ).reason == "elsewhere/build.toml: is not there"

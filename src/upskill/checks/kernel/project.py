@@ -6,7 +6,8 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.kernel_check import Arch
@@ -30,9 +31,15 @@ KERNEL_MAY = {
     "cpu": ["cxx-flags", "include"],
 }
 BACKENDS = ("cann", "cpu", "cuda", "metal", "neuron", "rocm", "tpu", "xpu")
-KINDS = {str: "a text", int: "a whole number", list: "a list"}
+# Of all those, the lists.
+LISTS = (
+    *("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"),
+    *("cuda-flags", "cxx-flags", "hip-flags", "sycl-flags"),
+)
+KINDS = {str: "a text", int: "a whole number", list: "a list of texts"}
 # Keys of older editions, and what stands there now.
 RENAMED = {"universal": "backends", "capabilities": "cuda-capabilities", "language": "backend", "pyroot": "nothing"}
+NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)  # texts and comments of C++
 BINDING = re.compile(r"\bTORCH_LIBRARY\w*\s*\(|\bSTABLE_TORCH_LIBRARY\w*\s*\(")
 CUDA_SOURCES = (".cu", ".cuh")
 
@@ -44,9 +51,10 @@ class KernelProject(SandboxCheck):
 
     folder: Path | None = None
     arch: Arch = "sm_90a"
+    revision: ClassVar[int] = 1  # a binding in a comment, and backends without cuda, had passed once
 
     async def run(self, evidence: Evidence) -> Finding:
-        root = f"{self.folder.rstrip('/')}/" if self.folder else ""
+        root = f"{PurePosixPath(self.folder)}/" if self.folder else ""
         text = await read_left(evidence, f"{root}build.toml")
         if isinstance(text, Finding):
             return text
@@ -56,15 +64,16 @@ class KernelProject(SandboxCheck):
             if entry.kind == "file" and entry.path.startswith(root)
         }
         try:
+            text = text.removeprefix("\ufeff")
             said = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also a number of too many digits, and brackets without end
             return Finding(False, f"build.toml is not TOML: {error}")
         project = _Project(text, said, frozenset(files))
         problems = [*project.problems(self.arch)]
         if not problems:
             for path in project.bindings:
                 content = await read_left(evidence, f"{root}{path}")
-                if not isinstance(content, Finding) and BINDING.search(content):
+                if not isinstance(content, Finding) and BINDING.search(NO_CODE.sub(" ", content)):
                     break
             else:
                 problems.append("torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
@@ -82,7 +91,8 @@ class _Project:
 
     @property
     def bindings(self) -> list[str]:
-        return [path for path in _texts(_table(self.said, "torch"), "src") if path.endswith((".cpp", ".cc", ".cu"))]
+        sources = [path.removeprefix("./") for path in _texts(_table(self.said, "torch"), "src")]
+        return [path for path in sources if path.endswith((".cpp", ".cc", ".cu"))]
 
     def problems(self, arch: str) -> Iterator[str]:
         general, torch, kernels = (_table(self.said, name) for name in ("general", "torch", "kernel"))
@@ -117,10 +127,12 @@ class _Project:
         name = general.get("name")
         if isinstance(name, str) and not re.fullmatch(r"[a-z][a-z0-9-]*[a-z0-9]", name):
             yield f"{self._at('general', 'name')}: {name!r} is not a name; use small letters, digits and dashes"
-        for backend in _texts(general, "backends"):
+        place, backends = self._at("general", "backends"), _texts(general, "backends")
+        for backend in backends:
             if backend not in BACKENDS:
-                place = self._at("general", "backends")
                 yield f"{place}: {backend!r} is not a backend. {did_you_mean(backend, BACKENDS)}"
+        if isinstance(general.get("backends"), list) and "cuda" not in backends:
+            yield f"{place}: backends leaves out 'cuda', so no kernel is built for it"
 
     def _kernel(self, name: str, kernel: Mapping[str, Any]) -> Iterator[str]:
         table = f"kernel.{name}"
@@ -146,14 +158,16 @@ class _Project:
                 yield f"{place}: {', '.join(listed)} leave out {wanted}, which is {arch}"
 
     def _keys(self, table: str, said: Mapping[str, Any], must: Mapping[str, type], may: Sequence[str]) -> Iterator[str]:
-        for key, kind in must.items():
+        for key in must:
             if key not in said:
                 yield f"{self._at(table)}: [{table}] has no {key}"
-            elif not isinstance(said[key], kind) or isinstance(said[key], bool):
-                yield f"{self._at(table, key)}: {key} is {KINDS[kind]}, not {said[key]!r:.60}"
-        for key in said:
+        for key, value in said.items():
             if key not in must and key not in may:
                 yield self._unknown(key, table, [*must, *may])
+            elif kind := list if key in LISTS else must.get(key):
+                right = isinstance(value, kind) and not isinstance(value, bool)
+                if not right or len(_texts(said, key)) != len(as_list(value) or ()):
+                    yield f"{self._at(table, key)}: {key} is {KINDS[kind]}, not {value!r:.60}"
 
     def _unknown(self, key: str, table: str, known: Sequence[str]) -> str:
         now = f"it is {RENAMED[key]} now" if key in RENAMED else did_you_mean(key, known)
