@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
@@ -364,6 +365,8 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
         ({"tiers": ["correct"]}, "the tier 'correct' needs a task, a Python file beside the suite"),
         ({"task": "affine.py", "tiers": ["fast"]}, "Input should be 'compiles'"),
         ({"task": "affine.py", "arch": "h100"}, "'h100' is not an architecture; write it like sm_90a"),
+        ({"task": "affine.py", "arch": "sm_90aa"}, "'sm_90aa' is not an architecture; write it like sm_90a"),
+        ({"tiers": ["compiles", "compiles"]}, "names 'compiles' twice"),
         ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
         ({"task": "affine.py", "than": []}, "than is empty"),
         ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers leaves it out: name 'resources' there too"),
@@ -385,7 +388,22 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("(17,)", "(0,)"), "(0,) is not a shape"),
         (("int n", "struct S n"), "'struct S' is not a type that can be passed"),
         (("SHAPES = [", "SHAPES = list() + ["), "SHAPES is not written out"),
-        (("def inputs", "def inputs("), "is not Python"),
+        (("def inputs", "def inputs("), "line 16 is not Python"),
+        (("SHAPES = [(1,), (17,), (300,)]", "SHAPES = 5"), "SHAPES is a list, not 5"),
+        (("SHAPES = [", "SHAPES: list[tuple[int]] = [0, "), "0 is not a shape"),
+        (("(17,)", "(True,)"), "(True,) is not a shape"),
+        (('DTYPES = ["float32"]', 'DTYPES = "float32"'), "DTYPES is a list, not 'float32'"),
+        (('"float32"', '"flot32"'), "DTYPES: 'flot32' is not a dtype"),
+        (("SCRATCH = 65536", "SCRATCH = None"), "SCRATCH is a number of bytes, not None"),
+        (("SCRATCH = 65536", "EXACT = 'no'"), "EXACT is True or False, not 'no'"),
+        (("SCRATCH = 65536", "TOLERANCE = (1e-3, 1e-3)"), "TOLERANCE is written by dtype"),
+        (("SCRATCH = 65536", "TOLERANCE = {'float32': 1e-3}"), "TOLERANCE of 'float32' is two numbers"),
+        (("SCRATCH = 65536", "TOLERANCE = {'float32': (0, 1e999)}"), "TOLERANCE of 'float32' is two numbers"),
+        (("SCRATCH = 65536", "TOLERENCE = {'float32': (1, 1)}"), "did you mean TOLERANCE"),
+        (("SCRATCH = 65536", "SCRATCH = {[]: 1}"), "SCRATCH is not written out"),
+        (("int n", "int n, cudaStream_t stream"), "SIGNATURE: leave the stream out"),
+        (("SCRATCH = 65536", "SCRATCH = 65536\0"), "is not Python"),
+        (("int n", "int x"), "two arguments are called 'x'"),
     ],
 )
 def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str, str], message: str) -> None:
@@ -402,6 +420,14 @@ def test_a_plan_that_a_launcher_forged_is_not_carried_out(forged: str) -> None:
     made = build_module.Build(kernels=(build_module.CompiledKernel("k", (8,)),))
     with pytest.raises(plans.BadLauncher, match="no plan that can be read"):
         plans._read(f"call\n{forged}\nend\n", made, 1, "")  # pyright: ignore[reportPrivateUsage]
+
+
+def test_what_is_wrong_with_a_task_is_said_with_its_file() -> None:
+    case = {"prompt": "Write it.", "checks": [{"kernel": {"task": "tasks/affine.py"}}]}
+    with pytest.raises(UsageError, match=r"kernel_correct: tasks/affine\.py: SHAPES is a list, not 5"):
+        Suite.parse({"cases": [case]}, "suite.yaml", lambda _: re.sub("SHAPES = .*", "SHAPES = 5", TASK).encode())
+    marked = Suite.parse({"cases": [case]}, "suite.yaml", lambda _: f"\ufeff{TASK}".encode())
+    assert marked.cases[0].checks[2].written["source"] == TASK
 
 
 def test_arguments_are_passed_by_their_own_types() -> None:

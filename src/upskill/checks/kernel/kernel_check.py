@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import re
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from upskill.checks import Evidence, Finding, ReadText, Text
@@ -16,8 +17,7 @@ from upskill.sandboxes.nvcc import find_toolchain
 
 
 def _is_arch(text: str) -> str:
-    digits = text.removeprefix("sm_").rstrip("af")
-    if not text.startswith("sm_") or not digits.isdigit() or len(digits) not in (2, 3):
+    if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", text):
         raise ValueError(f"{text!r} is not an architecture; write it like sm_90a")
     return text
 
@@ -63,13 +63,15 @@ class TaskCheck(KernelCheck):
     def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
         if "source" in said or not isinstance(said.get("task"), str):
             return said
-        return {**said, "source": read(said["task"])}
+        return {**said, "source": read(said["task"]).removeprefix("\ufeff")}
 
-    @field_validator("source")
-    @classmethod
-    def _is_task(cls, source: str) -> str:
-        read_task(source)
-        return source
+    @model_validator(mode="after")
+    def _is_task(self) -> Self:
+        try:
+            read_task(self.source)
+        except ValueError as error:
+            raise ValueError(f"{self.task}: {error}") from error
+        return self
 
     def expect_tools(self) -> None:
         super().expect_tools()

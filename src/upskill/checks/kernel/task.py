@@ -6,7 +6,7 @@
     DTYPES = ["float16"]                                         # one: `launch`; several: `launch_float16`, …
     TOLERANCE = {"float16": (1e-3, 1e-3)}                        # by dtype of an output: relative, absolute
     EXACT = True                                                 # repeated runs agree bit for bit
-    SCRATCH = 2**26                                              # bytes of memory for the launcher
+    SCRATCH = 67108864                                           # bytes of memory for the launcher
 
     def inputs(shape, dtype, generator) -> tensors and numbers by name
     def outputs(shape, dtype) -> (shape, dtype) by name
@@ -21,11 +21,13 @@ Its constants are literals: they are read without running the file. The file its
 from __future__ import annotations
 
 import ast
+import math
 import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from difflib import get_close_matches
+from typing import Any, Literal, cast
 
 Kind = Literal["pointer", "int", "long", "float", "double"]
 KINDS: dict[str, Kind] = {
@@ -36,7 +38,10 @@ KINDS: dict[str, Kind] = {
     "uint32_t": "int",
     "bool": "int",
     "long": "long",
+    "long int": "long",
     "long long": "long",
+    "unsigned long": "long",
+    "unsigned long long": "long",
     "int64_t": "long",
     "uint64_t": "long",
     "size_t": "long",
@@ -57,6 +62,8 @@ DEFAULT_TOLERANCE = {
     "float64": (1e-12, 1e-12),
 }
 FUNCTIONS = ("inputs", "outputs", "reference")
+CONSTANTS = ("SIGNATURE", "SHAPES", "TIMED", "DTYPES", "TOLERANCE", "EXACT", "SCRATCH")
+DTYPE = re.compile(r"b?float\d+(_e\dm\d\w*)?|u?int\d+|complex\d+|half|float|double|short|int|long|bool")
 Shape = tuple[int, ...]
 
 
@@ -100,52 +107,97 @@ def to_word(kind: Kind, value: float) -> int:
 
 def read_task(source: str) -> TaskHeader:
     """The header of a task file; ValueError where it says too little."""
-    try:
-        module = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"is not Python: {error}") from error
-    constants: dict[str, Any] = {}
-    functions: set[str] = set()
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef):
-            functions.add(node.name)
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if name.isupper():
-                constants[name] = _literal(name, node.value)
-    if missing := [name for name in FUNCTIONS if name not in functions]:
-        raise ValueError(f"has no function {missing[0]}")
+    constants = _read_constants(_parse(source))
     if not isinstance(constants.get("SIGNATURE"), str):
         raise ValueError('has no SIGNATURE, such as "const half* x, half* out, int n"')
     timed = constants.get("TIMED")
-    tolerance: dict[str, Any] = constants.get("TOLERANCE") or {}
+    exact, scratch = constants.get("EXACT", True), constants.get("SCRATCH", 2**26)
+    if not isinstance(exact, bool):
+        raise ValueError(f"EXACT is True or False, not {exact!r}")
+    if not isinstance(scratch, int) or isinstance(scratch, bool) or scratch < 0:
+        raise ValueError(f"SCRATCH is a number of bytes, not {scratch!r}")
     header = TaskHeader(
         read_signature(constants["SIGNATURE"]),
         constants["SIGNATURE"],
-        tuple(_shape(shape) for shape in constants.get("SHAPES") or ()),
+        tuple(_shape(shape) for shape in _several("SHAPES", constants.get("SHAPES", ()))),
         _shape(timed) if timed is not None else None,
-        tuple(constants.get("DTYPES") or ("float16",)),
-        {dtype: (float(pair[0]), float(pair[1])) for dtype, pair in tolerance.items()},
-        bool(constants.get("EXACT", True)),
-        int(constants.get("SCRATCH", 2**26)),
+        tuple(_dtype("DTYPES", dtype) for dtype in _several("DTYPES", constants.get("DTYPES", ()))) or ("float16",),
+        _tolerance(constants.get("TOLERANCE", {})),
+        exact,
+        scratch,
     )
     if not header.shapes and header.timed is None:
         raise ValueError("has no SHAPES, so that nothing would be checked")
     return header
 
 
+def _parse(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        where = f"line {error.lineno} " if error.lineno else ""
+        raise ValueError(f"{where}is not Python: {error.msg}") from error
+    except (MemoryError, RecursionError) as error:
+        raise ValueError("is not Python that can be read: it is too deeply nested") from error
+
+
+def _read_constants(module: ast.Module) -> dict[str, Any]:
+    constants: dict[str, Any] = {}
+    functions: set[str] = set()
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef):
+            functions.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in [target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper()]:
+                constants[name] = _literal(name, node.value)
+    if missing := [name for name in FUNCTIONS if name not in functions]:
+        raise ValueError(f"has no function {missing[0]}")
+    for name in sorted(constants.keys() - CONSTANTS):
+        if near := get_close_matches(name, set(CONSTANTS) - constants.keys(), n=1, cutoff=0.8):
+            raise ValueError(f"no constant is called {name}; did you mean {near[0]}?")
+    return constants
+
+
 def _literal(name: str, value: ast.expr) -> Any:
     try:
         return ast.literal_eval(value)
-    except ValueError:
-        if name in ("SIGNATURE", "SHAPES", "TIMED", "DTYPES", "TOLERANCE", "EXACT", "SCRATCH"):
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        if name in CONSTANTS:
             raise ValueError(f"{name} is not written out; write it as a literal") from None
         return None
 
 
+def _several(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} is a list, not {value!r}")
+    return [*value]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _dtype(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not DTYPE.fullmatch(value):
+        raise ValueError(f"{name}: {value!r} is not a dtype; write it like 'float16'")
+    return value
+
+
+def _tolerance(value: Any) -> dict[str, tuple[float, float]]:
+    if not isinstance(value, dict):
+        raise ValueError(f'TOLERANCE is written by dtype, such as {{"float16": (1e-3, 1e-3)}}, not {value!r}')
+    said = cast("dict[Any, Any]", value)
+    for dtype, pair in said.items():
+        numbers: list[Any] = [*pair] if isinstance(pair, list | tuple) else []  # pyright: ignore[reportUnknownVariableType]
+        if len(numbers) != 2 or not all(_is_measure(number) for number in numbers):
+            raise ValueError(f"TOLERANCE of {dtype!r} is two numbers, relative and absolute, not {pair!r}")
+    return {_dtype("TOLERANCE", dtype): (float(pair[0]), float(pair[1])) for dtype, pair in said.items()}
+
+
+def _is_measure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
 def _shape(value: Any) -> Shape:
     numbers: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
-    if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
+    if not numbers or not all(type(number) is int and number > 0 for number in numbers):
         raise ValueError(f"{value!r} is not a shape")
     return tuple(numbers)
 
@@ -161,6 +213,10 @@ def read_signature(text: str) -> tuple[Argument, ...]:
             found.append(Argument(parsed[2], "pointer"))
         elif kind in KINDS:
             found.append(Argument(parsed[2], KINDS[kind]))
+        elif kind == "cudaStream_t":
+            raise ValueError("SIGNATURE: leave the stream out; every launcher has it as its last argument")
         else:
             raise ValueError(f"SIGNATURE: {kind!r} is not a type that can be passed; use a pointer or a number")
+        if [one.name for one in found].count(parsed[2]) > 1:
+            raise ValueError(f"SIGNATURE: two arguments are called {parsed[2]!r}")
     return tuple(found)

@@ -30,6 +30,8 @@ class KernelTiers(CheckBlock):
 
     @model_validator(mode="after")
     def _decides(self) -> KernelTiers:
+        if again := [tier for tier in self.tiers if self.tiers.count(tier) > 1]:
+            raise ValueError(f"tiers names {again[0]!r} twice")
         if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
             raise ValueError(f"the tier {running[0]!r} needs a task, a Python file beside the suite")
         limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
