@@ -484,6 +484,22 @@ def test_without_a_gpu_nothing_is_asked_and_it_says_what_to_install(
     assert "No stored run has a result yet" in upskill("runs").err
 
 
+def test_an_architecture_that_nvcc_does_not_know_is_said_before_anything_is_asked(upskill: Upskill, home: Path) -> None:
+    case = {"prompt": "Write it.", "checks": [{"kernel": {"tiers": ["compiles"], "arch": "sm_30"}}]}
+    write_skill(home / "skill", suite={"cases": [case, case | {"prompt": "Write it once more."}]})
+    write_script(home / "student.yaml", [{"answer": f"```cuda\n{GOOD}```"}])
+    done = upskill("eval", "skill", "-m", "scripted:student.yaml")
+    assert done.code == 3
+    assert re.search(r"does not compile for sm_30, but for .*sm_90.*: write one of these as `arch`", done.err)
+    assert "No stored run has a result yet" in upskill("runs").err
+    check = read_check({"kernel_compiles": {"arch": "sm_90a"}}, "suite.yaml").check
+    check.expect_tools()
+
+
+def test_a_compiler_that_does_not_say_what_it_compiles_for_is_tried(tmp_path: Path) -> None:
+    toolchain.expect_architecture(str(tmp_path / "nvcc"), "sm_90a")
+
+
 def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -> None:
     block = {"kernel": {"tiers": ["compiles", "resources"], "arch": "sm_80"}}
     named = read_checks(block, "suite.yaml")

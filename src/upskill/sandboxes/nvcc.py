@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +36,27 @@ def find_toolchain() -> Toolchain:
         "there is no CUDA compiler (nvcc): install the CUDA toolkit for all users, or, without root (330 MB):"
         f" {add_extra('cuda')}"
     )
+
+
+def expect_architecture(nvcc: str, arch: str) -> None:
+    """MissingTool where this nvcc says that it does not compile for it."""
+    known = _architectures(nvcc)
+    if known and arch.rstrip("af") not in known:
+        raise MissingTool(
+            f"{nvcc} does not compile for {arch}, but for {', '.join(known)}: write one of these as `arch`, or install"
+            " a CUDA toolkit that does"
+        )
+
+
+@cache
+def _architectures(nvcc: str) -> tuple[str, ...]:
+    """What it compiles for, without the letter of a variant; nothing where it does not say."""
+    try:
+        said = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ()
+    listed = {line.strip().rstrip("af") for line in said.splitlines() if line.startswith("sm_")}
+    return tuple(sorted(listed, key=lambda one: (len(one), one)))
 
 
 def _candidates() -> Iterator[Path]:

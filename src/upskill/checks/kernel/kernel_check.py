@@ -13,7 +13,7 @@ from upskill.checks.kernel.build import Build, build, read_sources
 from upskill.checks.kernel.gpu_process import expect_gpu
 from upskill.checks.kernel.task import TaskHeader, read_task
 from upskill.checks.workspace import Path, SandboxCheck
-from upskill.sandboxes.nvcc import find_toolchain
+from upskill.sandboxes.nvcc import expect_architecture, find_toolchain
 
 
 def _is_arch(text: str) -> str:
@@ -41,7 +41,7 @@ class KernelCheck(SandboxCheck):
         return 'extern "C"'
 
     def expect_tools(self) -> None:
-        find_toolchain()
+        expect_architecture(find_toolchain().nvcc, self.arch)
 
     async def build(self, evidence: Evidence) -> Build | Finding:
         """What the compiler makes of the code; a finding where there is none, or it does not compile."""
