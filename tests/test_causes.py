@@ -82,6 +82,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     limit = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; give more room"
     for report in (terminal, told(markdown)):
         assert limit in report
+        assert "1 of 6 answers in the baseline were cut off for endless repetition." in report
         assert "1 of 6 answers with the skill was refused by the model or its provider." in report
 
 

@@ -62,12 +62,12 @@ def missing_trials(evaluation: Evaluation) -> str:
 
 CAUSE_WORDS: dict[Cause, str] = {
     "length": "cut off at {limit}; give more room with --max-output-tokens",
-    "repetition": "cut off because they repeated themselves",
+    "repetition": "cut off for endless repetition",
     "context": "too much for the model's context; shorten the skill or the cases, or take a model with a longer one",
     "refusal": "refused by the model or its provider",
     "empty": "empty",
-    "unreadable": "such that a check could not read them",
-    "verbose": "right but verbose: longer than their case wants",
+    "unreadable": "not readable by a check",
+    "verbose": "right but verbose: longer than the case wants",
 }
 
 

@@ -43,7 +43,7 @@ def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[st
     if not any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in devices or ANY_GPU):
         return (
             "there is no NVIDIA GPU on this machine (no /dev/nvidia0)",
-            "install its driver, or go where there is one",
+            "install its driver, or use a machine that has one",
         )
     if torch and find_spec("torch") is None:
         return "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch"
