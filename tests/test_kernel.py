@@ -367,6 +367,10 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
         ({"task": "affine.py", "arch": "h100"}, "'h100' is not an architecture; write it like sm_90a"),
         ({"task": "affine.py", "arch": "sm_90aa"}, "'sm_90aa' is not an architecture; write it like sm_90a"),
         ({"tiers": ["compiles", "compiles"]}, "names 'compiles' twice"),
+        (
+            {"tiers": ["compiles"], "timeout": 300},
+            "timeout is for the tiers on a GPU.*compile_timeout is for the compiler",
+        ),
         ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
         ({"task": "affine.py", "than": []}, "than is empty"),
         ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers leaves it out: name 'resources' there too"),
@@ -506,6 +510,8 @@ def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -
     assert [one.name for one in named] == ["kernel_compiles", "kernel_resources"]
     assert all(isinstance(one.check, Check) for one in named)
     assert not issubclass(CHECKS.load("kernel"), Check)
+    slow = read_checks({"kernel": {"tiers": ["compiles", "resources"], "compile_timeout": 300}}, "suite.yaml")
+    assert [one.written["compile_timeout"] for one in slow] == [300, 300]
     with pytest.raises(UsageError, match=r"one check is wanted here, and this stands for kernel_compiles, kernel_res"):
         read_check(block, "suite.yaml")
     (one,) = read_checks({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")

@@ -27,6 +27,7 @@ class KernelTiers(CheckBlock):
     than: list[Literal["eager", "compile"]] = Field(default_factory=lambda: ["eager", "compile"])
     at_least: float = Field(default=1.0, gt=0)
     timeout: float | None = Field(default=None, gt=0, le=3600)
+    compile_timeout: float | None = Field(default=None, gt=0, le=3600)
 
     @model_validator(mode="after")
     def _decides(self) -> KernelTiers:
@@ -38,12 +39,17 @@ class KernelTiers(CheckBlock):
         for said, tier in limits.items():
             if said in self.model_fields_set and tier not in self.tiers:
                 raise ValueError(f"{said} says what to check, and tiers leaves it out: name {tier!r} there too")
+        if self.timeout and not {"correct", "faster"} & {*self.tiers}:
+            raise ValueError(
+                "timeout is for the tiers on a GPU, correct and faster; compile_timeout is for the compiler"
+            )
         return self
 
     @property
     def parts(self) -> list[dict[str, Any]]:
         shared: dict[str, Any] = {"file": self.file, "arch": self.arch}
         shared |= {"flags": self.flags} if self.flags else {}
+        shared |= {"compile_timeout": self.compile_timeout} if self.compile_timeout else {}
         run = {**shared, "task": self.task} | ({"timeout": self.timeout} if self.timeout else {})
         said: dict[Tier, dict[str, Any]] = {
             "compiles": shared,
