@@ -76,15 +76,15 @@ def find_code(answer: str, marks: Sequence[str]) -> str | None:
     """The code of an answer that should have all of these marks, as words of their own: the last fenced block that has,
     or the blocks that have them together; the whole answer where nothing is fenced. None where no mark is found at all.
     A block in the language of a call or a log counts only where no other has a mark."""
-    found = [(language, code, _marks_of(code, marks)) for language, code in blocks(answer)]
-    found = found or [("", answer, _marks_of(answer, marks))]
-    having = [(language, code, has) for language, code, has in found if has]
-    having = [one for one in having if one[0] not in BESIDE_CODE] or having
-    if not having:
+    fenced = [*blocks(answer)] or [("", answer)]
+    marked = [(language, code) for language, code in fenced if _marks_of(code, marks)]
+    codes = [code for language, code in marked if language not in BESIDE_CODE] or [code for _, code in marked]
+    if not codes:
         return None
-    whole = [code for _, code, has in having if len(has) == len(marks)]
-    together = len(set[str]().union(*(has for _, _, has in having))) == len(marks)
-    return whole[-1] if whole else "\n".join(code for _, code, _ in having) if together else having[-1][1]
+    if whole := [code for code in codes if _marks_of(code, marks) == {*marks}]:
+        return whole[-1]
+    joined = "\n".join(codes)
+    return joined if _marks_of(joined, marks) == {*marks} else codes[-1]
 
 
 def _marks_of(text: str, marks: Sequence[str]) -> set[str]:
