@@ -206,6 +206,8 @@ async def test_a_machine_without_a_gpu_is_an_error_whatever_the_answer(
         ),
         ("```cpp\n__global__ launch never closed", "__global__ launch never closed\n"),
         ("__global__ launch without a fence", "__global__ launch without a fence"),
+        ("```cuda\n__global__ launch\n}```", "__global__ launch\n}\n"),
+        ("```cuda\n__global__ launch\n} ```\n\nIt is fast.", "__global__ launch\n} \n"),
         ("1. Do:\n\n    ```cuda\n    __global__ {\n      launch\n    ```\n2. Rest.", "__global__ {\n  launch\n"),
         ("\ufeff```cuda\r\n__global__ launch\f\u2028\r\n```\r\n", "__global__ launch\f\u2028\n"),
         ('```\n__global__ launch(R"(\n    ```\n)")\n```', '__global__ launch(R"(\n    ```\n)")\n'),

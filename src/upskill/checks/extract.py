@@ -27,7 +27,7 @@ class Extract(SandboxCheck):
     language: Texts | None = None
     which: Literal["last", "first"] = "last"
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 1  # a fence in a list was none once
+    revision: ClassVar[int] = 2  # a fence in a list was none once, nor one that closes behind code
 
     async def run(self, evidence: Evidence) -> Finding:
         wanted = {language.casefold() for language in self.language or ()}
@@ -64,7 +64,15 @@ def blocks(answer: str) -> Iterator[tuple[str, str]]:
         else:
             lines.append(line.removeprefix(indent))
     if fence:
-        yield language, _joined(lines)
+        yield language, _joined(_before(fence, lines))
+
+
+def _before(fence: str, lines: list[str]) -> list[str]:
+    """What a fence that is never closed holds: all of it, or as much as comes before the same marks behind code."""
+    for number, line in enumerate(lines):
+        if line.rstrip().endswith(fence):
+            return [*lines[:number], line.rstrip().removesuffix(fence)]
+    return lines
 
 
 def _closes(line: str, indent: str, fence: str, mark: re.Match[str]) -> bool:

@@ -33,7 +33,7 @@ class KernelCheck(SandboxCheck):
     flags: list[str] = Field(default_factory=list)
     compile_timeout: float = Field(default=120.0, gt=0, le=3600)
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 1  # tiers could look at different blocks of an answer once
+    revision: ClassVar[int] = 2  # tiers could look at different blocks of an answer once; a fence closes behind code
 
     @property
     def entry(self) -> str:
