@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, Upskill
+from upskill import Suite
 
 sys.path.insert(0, str(REPOSITORY / "bench"))
 sys.path.insert(0, str(REPOSITORY / "docs"))
@@ -36,6 +37,26 @@ def test_recorded_answers_replay_bit_for_bit_where_their_store_is_not(upskill: U
     assert named[0] == named[1]
     if kernel_students.compiler() == kept["compiler"]:  # another one may spill where this one does not
         assert found == {name: kept[name] for name in found}
+
+
+def test_tasks_that_the_skill_was_not_made_for_are_as_the_readme_says(upskill: Upskill) -> None:
+    evals = kernel_students.EXAMPLE / "evals"
+    suites = [Suite.load(evals / name) for name in ("unseen.yaml", "unseen-without-gpu.yaml", "suite.yaml")]
+    questions = [{case.id: case.prompt for case in suite.cases} for suite in suites]
+    assert questions[0] == questions[1]
+    assert len(questions[0]) == 8
+    assert questions[0].keys().isdisjoint(questions[2])
+    recorded = evals / "unseen" / "qwen2.5-coder-1.5b.jsonl.gz"
+    done = upskill(
+        "eval", kernel_students.EXAMPLE, "-t", evals / "unseen-without-gpu.yaml", "--replay", recorded, "--json"
+    )
+    (model,) = done.json["models"]
+    assert [model[arm]["passed"] for arm in ("baseline", "skill")] == [0, 7]
+    assert model["pairs"] == 8
+    assert model["decision"] == "helps"
+    low, high = (round(100 * end) for end in model["interval"])
+    text = kernel_students.README.read_text(encoding="utf-8")
+    assert f"seven do with it: +{100 * model['lift']:.0f} points (+{low} to +{high}), *helps*" in text
 
 
 def test_every_recording_is_graded_and_small() -> None:
