@@ -38,8 +38,10 @@ def kernel(name: str) -> str:
     return (EVALS / "kernels" / f"{name}.cu").read_text(encoding="utf-8")
 
 
-def suites() -> tuple[Suite, Suite]:
-    return Suite.load(EVALS / "suite.yaml"), Suite.load(EVALS / "without-gpu.yaml")
+def suites(*, unseen: bool = False) -> tuple[Suite, Suite]:
+    """With a GPU, and without: of the example, or of the tasks that its skill was not made for."""
+    names = ("unseen.yaml", "unseen-without-gpu.yaml") if unseen else ("suite.yaml", "without-gpu.yaml")
+    return Suite.load(EVALS / names[0]), Suite.load(EVALS / names[1])
 
 
 def test_every_case_has_a_task_a_kernel_and_asks_for_their_launcher() -> None:
@@ -65,15 +67,31 @@ def test_every_task_is_checked_at_one_element_at_odd_sizes_and_at_a_large_one() 
         assert header.tolerance, name
 
 
-def test_the_suite_without_a_gpu_asks_the_same() -> None:
-    full, without = suites()
+def test_unseen_tasks_ask_for_their_launcher_and_are_none_of_the_others() -> None:
+    suite, _ = suites(unseen=True)
+    assert len(suite.cases) == 8
+    for case in suite.cases:
+        name = case.id.replace("-", "_")
+        header = read_task((EVALS / "unseen" / f"{name}.py").read_text(encoding="utf-8"))
+        asked = LAUNCHER.search(case.prompt)
+        assert asked, name
+        assert asked[1] == " ".join(header.written.split())
+        assert header.timed
+        assert f"unseen/{name}.py" in str([named.written for named in case.checks])
+    assert near_duplicates([*suite.cases, *suites()[0].cases]) == []
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_the_suite_without_a_gpu_asks_the_same(unseen: bool) -> None:
+    full, without = suites(unseen=unseen)
     assert [(case.id, case.prompt) for case in full.cases] == [(case.id, case.prompt) for case in without.cases]
     kinds = {named.name for case in without.cases for named in case.checks}
     assert kinds == {"kernel_compiles", "kernel_resources", "not_contains"}
 
 
-def test_no_answer_passes_that_knows_nothing_not_even_the_skill_recited() -> None:
-    _, without = suites()
+@pytest.mark.parametrize("unseen", [False, True])
+def test_no_answer_passes_that_knows_nothing_not_even_the_skill_recited(unseen: bool) -> None:
+    _, without = suites(unseen=unseen)
     assert asyncio.run(probe_suite(without, Skill.load(EXAMPLE))) == []
     assert near_duplicates(without.cases) == []
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, Upskill
-from upskill import Suite
 
 sys.path.insert(0, str(REPOSITORY / "bench"))
 sys.path.insert(0, str(REPOSITORY / "docs"))
@@ -41,11 +40,6 @@ def test_recorded_answers_replay_bit_for_bit_where_their_store_is_not(upskill: U
 
 def test_tasks_that_the_skill_was_not_made_for_are_as_the_readme_says(upskill: Upskill) -> None:
     evals = kernel_students.EXAMPLE / "evals"
-    suites = [Suite.load(evals / name) for name in ("unseen.yaml", "unseen-without-gpu.yaml", "suite.yaml")]
-    questions = [{case.id: case.prompt for case in suite.cases} for suite in suites]
-    assert questions[0] == questions[1]
-    assert len(questions[0]) == 8
-    assert questions[0].keys().isdisjoint(questions[2])
     recorded = evals / "unseen" / "qwen2.5-coder-1.5b.jsonl.gz"
     done = upskill(
         "eval", kernel_students.EXAMPLE, "-t", evals / "unseen-without-gpu.yaml", "--replay", recorded, "--json"
