@@ -137,6 +137,8 @@ def _parse(source: str) -> ast.Module:
     except SyntaxError as error:
         where = f"line {error.lineno} " if error.lineno else ""
         raise ValueError(f"{where}is not Python: {error.msg}") from error
+    except ValueError as error:  # a null byte, to some versions of Python
+        raise ValueError(f"is not Python: {error}") from error
     except (MemoryError, RecursionError) as error:
         raise ValueError("is not Python that can be read: it is too deeply nested") from error
 
