@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from server import Connection, answer
 
 if TYPE_CHECKING:
-    from upskill.runs.plan import Plan
+    from upskill.runs.planning.plan import Plan
 
 WORD = "kumquat"
 LEFT_BEHIND = "sleep 86399"  # what the second command leaves running: nothing else on the machine is called so
@@ -82,7 +82,7 @@ async def serve() -> None:
 
 
 async def acting_plan(url: str, trials: int, sandbox: str) -> Plan:
-    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415 - not for the server
+    from upskill.runs.planning.plan import PlanOptions, make_plan  # noqa: PLC0415 - not for the server
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
@@ -105,9 +105,9 @@ async def acting_plan(url: str, trials: int, sandbox: str) -> Plan:
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
     from upskill.models import ModelContext, Models  # noqa: PLC0415
-    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
-    from upskill.runs.events import Events  # noqa: PLC0415
-    from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
+    from upskill.runs.running.events import Events  # noqa: PLC0415
+    from upskill.runs.running.executors.local import Local  # noqa: PLC0415
     from upskill.runs.stores import open_store  # noqa: PLC0415
 
     plan = await acting_plan(url, trials, sandbox)

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from upskill import Skill, Suite
-from upskill.authoring.suite_writer import as_suite_case
+from upskill.authoring.writing.suite_writer import as_suite_case
 from upskill.suites import Case
 from upskill.suites.quality import WeakCase, probe_case
 from upskill.suites.trying import Ground, Trying

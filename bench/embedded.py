@@ -23,7 +23,7 @@ from pathlib import Path
 
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.models import ModelContext
-from upskill.runs.plan import Plan, PlanOptions
+from upskill.runs.planning.plan import Plan, PlanOptions
 from upskill.runs.stores import Store
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "tern-deploy"

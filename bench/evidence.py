@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from upskill.authoring.evidence import TraceEvidence, evidence_of
+from upskill.authoring.evidence.evidence import TraceEvidence, evidence_of
 from upskill.traces import detect_format, read_trace
 
 CORPUS = Path(__file__).parents[1] / "tests" / "fixtures" / "evidence"

@@ -28,7 +28,7 @@ from agents import acting_plan
 from throughput import AT_ONCE, calling_plan
 
 if TYPE_CHECKING:
-    from upskill.runs.plan import Plan
+    from upskill.runs.planning.plan import Plan
 
 HERE = Path(__file__).resolve()
 Kind = Literal["calls", "agents"]
@@ -70,9 +70,9 @@ async def make_plan_of(kind: Kind, url: str, trials: int) -> Plan:
 async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, int], at_once: int) -> None:
     from upskill.models import ModelContext, Models  # noqa: PLC0415 - not for the process that compares
     from upskill.models.ledger import Ledger  # noqa: PLC0415
-    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415
-    from upskill.runs.events import Events  # noqa: PLC0415
-    from upskill.runs.executors import EXECUTORS  # noqa: PLC0415
+    from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415
+    from upskill.runs.running.events import Events  # noqa: PLC0415
+    from upskill.runs.running.executors import EXECUTORS  # noqa: PLC0415
     from upskill.runs.stores import open_store  # noqa: PLC0415
 
     chosen = EXECUTORS.load(executor)(at_once)

@@ -24,7 +24,7 @@ import psycopg
 
 from upskill import Plan, Result, Skill, Store, Suite, open_store
 from upskill.models import Address
-from upskill.runs.plan import Judgement
+from upskill.runs.planning.plan import Judgement
 from upskill.runs.stores.rows import RESULT_COLUMNS, result_values
 from upskill.runs.stores.sql import ADD_RESULT
 from upskill.traces import Step, Trace, Usage

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations import chances, percent, table
-from upskill.authoring import comparison
-from upskill.authoring.comparison import Comparison
+from upskill.authoring.search import comparison
+from upskill.authoring.search.comparison import Comparison
 from upskill.verdicts.statistics import Floats, lift_excludes
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"

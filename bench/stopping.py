@@ -14,9 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
-from upskill.runs.evaluate import RunOptions
-from upskill.runs.evaluation import Evaluation
-from upskill.runs.plan import PlanOptions
+from upskill.runs.planning.plan import PlanOptions
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.running.evaluate import RunOptions
 from upskill.skills.placebo import placebo
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill import Models, Plan, PlanOptions, Skill, Suite, evaluate, make_plan
-from upskill.runs.plan import Judgement, Result
+from upskill.runs.planning.plan import Judgement, Result
 from upskill.runs.stores import Run
 from upskill.runs.stores.rows import RESULT_COLUMNS, result_values
 from upskill.runs.stores.sqlite import SqliteStore

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from upskill.runs.plan import Plan, Result, Trial
+    from upskill.runs.planning.plan import Plan, Result, Trial
     from upskill.runs.stores import Run
 
 HERE = Path(__file__).resolve()
@@ -65,7 +65,7 @@ def shape(trials: int) -> tuple[int, int]:
 
 
 def calling_plan(url: str, trials: int) -> Plan:
-    from upskill.runs.plan import PlanOptions, make_plan  # noqa: PLC0415 - each side imports its own
+    from upskill.runs.planning.plan import PlanOptions, make_plan  # noqa: PLC0415 - each side imports its own
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
@@ -83,10 +83,10 @@ async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", 
     from upskill.models import ModelContext, Models  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
     from upskill.reports.json import render  # noqa: PLC0415
-    from upskill.runs.estimate import estimate  # noqa: PLC0415 - each side imports its own
-    from upskill.runs.evaluate import RunOptions, evaluate  # noqa: PLC0415
-    from upskill.runs.events import Events  # noqa: PLC0415
-    from upskill.runs.executors.local import Local  # noqa: PLC0415
+    from upskill.runs.planning.estimate import estimate  # noqa: PLC0415 - each side imports its own
+    from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415
+    from upskill.runs.running.events import Events  # noqa: PLC0415
+    from upskill.runs.running.executors.local import Local  # noqa: PLC0415
     from upskill.runs.stores import open_store  # noqa: PLC0415
 
     plan = calling_plan(url, trials)

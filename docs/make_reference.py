@@ -42,7 +42,7 @@ def lines() -> Iterator[str]:
 def commands() -> Iterator[str]:
     yield "\n## Commands\n"
     yield from _help(upskill, "upskill")
-    for name, (_, line) in COMMANDS.items():
+    for name, line in COMMANDS.items():
         if not line:
             continue
         command = upskill.get_command(click.Context(upskill), name)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from upskill.traces.redact import redact
+from upskill.traces.redaction.redact import redact
 
 CORPUS = Path(__file__).parent / "fixtures" / "secrets"
 Half = Literal["seen", "unseen"]

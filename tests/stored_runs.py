@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill import Plan, Result, Skill, Suite, Trial, make_plan, open_store
-from upskill.runs.plan import Judgement, PlanOptions
+from upskill.runs.planning.plan import Judgement, PlanOptions
 from upskill.traces import Step, Trace, Usage
 
 Answered = Callable[[Trial], Result]

@@ -24,8 +24,8 @@ from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
 from upskill import Suite, open_store
 from upskill.agents import toolbox
 from upskill.reports import terminal
-from upskill.runs.evaluate import evaluate_now
-from upskill.runs.plan import PlanOptions, make_plan
+from upskill.runs.planning.plan import PlanOptions, make_plan
+from upskill.runs.running.evaluate import evaluate_now
 from upskill.skills import Skill
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill import Skill, Suite, evaluate, make_plan, open_store
-from upskill.runs.plan import PlanOptions
+from upskill.runs.planning.plan import PlanOptions
 
 WRITES = "{calls: [{name: bash, arguments: {command: 'echo ahoy > out.txt'}}]}"
 STUDENT = f"""

@@ -15,8 +15,8 @@ from conftest import REPOSITORY, Upskill, write_script
 from teaching import WORDS, case
 from test_create import says, skill_of, user
 from upskill import Skill, Suite
-from upskill.authoring.prompts import read_prompt
-from upskill.authoring.suite_writer import write_suite
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.suite_writer import write_suite
 from upskill.checks.length import MaxLength
 from upskill.suites.quality import Probe, probe_case
 

@@ -19,7 +19,7 @@ from upskill.models.cache import RequestHasher, hash_request, read_reply, write_
 from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text, read_yaml
 from upskill.record import record
-from upskill.runs.begun_keys import BegunKeys
+from upskill.runs.planning.begun_keys import BegunKeys
 from upskill.runs.stores import open_store
 from upskill.traces import Usage
 

@@ -16,15 +16,15 @@ import pytest
 from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.authoring.suite_writer import CHECK_KINDS, write_suite
+from upskill.authoring.writing.suite_writer import CHECK_KINDS, write_suite
 from upskill.checks import CHECKS, guard, harness, read_check
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
-from upskill.runs.evaluate import evaluate
-from upskill.runs.plan import PlanOptions, make_plan
+from upskill.runs.planning.plan import PlanOptions, make_plan
+from upskill.runs.running.evaluate import evaluate
 from upskill.runs.stores import open_store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose_sandbox
 from upskill.skills import Skill

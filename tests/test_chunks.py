@@ -14,12 +14,12 @@ from upskill import ModelContext, Skill, make_plan, open_store
 from upskill.errors import CeilingReached
 from upskill.models import Failures
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.runs.evaluate import evaluate
-from upskill.runs.executors import Job
-from upskill.runs.executors.chunk import Chunk, Done, Shared, Worker
-from upskill.runs.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
-from upskill.runs.executors.leases import LeaseBook
-from upskill.runs.plan import PlanOptions, Trial
+from upskill.runs.planning.plan import PlanOptions, Trial
+from upskill.runs.running.evaluate import evaluate
+from upskill.runs.running.executors import Job
+from upskill.runs.running.executors.chunk import Chunk, Done, Shared, Worker
+from upskill.runs.running.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
+from upskill.runs.running.executors.leases import LeaseBook
 from upskill.traces import NO_USAGE, Usage
 
 WORKERS = 4

@@ -14,12 +14,12 @@ import pytest
 
 from teaching import WORDS, case, draft, fact
 from upskill import Skill, Trace, UpskillError
-from upskill.authoring.material import Material, Piece, gather
-from upskill.authoring.output import as_name
-from upskill.authoring.provenance import Provenance, add_suite
-from upskill.authoring.skill_writer import write_skill
-from upskill.authoring.suite_writer import PLAIN_CHECKS, write_suite
-from upskill.authoring.summarize import summarize
+from upskill.authoring.evidence.summarize import summarize
+from upskill.authoring.material.material import Material, Piece, gather
+from upskill.authoring.saving.output import as_name
+from upskill.authoring.saving.provenance import Provenance, add_suite
+from upskill.authoring.writing.skill_writer import write_skill
+from upskill.authoring.writing.suite_writer import PLAIN_CHECKS, write_suite
 from upskill.models import Reply, Request
 from upskill.suites import Case, Suite
 from upskill.traces import Step
@@ -182,9 +182,9 @@ async def test_a_very_long_trace_is_noted_in_several_rounds() -> None:
 LONG = """
 import asyncio, json, re, resource, sys
 from pathlib import Path
-from upskill.authoring.skill_writer import write_skill
-from upskill.authoring.extract import extract
-from upskill.authoring.material import gather
+from upskill.authoring.writing.skill_writer import write_skill
+from upskill.authoring.evidence.extract import extract
+from upskill.authoring.material.material import gather
 from upskill.models import Reply
 
 material = gather("task", sources=[sys.argv[1]])

@@ -13,8 +13,7 @@ import pypdf
 import pytest
 
 from upskill import UsageError
-from upskill.authoring import documents
-from upskill.authoring.material import gather, read_source
+from upskill.authoring.material.material import documents, gather, read_source
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"

@@ -19,8 +19,8 @@ from upskill.models.embedded.capacity import Capacity, capacity_for
 from upskill.models.embedded.client import StreamedAnswer
 from upskill.models.embedded.repetition import is_repeating
 from upskill.models.embedded.states import SavedStates, state_name, steps_to
-from upskill.runs.output_limit import fitting_limit
-from upskill.runs.plan import Plan, PlanOptions, Trial
+from upskill.runs.planning.output_limit import fitting_limit
+from upskill.runs.planning.plan import Plan, PlanOptions, Trial
 from upskill.suites import Case
 
 GIB = 1 << 30

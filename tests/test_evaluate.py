@@ -40,13 +40,13 @@ from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.reports.json import plain
-from upskill.runs.evaluate import RunOptions, get_failure_descriptions
-from upskill.runs.evaluation import stopping_point_of
-from upskill.runs.events import Events
-from upskill.runs.executors import EXECUTORS, Executor, Job
-from upskill.runs.executors.local import Local
-from upskill.runs.plan import PlanOptions
-from upskill.runs.stored import evaluation_of
+from upskill.runs.planning.plan import PlanOptions
+from upskill.runs.results.evaluation import stopping_point_of
+from upskill.runs.results.stored import evaluation_of
+from upskill.runs.running.evaluate import RunOptions, get_failure_descriptions
+from upskill.runs.running.events import Events
+from upskill.runs.running.executors import EXECUTORS, Executor, Job
+from upskill.runs.running.executors.local import Local
 from upskill.runs.stores import Run
 from upskill.runs.stores.sqlite import SqliteStore
 from upskill.suites import Case

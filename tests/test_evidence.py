@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY
-from upskill.authoring.command_roles import program_and_verb, role_of
-from upskill.authoring.evidence import VERIFY, ReusedCommand, TraceEvidence, evidence_of
-from upskill.authoring.fixes import ErrorFix
-from upskill.authoring.shell import parse_shell
-from upskill.authoring.trace_commands import command_runs, error_line, shell_command, split_words, step_failed
-from upskill.authoring.trace_files import final_files
+from upskill.authoring.evidence.command_roles import program_and_verb, role_of
+from upskill.authoring.evidence.evidence import VERIFY, ReusedCommand, TraceEvidence, evidence_of
+from upskill.authoring.evidence.fixes import ErrorFix
+from upskill.authoring.evidence.shell import parse_shell
+from upskill.authoring.evidence.trace_commands import command_runs, error_line, shell_command, split_words, step_failed
+from upskill.authoring.evidence.trace_files import final_files
 from upskill.traces import Status, Step, Trace, read_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from conftest import HELPFUL, write_script, write_skill
 from upskill import ModelContext, Models, RunOptions, Skill, Suite, evaluate, make_plan, open_store
-from upskill.runs.executors import Job, Persist, RunTrial
-from upskill.runs.executors.garbage import COLLECT_AFTER
-from upskill.runs.plan import Plan, PlanOptions, Result
-from upskill.runs.trial import run_job
+from upskill.runs.planning.plan import Plan, PlanOptions, Result
+from upskill.runs.running.executors import Job, Persist, RunTrial
+from upskill.runs.running.executors.garbage import COLLECT_AFTER
+from upskill.runs.running.trial import run_job
 
 
 class Pool:

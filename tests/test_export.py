@@ -18,7 +18,7 @@ import pytest
 from conftest import Done, Upskill, greetings, write_script, write_skill
 from upskill import Skill, open_store
 from upskill.reports.exports import EXPORTS, Export, StoredRun
-from upskill.runs.plan import Judgement, PlanOptions, Result, make_plan
+from upskill.runs.planning.plan import Judgement, PlanOptions, Result, make_plan
 from upskill.suites import Suite
 from upskill.traces import Step, Trace, Usage
 

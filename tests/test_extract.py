@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY, Upskill, write_script
-from upskill.authoring.extract import Extraction, extract
+from upskill.authoring.evidence.extract import Extraction, extract
 from upskill.errors import UsageError
 from upskill.models import ModelContext, Models
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
-from upskill.runs.evaluate import evaluate
-from upskill.runs.plan import make_plan
+from upskill.runs.planning.plan import make_plan
+from upskill.runs.running.evaluate import evaluate
 from upskill.skills import estimate_tokens
 from upskill.suites import Suite
 from upskill.suites.quality import probe_suite

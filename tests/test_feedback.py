@@ -11,7 +11,7 @@ import pytest
 from conftest import Done, Upskill, write_script, write_skill
 from test_improve import FOLDER, house
 from upskill import Skill, Suite, UsageError, open_store
-from upskill.runs.feedback import Remark, read_feedback
+from upskill.runs.results.feedback import Remark, read_feedback
 
 __all__ = ["house"]
 STUDENT = ("-m", "scripted:student.json")

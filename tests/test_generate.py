@@ -53,13 +53,14 @@ from upskill import (
     open_store,
     refine_skill,
 )
-from upskill.authoring import comparison, suite_writer, teachers
-from upskill.authoring.provenance import Provenance, making_cost
-from upskill.authoring.teachers import NoTeacher
+from upskill.authoring.saving.provenance import Provenance, making_cost
+from upskill.authoring.search import comparison
+from upskill.authoring.writing import suite_writer, teachers
+from upskill.authoring.writing.teachers import NoTeacher
 from upskill.models.embedded.weights import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
-from upskill.runs.estimate import CostEstimate
+from upskill.runs.planning.estimate import CostEstimate
 from upskill.suites.quality import probe_suite
 
 TASK = "know the words of this house"

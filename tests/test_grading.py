@@ -12,7 +12,7 @@ from conftest import write_script
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.checks import Check, Evidence, Finding, Named, patterns
 from upskill.errors import CheckError
-from upskill.runs.plan import PlanOptions, Result
+from upskill.runs.planning.plan import PlanOptions, Result
 from upskill.runs.stores import Store
 from upskill.suites import Case
 from upskill.suites.quality import probe_suite

@@ -11,9 +11,9 @@ import pytest
 from conftest import Upskill
 from teaching import NUMBERS, TESTS, WRITES, case, student_rules, write_rules
 from upskill import Skill, open_store
-from upskill.authoring.grounding import uncovered, uncovered_by
-from upskill.authoring.material import Material, Piece
-from upskill.authoring.provenance import Provenance, own_lines
+from upskill.authoring.material.material import Material, Piece
+from upskill.authoring.saving.provenance import Provenance, own_lines
+from upskill.authoring.writing.grounding import uncovered, uncovered_by
 
 GUIDE = """# Tern
 

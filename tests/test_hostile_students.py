@@ -19,8 +19,8 @@ import pytest
 
 from upskill.checks import Evidence, guard, patterns
 from upskill.errors import TrialError
-from upskill.runs.grading import Grading
-from upskill.runs.plan import Judgement
+from upskill.runs.planning.plan import Judgement
+from upskill.runs.running.grading import Grading
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites import Suite

@@ -20,8 +20,8 @@ from upskill.checks import Evidence, judge, read_check
 from upskill.models import Message, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import request_key
-from upskill.runs.evaluate import evaluate
-from upskill.runs.plan import GENERATION
+from upskill.runs.planning.plan import GENERATION
+from upskill.runs.running.evaluate import evaluate
 from upskill.runs.stores import open_store
 from upskill.traces import Step, Trace
 

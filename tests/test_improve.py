@@ -23,12 +23,12 @@ from teaching import (
     write_rules,
 )
 from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
-from upskill.authoring.improve import add_stored_evidence, rename_evidence
-from upskill.authoring.material import Material, Piece, gather
-from upskill.authoring.output import replace_manifest
-from upskill.authoring.provenance import Provenance, add_suite
-from upskill.authoring.source_files import add_source_files, source_file
-from upskill.authoring.versions import edited_by_hand, record_version
+from upskill.authoring.material.material import Material, Piece, gather
+from upskill.authoring.material.source_files import add_source_files, source_file
+from upskill.authoring.saving.output import replace_manifest
+from upskill.authoring.saving.provenance import Provenance, add_suite
+from upskill.authoring.saving.versions import edited_by_hand, record_version
+from upskill.authoring.search.improve import add_stored_evidence, rename_evidence
 from upskill.skills import find_skills
 from upskill.suites import Case
 

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
-from upskill.authoring.output import replace_manifest
+from upskill.authoring.saving.output import replace_manifest
 from upskill.skills.install import RECORD, TARGETS, Installation, find_target, install
 
 # agent -> below the project, below the home folder

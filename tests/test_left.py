@@ -15,15 +15,15 @@ import pytest
 from conftest import write_script, write_skill
 from upskill import ModelContext, Plan, PlanOptions, Skill, evaluate, make_plan, open_store
 from upskill.models.ledger import Ledger
-from upskill.runs.estimate import estimate
-from upskill.runs.evaluate import RunOptions
-from upskill.runs.events import Events
-from upskill.runs.executors import Job, Persist, RunTrial
-from upskill.runs.executors.chunk_queue import ChunkQueue
-from upskill.runs.executors.leases import LeaseBook
-from upskill.runs.executors.local import Local
-from upskill.runs.left import TrialsLeft, trials_left
-from upskill.runs.plan import Result, Trial
+from upskill.runs.planning.estimate import estimate
+from upskill.runs.planning.plan import Result, Trial
+from upskill.runs.running.evaluate import RunOptions
+from upskill.runs.running.events import Events
+from upskill.runs.running.executors import Job, Persist, RunTrial
+from upskill.runs.running.executors.chunk_queue import ChunkQueue
+from upskill.runs.running.executors.leases import LeaseBook
+from upskill.runs.running.executors.local import Local
+from upskill.runs.running.left import TrialsLeft, trials_left
 from upskill.runs.stores.key_filter import KeyFilter
 from upskill.verdicts.outcome import Outcome
 

@@ -55,15 +55,16 @@ def test_importing_upskill_loads_next_to_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["upskill.runs.evaluate", "upskill.skills.install", "upskill.cli.eval", "upskill.reports.json"]
+    "first",
+    ["upskill.runs.running.evaluate", "upskill.skills.install", "upskill.cli.commands.eval", "upskill.reports.json"],
 )
 def test_importing_a_submodule_first_does_not_hide_a_verb(first: str) -> None:
     said = run(
         f"import {first}, sys, upskill\n"
         "from upskill import evaluate, install\n"
-        "assert evaluate is upskill.evaluate is sys.modules['upskill.runs.evaluate'].evaluate\n"
+        "assert evaluate is upskill.evaluate is sys.modules['upskill.runs.running.evaluate'].evaluate\n"
         "assert install is upskill.install is sys.modules['upskill.skills.install'].install\n"
-        "from upskill.runs.evaluate import make_plan\n"
+        "from upskill.runs.running.evaluate import make_plan\n"
         "assert upskill.evaluate is evaluate and make_plan is upskill.make_plan\n"
         "print(callable(evaluate), callable(install))"
     )

@@ -78,6 +78,6 @@ def test_every_command_takes_v_before_and_after_its_name(upskill: Upskill, comma
 def test_the_library_logs_to_whoever_listens_and_to_nobody_else(skill: Path) -> None:
     run = "from upskill import *; evaluate_now(make_plan(Skill.load('greeter'), models=['scripted:model.yaml']))"
     listen = "import logging; logging.basicConfig(level='INFO'); "
-    for code, said in ((run, ""), (listen + run, "INFO:upskill.runs.evaluate:run greeter-")):
+    for code, said in ((run, ""), (listen + run, "INFO:upskill.runs.running.evaluate:run greeter-")):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr.startswith(said), bool(done.stderr)) == ("", True, bool(said))

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import Upskill, greetings, write_script, write_skill
 from upskill import Address, Evaluation, Plan, Skill, Store, Suite, open_store
-from upskill.runs.evaluate import RunOptions, evaluate
-from upskill.runs.evaluation import verdicts_of_run
-from upskill.runs.looks import looks_before, looks_of_run
+from upskill.runs.results.evaluation import verdicts_of_run
+from upskill.runs.results.looks import looks_before, looks_of_run
+from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores.rows import Look
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
@@ -115,7 +115,7 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
 
 
 async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from upskill.runs import evaluation as module  # noqa: PLC0415
+    from upskill.runs.results import evaluation as module  # noqa: PLC0415
     from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict  # noqa: PLC0415
 
     told: list[int] = []

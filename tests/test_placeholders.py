@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upskill.authoring.placeholders import portable
+from upskill.authoring.evidence.placeholders import portable
 
 FOLDER = "/home/ada/harbour"
 

@@ -10,9 +10,9 @@ import pytest
 
 from conftest import Upskill, greetings, write_script, write_skill
 from upskill import Address, Plan, Skill, Suite, UsageError, open_store
-from upskill.runs.evaluate import RunOptions, evaluate
-from upskill.runs.looks import looks_of_run
-from upskill.runs.preregistration import register
+from upskill.runs.planning.preregistration import register
+from upskill.runs.results.looks import looks_of_run
+from upskill.runs.running.evaluate import RunOptions, evaluate
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 

@@ -18,7 +18,7 @@ import pytest
 from conftest import HELPFUL, Upskill, serving, start, write_script, write_skill
 from loopback import Call
 from upskill.cli.progress import Display, RunProgress, show_transfer
-from upskill.runs.plan import Plan, Result, Trial, make_plan
+from upskill.runs.planning.plan import Plan, Result, Trial, make_plan
 from upskill.runs.stores import open_store
 from upskill.skills import Skill
 from upskill.traces import Usage

@@ -12,7 +12,7 @@ from conftest import REPOSITORY, Done, Upskill, serving
 from lookup_student import IGNORANT, look_up
 from loopback import Call
 from upskill import Skill
-from upskill.authoring.provenance import own_lines
+from upskill.authoring.saving.provenance import own_lines
 
 ANSWERS = REPOSITORY / "tests" / "fixtures" / "handoff"
 PAGE = ANSWERS / "corvane.md"

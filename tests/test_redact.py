@@ -16,7 +16,7 @@ from conftest import REPOSITORY
 from secret_corpus import measure, read_corpus
 from upskill.plain import canonical
 from upskill.traces import Step, Trace, read_trace
-from upskill.traces.redact import redact, redact_trace
+from upskill.traces.redaction.redact import redact, redact_trace
 
 
 def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:

@@ -28,7 +28,9 @@ from teaching import (
     write_rules,
 )
 from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
-from upskill.authoring.comparison import (
+from upskill.authoring.material.material import Material, Piece
+from upskill.authoring.saving.provenance import Provenance, own_lines
+from upskill.authoring.search.comparison import (
     ALPHA,
     FIRST_LOOK,
     LAST_LOOK,
@@ -37,13 +39,11 @@ from upskill.authoring.comparison import (
     confirming_rounds,
     failures_needed,
 )
-from upskill.authoring.failures import mask_expected, stored_failures
-from upskill.authoring.grounding import mark_own_lines
-from upskill.authoring.material import Material, Piece
-from upskill.authoring.provenance import Provenance, own_lines
-from upskill.authoring.refine import RefineOptions, refine
-from upskill.authoring.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
-from upskill.authoring.refiners.rewrite import Rewrite, apply_edits
+from upskill.authoring.search.failures import mask_expected, stored_failures
+from upskill.authoring.search.refine import RefineOptions, refine
+from upskill.authoring.search.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
+from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
+from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.checks import read_check
 from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
@@ -320,7 +320,7 @@ def test_the_table_of_refiners_leads_to_them() -> None:
 APPEND = """
 from pathlib import Path
 
-from upskill.authoring.refiners import Edit, Proposal
+from upskill.authoring.search.refiners import Edit, Proposal
 
 
 class Append:

@@ -33,7 +33,7 @@ from upskill import (
     open_store,
 )
 from upskill.errors import StoreError
-from upskill.runs.plan import Arm, Judgement
+from upskill.runs.planning.plan import Arm, Judgement
 from upskill.runs.stores import STORES, Look, Page, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage

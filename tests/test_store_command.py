@@ -19,7 +19,7 @@ from postgres_server import Server as PostgresServer
 from test_store import PLAN, SAILOR, SKILL, TRIALS, add_all, begin, result_of
 from upskill import Address, Store, UsageError, open_store
 from upskill.models import Asked
-from upskill.runs.looks import looks_of_run
+from upskill.runs.results.looks import looks_of_run
 from upskill.runs.stores import Look, Review, Run, find_store
 from upskill.runs.stores.copying import ROWS_AT_ONCE, copy_store
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upskill import Case, Skill, Suite, UsageError
-from upskill.authoring.provenance import add_suite
+from upskill.authoring.saving.provenance import add_suite
 from upskill.suites import HELD_OUT_SHARE
 
 CASE: dict[str, Any] = {"id": "one", "prompt": "Say hello.", "checks": [{"contains": "hello"}]}

@@ -18,8 +18,8 @@ from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
 from test_material import SERVER
 from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
-from upskill.authoring.evidence import VERIFY, evidence_of
-from upskill.authoring.lesson import Lesson, read_files, record_lesson
+from upskill.authoring.evidence.evidence import VERIFY, evidence_of
+from upskill.authoring.lesson.lesson import Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
 from upskill.sandboxes import SandboxChoice, choose_sandbox

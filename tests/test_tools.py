@@ -31,9 +31,9 @@ from upskill.models import Address, Message, Model, ModelContext, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, ScriptedModel
-from upskill.runs.estimate import CostEstimate, estimate
-from upskill.runs.events import Events
-from upskill.runs.plan import PlanOptions, Result, Trial
+from upskill.runs.planning.estimate import CostEstimate, estimate
+from upskill.runs.planning.plan import PlanOptions, Result, Trial
+from upskill.runs.running.events import Events
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace, Usage

@@ -15,7 +15,7 @@ from upskill import Address, Plan, Result, Skill, Suite, Trial
 from upskill.agents import Task
 from upskill.agents.chat import chat_request
 from upskill.plain import digest
-from upskill.runs.plan import GENERATION, Judgement
+from upskill.runs.planning.plan import GENERATION, Judgement
 from upskill.traces import Step, Trace, Usage
 
 ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")

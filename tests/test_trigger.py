@@ -16,13 +16,13 @@ from loopback import Call, Loopback, Say, Spoken
 from upskill import Events, ModelContext, Models, Result, Skill, TriggerOptions, improve_description, open_store
 from upskill import trigger as measure
 from upskill.agents import Bounds
-from upskill.authoring.description import check_parts, estimate_improvement
-from upskill.authoring.trigger_plan import estimate_runs, make_trigger_plan
+from upskill.authoring.trigger.description import check_parts, estimate_improvement
+from upskill.authoring.trigger.plan import estimate_runs, make_trigger_plan
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.reports.trigger import improvement_to_json, triggered_to_json
-from upskill.runs.plan import PlanOptions
+from upskill.runs.planning.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query, part_of
 from upskill.verdicts.firing import compute_firing_metrics, paired_change

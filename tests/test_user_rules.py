@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from upskill.authoring.extract import extract
-from upskill.authoring.user_rules import contradicts
+from upskill.authoring.evidence.extract import extract
+from upskill.authoring.evidence.user_rules import contradicts
 from upskill.traces import Step, Trace
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upskill.authoring.evidence import TraceEvidence, evidence_of
+from upskill.authoring.evidence.evidence import TraceEvidence, evidence_of
 from upskill.traces import Step, Trace
 
 

@@ -17,57 +17,57 @@ _WHERE = {
     "Case": "upskill.suites",
     "Check": "upskill.checks",
     "Config": "upskill.settings",
-    "Evaluation": "upskill.runs.evaluation",
-    "Events": "upskill.runs.events",
+    "Evaluation": "upskill.runs.results.evaluation",
+    "Events": "upskill.runs.running.events",
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
     "GenerateOptions": "upskill.authoring.options",
-    "Generated": "upskill.authoring.generated",
-    "LessonFailed": "upskill.authoring.teach",
-    "Material": "upskill.authoring.material",
+    "Generated": "upskill.authoring.saving.generated",
+    "LessonFailed": "upskill.authoring.lesson.teach",
+    "Material": "upskill.authoring.material.material",
     "ModelContext": "upskill.models",
     "Models": "upskill.models",
     "Outcome": "upskill.verdicts.outcome",
-    "Plan": "upskill.runs.plan",
-    "PlanOptions": "upskill.runs.plan",
-    "RefineOptions": "upskill.authoring.refine",
-    "Refinement": "upskill.authoring.refine",
-    "Result": "upskill.runs.plan",
-    "RunOptions": "upskill.runs.evaluate",
+    "Plan": "upskill.runs.planning.plan",
+    "PlanOptions": "upskill.runs.planning.plan",
+    "RefineOptions": "upskill.authoring.search.refine",
+    "Refinement": "upskill.authoring.search.refine",
+    "Result": "upskill.runs.planning.plan",
+    "RunOptions": "upskill.runs.running.evaluate",
     "Settings": "upskill.settings",
     "Skill": "upskill.skills",
     "Store": "upskill.runs.stores",
     "Suite": "upskill.suites",
-    "Taught": "upskill.authoring.teach",
+    "Taught": "upskill.authoring.lesson.teach",
     "TeachOptions": "upskill.authoring.options",
     "Trace": "upskill.traces",
-    "Trial": "upskill.runs.plan",
+    "Trial": "upskill.runs.planning.plan",
     "TrialError": "upskill.errors",
-    "TriggerOptions": "upskill.authoring.trigger",
+    "TriggerOptions": "upskill.authoring.trigger.trigger",
     "UpskillError": "upskill.errors",
     "UsageError": "upskill.errors",
     "Verdict": "upskill.verdicts.verdict",
     "VerdictOptions": "upskill.verdicts.verdict",
     "compute_verdict": "upskill.verdicts.verdict",
-    "evaluate": "upskill.runs.evaluate",
-    "evaluate_now": "upskill.runs.evaluate",
-    "evaluate_skill": "upskill.runs.evaluate",
-    "gather": "upskill.authoring.material",
+    "evaluate": "upskill.runs.running.evaluate",
+    "evaluate_now": "upskill.runs.running.evaluate",
+    "evaluate_skill": "upskill.runs.running.evaluate",
+    "gather": "upskill.authoring.material.material",
     "generate": "upskill.authoring.generate",
     "generate_now": "upskill.authoring.generate",
-    "generate_skill": "upskill.authoring.skill_writer",
-    "generate_tests": "upskill.authoring.suite_writer",
-    "improve_description": "upskill.authoring.description",
+    "generate_skill": "upskill.authoring.writing.skill_writer",
+    "generate_tests": "upskill.authoring.writing.suite_writer",
+    "improve_description": "upskill.authoring.trigger.description",
     "install": "upskill.skills.install",
-    "make_plan": "upskill.runs.plan",
+    "make_plan": "upskill.runs.planning.plan",
     "open_store": "upskill.runs.stores",
-    "refine": "upskill.authoring.refine",
-    "refine_skill": "upskill.authoring.refine",
-    "run_trial": "upskill.runs.trial",
-    "teach": "upskill.authoring.teach",
-    "trigger": "upskill.authoring.trigger",
-    "write_skill": "upskill.authoring.skill_writer",
-    "write_suite": "upskill.authoring.suite_writer",
+    "refine": "upskill.authoring.search.refine",
+    "refine_skill": "upskill.authoring.search.refine",
+    "run_trial": "upskill.runs.running.trial",
+    "teach": "upskill.authoring.lesson.teach",
+    "trigger": "upskill.authoring.trigger.trigger",
+    "write_skill": "upskill.authoring.writing.skill_writer",
+    "write_suite": "upskill.authoring.writing.suite_writer",
 }
 
 __all__ = [
@@ -132,26 +132,26 @@ __all__ = [
 if TYPE_CHECKING:
     from typing import Any
 
-    from upskill.authoring.description import improve_description
     from upskill.authoring.events import AuthoringEvents
     from upskill.authoring.generate import generate, generate_now
-    from upskill.authoring.generated import Generated
-    from upskill.authoring.material import Material, gather
+    from upskill.authoring.lesson.teach import LessonFailed, Taught, teach
+    from upskill.authoring.material.material import Material, gather
     from upskill.authoring.options import GenerateOptions, TeachOptions
-    from upskill.authoring.refine import Refinement, RefineOptions, refine, refine_skill
-    from upskill.authoring.skill_writer import generate_skill, write_skill
-    from upskill.authoring.suite_writer import generate_tests, write_suite
-    from upskill.authoring.teach import LessonFailed, Taught, teach
-    from upskill.authoring.trigger import TriggerOptions, trigger
+    from upskill.authoring.saving.generated import Generated
+    from upskill.authoring.search.refine import Refinement, RefineOptions, refine, refine_skill
+    from upskill.authoring.trigger.description import improve_description
+    from upskill.authoring.trigger.trigger import TriggerOptions, trigger
+    from upskill.authoring.writing.skill_writer import generate_skill, write_skill
+    from upskill.authoring.writing.suite_writer import generate_tests, write_suite
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
     from upskill.models import Address, ModelContext, Models
-    from upskill.runs.evaluate import RunOptions, evaluate, evaluate_now, evaluate_skill
-    from upskill.runs.evaluation import Evaluation
-    from upskill.runs.events import Events
-    from upskill.runs.plan import Plan, PlanOptions, Result, Trial, make_plan
+    from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
+    from upskill.runs.results.evaluation import Evaluation
+    from upskill.runs.running.evaluate import RunOptions, evaluate, evaluate_now, evaluate_skill
+    from upskill.runs.running.events import Events
+    from upskill.runs.running.trial import run_trial
     from upskill.runs.stores import Store, open_store
-    from upskill.runs.trial import run_trial
     from upskill.settings import Config, Settings
     from upskill.skills import Skill
     from upskill.skills.install import install

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upskill.runs.events import Events
-from upskill.runs.plan import Plan
+from upskill.runs.planning.plan import Plan
+from upskill.runs.running.events import Events
 from upskill.traces import Step
 
 if TYPE_CHECKING:
-    from upskill.authoring.comparison import Confirmation
-    from upskill.authoring.refine import Attempt
+    from upskill.authoring.search.comparison import Confirmation
+    from upskill.authoring.search.refine import Attempt
 
 
 def _ignore(*_: object) -> None:

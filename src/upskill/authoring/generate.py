@@ -14,27 +14,27 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from upskill.authoring.comparison import CONFIRMING_PAIRS
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.extract import extract
-from upskill.authoring.failures import stored_failures
-from upskill.authoring.feedback import Feedback, read_marks, unused_feedback
-from upskill.authoring.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
-from upskill.authoring.grounding import mark_own_lines
-from upskill.authoring.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
-from upskill.authoring.material import Material, ToolSchema, gather, no_task, no_trace
+from upskill.authoring.evidence.extract import extract
+from upskill.authoring.evidence.feedback import Feedback, read_marks, unused_feedback
+from upskill.authoring.evidence.summarize import material_budget, summarize
+from upskill.authoring.material.material import Material, ToolSchema, gather, no_task, no_trace
+from upskill.authoring.material.source_files import add_source_files
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.output import Destination, named_after
-from upskill.authoring.provenance import DRAFT, Provenance, SearchCost, add_suite
-from upskill.authoring.refine import Attempt, Refinement, RefineOptions, refine
-from upskill.authoring.refiners import REFINERS, Failure, Refiner, RefinerFactory
-from upskill.authoring.skill_writer import write_skill
-from upskill.authoring.source_files import add_source_files
-from upskill.authoring.structured import forget_unusable_answers
-from upskill.authoring.suite_writer import write_suite
-from upskill.authoring.summarize import material_budget, summarize
-from upskill.authoring.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
-from upskill.authoring.versions import as_improved
+from upskill.authoring.saving.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
+from upskill.authoring.saving.output import Destination, named_after
+from upskill.authoring.saving.provenance import DRAFT, Provenance, SearchCost, add_suite
+from upskill.authoring.saving.versions import as_improved
+from upskill.authoring.search.comparison import CONFIRMING_PAIRS
+from upskill.authoring.search.failures import stored_failures
+from upskill.authoring.search.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
+from upskill.authoring.search.refine import Attempt, Refinement, RefineOptions, refine
+from upskill.authoring.search.refiners import REFINERS, Failure, Refiner, RefinerFactory
+from upskill.authoring.writing.grounding import mark_own_lines
+from upskill.authoring.writing.skill_writer import write_skill
+from upskill.authoring.writing.structured import forget_unusable_answers
+from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
 from upskill.errors import UpskillError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
@@ -42,15 +42,15 @@ from upskill.models.cache import track_usage
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.plain import counted, digest
-from upskill.runs.estimate import SearchSize, estimate_search
-from upskill.runs.evaluate import check_suite_quality
-from upskill.runs.plan import Plan, PlanOptions, make_plan
+from upskill.runs.planning.estimate import SearchSize, estimate_search
+from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.twins import describe_twins, find_twins
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.traces.redact import describe_counts
+from upskill.traces.redaction.redact import describe_counts
 
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from upskill.agents import Bounds
-from upskill.authoring.lesson import TEACHER_BOUNDS
-from upskill.authoring.skill_files import FILE_TOKENS
+from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
+from upskill.authoring.writing.skill_files import FILE_TOKENS
 from upskill.options import MOST_REPEATS, option
-from upskill.runs.options import AgentOptions, CommonOptions
+from upskill.runs.planning.options import AgentOptions, CommonOptions
 from upskill.skills.agent_specs import REAL_AGENTS
 
 

@@ -1,4 +1,4 @@
-"""The command line: one thin file per command (`COMMANDS`), loaded when that command is asked for.
+"""The command line: one thin file per command in `commands` (`COMMANDS`), loaded when that command is asked for.
 
 `options` makes flags from options classes; `eval_options` has those of eval and benchmark; `help` lays out help pages;
 `completion` completes what is typed; `console` prints, `progress` says what takes a while; `run_names` finds
@@ -21,36 +21,36 @@ import click
 
 from upskill.version import __version__
 
-# name -> (where it is, its line of help). A command whose line is empty is not listed.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("upskill.cli.init:command", "Start a skill, with tests that already run."),
-    "generate": ("upskill.cli.generate:command", "Write a skill from a task, traces or documents, and prove it."),
-    "teach": ("upskill.cli.teach:command", "Let a teacher do a task in a sandbox, and make a skill from it."),
-    "import": ("upskill.cli.import_:command", "Turn test cases of another tool into a suite."),
-    "tests": ("upskill.cli.tests:command", "Write, extend or edit the test cases of a skill."),
-    "history": ("upskill.cli.history:command", "List every candidate that was tried for a skill."),
-    "diff": ("upskill.cli.diff:command", "Compare two candidates for a skill."),
-    "eval": ("upskill.cli.eval:command", "Run a student with and without a skill and compare the two."),
-    "benchmark": ("upskill.cli.benchmark:command", "Evaluate a skill on several models, three runs each."),
-    "trigger": ("upskill.cli.trigger:command", "Measure whether a skill fires when it should, and only then."),
-    "plan": ("upskill.cli.plan:command", "Work out how many cases and runs a lift needs, and the cost."),
-    "show": ("upskill.cli.show:command", "Show a run: every trial with its prompt, answer and findings."),
-    "report": ("upskill.cli.report:command", "Write a run as one HTML page that opens anywhere."),
-    "compare": ("upskill.cli.compare:command", "Show which cases changed between two runs, with both answers."),
-    "export": ("upskill.cli.export:command", "Write a run for other tools, or its replies for other machines."),
-    "view": ("upskill.cli.view:command", "Look at stored runs in a browser, also while they go on."),
-    "feedback": ("upskill.cli.feedback:command", "Show how well checks agree with what people say of answers."),
-    "runs": ("upskill.cli.runs:command", "List the stored runs, as bars or as a table of skills and models."),
-    "plot": ("upskill.cli.plot:command", "Draw a run as SVG or PNG: lift, pass rates, cost, every case."),
-    "store": ("upskill.cli.store:group", "Copy, check or prune the stored runs."),
-    "list": ("upskill.cli.list:command", "List the skills in a folder."),
-    "validate": ("upskill.cli.validate:command", "Check skills against the Agent Skills specification."),
-    "install": ("upskill.cli.install:command", "Install a skill where an agent looks for it."),
-    "trace": ("upskill.cli.trace:group", "List the agent sessions on this machine, or show one."),
-    "models": ("upskill.cli.models:group", "List the embedded models, or download one."),
-    "sandbox": ("upskill.cli.sandbox:command", "Run a command as a trial would, or show which sandbox works."),
-    "doctor": ("upskill.cli.doctor:command", "Check what works on this machine, and how to fix the rest."),
-    "completion": ("upskill.cli.completion:command", "Print a script that completes commands in your shell."),
+# The line of help of every command; its file in `commands` has the same name.
+COMMANDS = {
+    "init": "Start a skill, with tests that already run.",
+    "generate": "Write a skill from a task, traces or documents, and prove it.",
+    "teach": "Let a teacher do a task in a sandbox, and make a skill from it.",
+    "import": "Turn test cases of another tool into a suite.",
+    "tests": "Write, extend or edit the test cases of a skill.",
+    "history": "List every candidate that was tried for a skill.",
+    "diff": "Compare two candidates for a skill.",
+    "eval": "Run a student with and without a skill and compare the two.",
+    "benchmark": "Evaluate a skill on several models, three runs each.",
+    "trigger": "Measure whether a skill fires when it should, and only then.",
+    "plan": "Work out how many cases and runs a lift needs, and the cost.",
+    "show": "Show a run: every trial with its prompt, answer and findings.",
+    "report": "Write a run as one HTML page that opens anywhere.",
+    "compare": "Show which cases changed between two runs, with both answers.",
+    "export": "Write a run for other tools, or its replies for other machines.",
+    "view": "Look at stored runs in a browser, also while they go on.",
+    "feedback": "Show how well checks agree with what people say of answers.",
+    "runs": "List the stored runs, as bars or as a table of skills and models.",
+    "plot": "Draw a run as SVG or PNG: lift, pass rates, cost, every case.",
+    "store": "Copy, check or prune the stored runs.",
+    "list": "List the skills in a folder.",
+    "validate": "Check skills against the Agent Skills specification.",
+    "install": "Install a skill where an agent looks for it.",
+    "trace": "List the agent sessions on this machine, or show one.",
+    "models": "List the embedded models, or download one.",
+    "sandbox": "Run a command as a trial would, or show which sandbox works.",
+    "doctor": "Check what works on this machine, and how to fix the rest.",
+    "completion": "Print a script that completes commands in your shell.",
 }
 
 
@@ -86,13 +86,13 @@ class Commands(click.Group):
     """Knows every command by name and line of help, and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (_, line) in COMMANDS.items() if line]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        file = "import_" if cmd_name == "import" else cmd_name  # a word of Python's own
+        command: click.Command = import_module(f"upskill.cli.commands.{file}").command
         _add_verbose(command)
         return command
 
@@ -114,7 +114,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
 START_PAGE = """\
@@ -160,7 +160,7 @@ def main() -> None:
     # Or pydantic looks through every installed package for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if "_UPSKILL_COMPLETE" in os.environ:
-        from upskill.cli.completion import register  # noqa: PLC0415 - only when a shell asks
+        from upskill.cli.commands.completion import register  # noqa: PLC0415 - only when a shell asks
 
         register()
     try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upskill.authoring.provenance import FILE as META
-from upskill.authoring.provenance import making_cost
+from upskill.authoring.saving.provenance import FILE as META
+from upskill.authoring.saving.provenance import making_cost
 from upskill.cli.console import check_writable, note
 from upskill.cli.options import CommandOptions
 from upskill.cli.watch import Watched
@@ -19,11 +19,11 @@ from upskill.models import CacheMode
 from upskill.models.addresses import resolve
 from upskill.options import MOST_REPEATS, option
 from upskill.reports import REPORTS
-from upskill.runs.evaluate import RunOptions
-from upskill.runs.executors import Executor, RemoteExecutor
-from upskill.runs.failing import failing_cases
-from upskill.runs.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
-from upskill.runs.plan import Plan, PlanOptions, make_plan
+from upskill.runs.planning.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
+from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.results.failing import failing_cases
+from upskill.runs.running.evaluate import RunOptions
+from upskill.runs.running.executors import Executor, RemoteExecutor
 from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
@@ -351,7 +351,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
             )
 
     def _check_batch(self) -> None:
-        from upskill.runs.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
+        from upskill.runs.running.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
 
         if self.agent != "chat":
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
@@ -372,7 +372,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         given = self._plan_options(skill, runs)
         if cassette is None:
             return make_plan(skill, suite, choose_students(self.models, self.settings, self.tell), given)
-        from upskill.runs.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
+        from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
 
         students = [cassette.address(name) for name in self.models] or cassette.students
         plan = make_plan(skill, suite, students, as_recorded(given, cassette, suite or Suite.of(skill)))

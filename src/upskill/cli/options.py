@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
-from upskill.cli.completion import completer
+from upskill.cli.commands.completion import completer
 from upskill.cli.console import note
 from upskill.cli.progress import display_of_command, show_transfer
 from upskill.errors import UsageError
 from upskill.models import ModelContext
 from upskill.options import Option, option, options_of
 from upskill.plain import counted
-from upskill.runs.events import Events
-from upskill.runs.options import CommonOptions
+from upskill.runs.planning.options import CommonOptions
+from upskill.runs.running.events import Events
 from upskill.runs.stores import Store, find_store, is_url, without_password
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
-    from upskill.runs.estimate import CostEstimate
+    from upskill.runs.planning.estimate import CostEstimate
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -15,7 +15,7 @@ import click
 
 from upskill.cli import console
 from upskill.plain import counted
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores import Run
 from upskill.traces import NO_USAGE
 

@@ -41,8 +41,8 @@ from upskill.registry import Registry
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from upskill.runs.evaluation import Evaluation
-    from upskill.runs.plan import Result
+    from upskill.runs.planning.plan import Result
+    from upskill.runs.results.evaluation import Evaluation
 
 REPORTS = Registry(
     "report",

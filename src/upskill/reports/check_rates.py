@@ -10,7 +10,7 @@ from rich.table import Table
 
 from upskill.plain import as_mapping
 from upskill.reports.numbers import percent
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 from upskill.verdicts.statistics import effective_trials, wilson_interval
 
 

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import trials
-from upskill.runs.comparison import ComparedCase, Comparison, Side
-from upskill.runs.plan import Arm, Result, Trial
+from upskill.runs.planning.plan import Arm, Result, Trial
+from upskill.runs.results.comparison import ComparedCase, Comparison, Side
 from upskill.runs.stores import RunStore
 from upskill.verdicts.to_json import rounded
 

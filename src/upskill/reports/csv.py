@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 
 from upskill.reports import ReportContext
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Run
 from upskill.verdicts.verdict import Verdict
 

@@ -10,18 +10,18 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from upskill.authoring.comparison import Confirmation
-from upskill.authoring.generated import Generated
-from upskill.authoring.lesson import Recording
-from upskill.authoring.provenance import own_lines
-from upskill.authoring.refine import Attempt, Refinement
-from upskill.authoring.trace_commands import error_line, shell_command, step_failed
-from upskill.authoring.versions import is_proven
+from upskill.authoring.evidence.trace_commands import error_line, shell_command, step_failed
+from upskill.authoring.lesson.lesson import Recording
+from upskill.authoring.saving.generated import Generated
+from upskill.authoring.saving.provenance import own_lines
+from upskill.authoring.saving.versions import is_proven
+from upskill.authoring.search.comparison import Confirmation
+from upskill.authoring.search.refine import Attempt, Refinement
 from upskill.plain import counted
 from upskill.reports import json as json_report
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
 from upskill.traces import Step
 from upskill.verdicts.advice import LOOK_UP, signed_points

@@ -9,7 +9,7 @@ from typing import Any
 
 from upskill.reports import ReportContext
 from upskill.reports.groups import lifts_by_group
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling

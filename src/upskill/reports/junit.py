@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from upskill.plain import counted
 from upskill.reports import ReportContext
 from upskill.reports.sentences import bug_heading
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.outcome import Outcome
 
 # XML 1.0 has no form for these, not even an escaped one.

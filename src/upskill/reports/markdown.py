@@ -15,7 +15,7 @@ from upskill.reports.numbers import (
     percent,
 )
 from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes, looks, uneven_errors
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, signed_points
 from upskill.verdicts.verdict import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from upskill.plain import counted
 from upskill.reports.numbers import dollars, interval_in_points, percent
-from upskill.runs.evaluation import Evaluation
+from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto

@@ -25,8 +25,8 @@ from upskill.reports.numbers import (
     percent,
     points,
 )
-from upskill.runs.evaluation import Evaluation
-from upskill.runs.plan import Result, Trial
+from upskill.runs.planning.plan import Result, Trial
+from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, conclude, decision_in_words
 from upskill.verdicts.verdict import Verdict

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports.numbers import dollars
-from upskill.runs.plan import Result, Trial
+from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.stores import Run, Tally
 from upskill.sandboxes import printable
 from upskill.traces import Step

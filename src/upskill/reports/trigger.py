@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from upskill.authoring.description import DescriptionAttempt, Improvement
-from upskill.authoring.trigger import Triggered
+from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
+from upskill.authoring.trigger.trigger import Triggered
 from upskill.reports import json
 from upskill.reports.numbers import UNKNOWN, percent
 from upskill.reports.sentences import troubles
 from upskill.reports.terminal import bug_panel
-from upskill.runs.plan import Plan
+from upskill.runs.planning.plan import Plan
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
 from upskill.verdicts.statistics import Estimate

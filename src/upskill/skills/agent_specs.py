@@ -86,7 +86,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             moved_folder="$CLAUDE_CONFIG_DIR",
             session_files=("projects/*/*.jsonl",),
             trace_format="claude-code",
-            trace_reader="upskill.traces.claude_code:FORMAT",
+            trace_reader="upskill.traces.readers.claude_code:FORMAT",
         ),
         AgentSpec(
             name="codex",
@@ -108,7 +108,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
                 *("archived_sessions/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl.zst"),
             ),
             trace_format="codex",
-            trace_reader="upskill.traces.codex:FORMAT",
+            trace_reader="upskill.traces.readers.codex:FORMAT",
         ),
         AgentSpec(
             name="opencode",
@@ -128,7 +128,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             session_files=("storage/session/*/*.json",),
             session_database="opencode.db",
             trace_format="opencode",
-            trace_reader="upskill.traces.opencode:FORMAT",
+            trace_reader="upskill.traces.readers.opencode:FORMAT",
         ),
         AgentSpec(
             name="cursor",
@@ -139,7 +139,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             moved_folder="$CURSOR_CONFIG_DIR",
             session_files=("projects/*/agent-transcripts/*/*.jsonl", "projects/*/agent-transcripts/*.jsonl"),
             trace_format="cursor",
-            trace_reader="upskill.traces.cursor:FORMAT",
+            trace_reader="upskill.traces.readers.cursor:FORMAT",
         ),
         AgentSpec(
             name="gemini-cli",
@@ -150,7 +150,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             folder=".gemini",
             session_files=("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl"),
             trace_format="gemini",
-            trace_reader="upskill.traces.gemini:FORMAT",
+            trace_reader="upskill.traces.readers.gemini:FORMAT",
         ),
         AgentSpec(
             name="copilot",
@@ -161,7 +161,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             moved_folder="$COPILOT_HOME",
             session_files=("session-state/*/events.jsonl", "session-state/*.jsonl"),
             trace_format="copilot",
-            trace_reader="upskill.traces.copilot:FORMAT",
+            trace_reader="upskill.traces.readers.copilot:FORMAT",
         ),
         AgentSpec(
             name="pi",
@@ -172,7 +172,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             moved_folder="$PI_CODING_AGENT_DIR",
             session_files=("sessions/*/*.jsonl",),
             trace_format="pi",
-            trace_reader="upskill.traces.pi:FORMAT",
+            trace_reader="upskill.traces.readers.pi:FORMAT",
         ),
         AgentSpec(
             name="qwen-code",
@@ -183,7 +183,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             folder=".qwen",
             session_files=("projects/*/chats/*.jsonl", "tmp/*/chats/*.jsonl"),
             trace_format="qwen-code",
-            trace_reader="upskill.traces.qwen:FORMAT",
+            trace_reader="upskill.traces.readers.qwen:FORMAT",
         ),
     )
 }

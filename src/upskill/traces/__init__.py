@@ -3,22 +3,12 @@
 Agents return it, checks look at it, the store keeps it, and skills are made from it. `read_trace` reads the traces of
 other programs and recognises a file by its content.
 
-Formats, one module each: those of the agents in `AGENT_SPECS` (`claude_code`, `codex`, `opencode`, `cursor`, `gemini`,
-`copilot`, `pi`, `qwen`), `swe_agent`, `mini_swe_agent`, `openhands`, `inspect_ai`, `atif` (Agent Trajectory
-Interchange Format, which we also write), `otel` (OpenTelemetry), `claude_ai`, `messages` (OpenAI and Anthropic),
-`aider`, `specstory`, `terminal`, `markdown` (pasted text).
-
+    readers         one file a format
+    redaction       takes secrets and home folders out of a trace
     formats         Format: how a kind of file is recognised and read
     trace_builder   TraceBuilder: builds a Trace while lines go by
-    gemini_parts    messages as Gemini's API tells them, of which several programs make use
-    inspect_logs    logs of inspect_ai as plain data
     values          values out of files in which anything may be missing
     sessions        the sessions that agents keep on this machine: `claude-code:last`
-    redact          takes secrets and home folders out of a trace
-    secret_rules    secrets with a shape of their own: the keys of providers
-    secret_contexts secrets that their surroundings give away: flags, settings, SQL, prose
-    secret_arguments secrets in a tool's arguments that their neighbours give away
-    secret_forms    secrets in another form: encoded, or put together from pieces
 """
 
 from __future__ import annotations
@@ -43,18 +33,18 @@ FORMATS = Registry(
     "upskill.formats",
     {
         **{spec.trace_format: spec.trace_reader for spec in reversed(AGENT_SPECS.values()) if spec.trace_reader},
-        "swe-agent": "upskill.traces.swe_agent:FORMAT",
-        "mini-swe-agent": "upskill.traces.mini_swe_agent:FORMAT",
-        "openhands": "upskill.traces.openhands:FORMAT",
-        "otel": "upskill.traces.otel:FORMAT",
-        "inspect": "upskill.traces.inspect_ai:FORMAT",
-        "claude-ai": "upskill.traces.claude_ai:FORMAT",
-        "atif": "upskill.traces.atif:FORMAT",
-        "messages": "upskill.traces.messages:FORMAT",
-        "aider": "upskill.traces.aider:FORMAT",
-        "specstory": "upskill.traces.specstory:FORMAT",
-        "terminal": "upskill.traces.terminal:FORMAT",
-        "markdown": "upskill.traces.markdown:FORMAT",
+        "swe-agent": "upskill.traces.readers.swe_agent:FORMAT",
+        "mini-swe-agent": "upskill.traces.readers.mini_swe_agent:FORMAT",
+        "openhands": "upskill.traces.readers.openhands:FORMAT",
+        "otel": "upskill.traces.readers.otel:FORMAT",
+        "inspect": "upskill.traces.readers.inspect_ai:FORMAT",
+        "claude-ai": "upskill.traces.readers.claude_ai:FORMAT",
+        "atif": "upskill.traces.readers.atif:FORMAT",
+        "messages": "upskill.traces.readers.messages:FORMAT",
+        "aider": "upskill.traces.readers.aider:FORMAT",
+        "specstory": "upskill.traces.readers.specstory:FORMAT",
+        "terminal": "upskill.traces.readers.terminal:FORMAT",
+        "markdown": "upskill.traces.readers.markdown:FORMAT",
     },
 )
 

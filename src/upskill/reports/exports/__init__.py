@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from upskill.outputs import whole_file, whole_folder
 from upskill.registry import Registry
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run, RunStore
 
 EXPORTS = Registry(

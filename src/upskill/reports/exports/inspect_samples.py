@@ -8,7 +8,7 @@ from typing import Any
 
 from upskill.plain import as_list, as_mapping
 from upskill.reports.exports import StoredRun, file_name
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 from upskill.traces import Step, Trace, Usage
 
 OUTCOME = "outcome"  # the score that says whether the trial passed

@@ -17,7 +17,7 @@ from typing import IO, Any
 from upskill.plain import counted
 from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.reports.exports.skill_creator_run import expectations, run_row, write_json, write_run
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 from upskill.sandboxes import printable
 
 METRICS = ("pass_rate", "time_seconds", "tokens")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.reports.exports import StoredRun
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 
 
 def expectations(case: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from upskill.reports.exports import StoredRun
 from upskill.reports.groups import author_of
 from upskill.reports.trials import OUTCOMES
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 
 Kind = Literal["text", "whole", "number", "boolean"]
 COLUMNS: dict[str, Kind] = {

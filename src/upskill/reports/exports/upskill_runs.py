@@ -16,7 +16,7 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.exports import FolderExport, StoredRun, file_name
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run
 
 RUN_TYPES = {"baseline": "baseline", "skill": "with_skill"}  # in this order: a run is compared with one before it

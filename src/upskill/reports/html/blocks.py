@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from upskill.reports.html.data import LONGEST_TEXT, to_json_bytes, trial_to_page
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
 
 BLOCK = 150_000  # bytes of JSON after which a block is closed
 SHORTEST_TEXT = 60  # characters that are left of a text however many trials there are

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from upskill.authoring.provenance import Provenance, own_lines
+from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports import sentences
@@ -21,8 +21,8 @@ from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
 from upskill.reports.trials import OUTCOMES
-from upskill.runs.evaluation import Evaluation
-from upskill.runs.plan import Result
+from upskill.runs.planning.plan import Result
+from upskill.runs.results.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, conclude
 from upskill.verdicts.firing import FiringMetrics, firing_of_run

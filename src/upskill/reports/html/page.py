@@ -13,8 +13,8 @@ from typing import Any
 from upskill.reports import ReportContext, pictures
 from upskill.reports.html.blocks import Blocks, compress, longest_that_fits
 from upskill.reports.html.data import LONGEST_PROMPT, cases_to_page, page_seed, summary, to_json_bytes
-from upskill.runs.evaluation import Evaluation
-from upskill.runs.feedback import feedback_document
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.feedback import feedback_document
 from upskill.sandboxes import CONTROL_RANGES, printable
 
 # Bytes of a page of up to so many trials, and bytes that each further one may add. Where the texts of a run come to

@@ -8,8 +8,8 @@ from upskill.errors import UsageError
 from upskill.reports.comparison import shown_answers, words
 from upskill.reports.html.data import trial_to_page
 from upskill.reports.live.skills import line_diff, skill_text
-from upskill.runs.comparison import Comparison, Side, compare
-from upskill.runs.plan import Arm
+from upskill.runs.planning.plan import Arm
+from upskill.runs.results.comparison import Comparison, Side, compare
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.to_json import rounded
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast, get_args
 
 from upskill.plain import as_mapping
-from upskill.runs.feedback import LARGEST_SEED, LONGEST_NOTE
-from upskill.runs.plan import Arm, Trial
+from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.results.feedback import LARGEST_SEED, LONGEST_NOTE
 from upskill.runs.stores import Review
 from upskill.runs.stores.rows import FeedbackVerdict
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from upskill.errors import UsageError
-from upskill.runs.looks import current_verdicts, limits_of
+from upskill.runs.results.looks import current_verdicts, limits_of
 from upskill.runs.stores import Look, Run, Store
 
 RUNS_AT_ONCE = 50

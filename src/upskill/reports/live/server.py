@@ -27,7 +27,7 @@ from upskill.reports.live.skills import skill_page
 from upskill.reports.live.summaries import Summaries
 from upskill.reports.live.trials import TrialFilter, find_trial, list_trials, trial_at
 from upskill.reports.live.watcher import Watcher
-from upskill.runs.feedback import export_feedback
+from upskill.runs.results.feedback import export_feedback
 from upskill.runs.stores import Run, Store
 
 HOST = "127.0.0.1"

@@ -9,7 +9,7 @@ from typing import Any
 
 from upskill.reports.live.overview import verdict_row
 from upskill.reports.pictures import PictureOptions, lift_forest
-from upskill.runs.looks import limits_of
+from upskill.runs.results.looks import limits_of
 from upskill.runs.stores import Run, Store
 
 MOST_RUNS = 50  # of a skill, the latest

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.trials import OUTCOMES
-from upskill.runs.plan import Arm, Trial
+from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.outcome import Outcome
 

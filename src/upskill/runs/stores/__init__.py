@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self
 from upskill.errors import UsageError
 from upskill.models import ReplyStore
 from upskill.registry import Registry
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Progress, Review, Run, Tally
 from upskill.skills import Skill
 from upskill.suites import Suite

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from upskill.models import Asked
 from upskill.plain import compact
 from upskill.record import record
-from upskill.runs.plan import Arm, Judgement, Result, Trial
+from upskill.runs.planning.plan import Arm, Judgement, Result, Trial
 from upskill.skills import SkillFile
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause

@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.runs.plan import Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores import Page, Run
 from upskill.runs.stores.database import Transaction, repeatable
 from upskill.runs.stores.key_filter import KeyFilter

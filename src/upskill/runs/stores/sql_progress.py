@@ -5,7 +5,7 @@ Triggers count (see the tables of each kind), so none of this takes longer for a
 
 from __future__ import annotations
 
-from upskill.runs.plan import Trial
+from upskill.runs.planning.plan import Trial
 from upskill.runs.stores.database import Database, repeatable
 from upskill.runs.stores.rows import Progress, Review, Run, Tally, escape_surrogates, timestamp
 from upskill.version import __version__

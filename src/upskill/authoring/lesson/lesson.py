@@ -1,0 +1,321 @@
+"""A Lesson is a task that a teacher does with tools in a sandbox. Its Recording is a Trace to make a skill from.
+
+A recording is a file in the Agent Trajectory Interchange Format, without secrets. It is named after everything that
+defines the lesson, so the same lesson is recorded once.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
+from upskill.authoring.evidence.evidence import VERIFY
+from upskill.authoring.lesson.journal import Diverged, Journal
+from upskill.authoring.saving.output import as_name
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.errors import ModelError, Paused, SandboxError, UsageError, wrap_trial_errors
+from upskill.inputs import open_input, read_input
+from upskill.models import Address, Model, Models, ReplyStore
+from upskill.models.cache import CachedModel
+from upskill.models.ledger import Ledger
+from upskill.plain import digest
+from upskill.traces import Step, Trace, Usage, read_trace
+from upskill.traces.readers.atif import write
+from upskill.traces.redaction.redact import redact_trace
+
+if TYPE_CHECKING:
+    from upskill.models import Role
+    from upskill.sandboxes import Sandbox, SandboxChoice, Setup
+
+LESSONS_FOLDER = "lessons"  # in the folder of runs
+TEACHER_BOUNDS = Bounds(turns=60, seconds=1800.0)
+OUTPUT_TOKENS = 8192  # of one turn
+LOCAL_OUTPUT_TOKENS = 1024  # of the embedded model, whose context is small
+BOUND_STOPS = ("turns", "tokens", "seconds")  # the teacher did not finish by itself
+CHECK_SECONDS = 300.0
+MAX_WORKSPACE_BYTES = 100_000_000
+# Not copied into a workspace: what can be rebuilt, or holds secrets.
+NOT_COPIED = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A task for a teacher, the files it gets, and its limits."""
+
+    task: str
+    teacher: Address
+    agent: str = "tools"
+    bounds: Bounds = TEACHER_BOUNDS
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    runnable: frozenset[str] = frozenset()
+    check: str = ""  # a command that succeeds if the task was done
+
+    @property
+    def name(self) -> str:
+        """Name of its recording: another task, teacher, file or check is another lesson."""
+        placed = {path: sha256(data).hexdigest() for path, data in self.files.items()}
+        key = digest([self.task, self.teacher, self.agent, self.bounds, placed, sorted(self.runnable), self.check])
+        return f"{as_name(self.task)[:40].strip('-') or 'lesson'}-{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    trace: Trace  # without secrets
+    redacted: Mapping[str, int] = field(default_factory=dict[str, int])
+    path: Path | None = None
+
+    @property
+    def checked(self) -> bool | None:
+        """Whether the check succeeded; None where there was none."""
+        steps = [step for step in self.trace.steps if step.tool == VERIFY]
+        return steps[-1].status == "ok" if steps else None
+
+    @property
+    def bound(self) -> str:
+        """The bound that ended the work; empty where the teacher finished by itself."""
+        return self.trace.stop if self.trace.stop in BOUND_STOPS else ""
+
+
+def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
+    """The files of a workspace, which of them are executable, and what was left out.
+
+    A file is put there under its name, a folder with everything in it.
+    """
+    files: dict[str, bytes] = {}
+    runnable: set[str] = set()
+    left_out: list[str] = []
+    size = 0
+    for place in map(Path, places):
+        if not place.exists():
+            raise UsageError(f"{place}: no such file or folder", "--files copies it into the workspace.")
+        if not place.is_dir():
+            open_input(place, most=MAX_WORKSPACE_BYTES).close()
+        found = sorted(place.rglob("*")) if place.is_dir() else [place]
+        root = place if place.is_dir() else place.parent
+        for path in found:
+            name = path.relative_to(root)
+            if skipped := next((part for part in name.parts if part in NOT_COPIED), ""):
+                left_out.append(skipped)
+            elif path.is_symlink():
+                left_out.append(f"{name} (a link)")
+            elif path.is_file():
+                size += path.stat().st_size
+                if size > MAX_WORKSPACE_BYTES:
+                    raise UsageError(
+                        f"{place}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
+                    )
+                files[name.as_posix()] = read_input(path)
+                if path.stat().st_mode & stat.S_IXUSR:
+                    runnable.add(name.as_posix())
+    return files, frozenset(runnable), list(dict.fromkeys(left_out))
+
+
+def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:
+    """The recording of this lesson, if there is one."""
+    path = folder / f"{lesson.name}.json" if folder else None
+    return Recording(read_trace(path, "atif"), {}, path) if path and path.is_file() else None
+
+
+def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
+    """The agent of a lesson; UsageError where it cannot act, or not with this teacher."""
+    kind: type[Agent] = AGENTS.load(lesson.agent)
+    if not kind.needs_sandbox:
+        raise UsageError(
+            f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
+            "Name one that acts, for example --agent tools.",
+        )
+    # Our own loop gets another system prompt than students do; a program brings its own.
+    agent: Agent = AGENTS.load(lesson.agent)(read_prompt("teach")) if lesson.agent == "tools" else kind()
+    if isinstance(agent, ExternalAgent):
+        agent.check(lesson.teacher, keys)
+    return agent
+
+
+async def record_lesson(
+    lesson: Lesson,
+    models: Models,
+    sandbox: SandboxChoice,
+    *,
+    folder: Path | None = None,
+    fresh: bool = False,
+    on_step: Callable[[Step], None] | None = None,
+) -> Recording:
+    """Let the teacher do the task, and record it.
+
+    `on_step` gets every step. Whatever ends the work early, what was done until then is kept in the folder as
+    NAME.part.json; replies are stored, so the same lesson continues where it stopped.
+    """
+    # Where answers come from files, each of them ends the command, and the next one goes on from a journal.
+    by_hand = lesson.teacher.provider == "handoff"
+    journal = Journal(Path(lesson.teacher.model), lesson.name) if by_hand else None
+    while True:
+        work = _LessonRun(lesson, models, folder, on_step, fresh=fresh, journal=journal)
+        try:
+            recording = await _record(work, sandbox)
+        except Diverged:
+            assert journal is not None
+            journal.remove()
+            continue
+        if journal and recording.path:
+            journal.remove()
+        return recording
+
+
+async def _record(work: _LessonRun, sandbox: SandboxChoice) -> Recording:
+    lesson, journal = work.lesson, work.journal
+    agent = open_agent(lesson, work.models.context.keys)
+    task = Task(
+        lesson.task,
+        bounds=lesson.bounds,
+        max_output_tokens=LOCAL_OUTPUT_TOKENS if lesson.teacher.provider == "local" else OUTPUT_TOKENS,
+    )
+    try:
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
+            setup = _with_files(agent.setup(task), lesson)
+            opened = await sandbox.backend.open(journal.prepare(setup) if journal else setup)
+        async with opened:
+            try:
+                if journal:
+                    await journal.unpack(opened)
+                with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
+                    trace = await agent.run(task, await work.student(opened))
+            except Paused:
+                if journal:
+                    await journal.save(opened)
+                raise
+            work.finish(trace)
+            await opened.kill_processes()
+            if lesson.check:
+                with wrap_trial_errors(SandboxError, "running the check"):
+                    work.note(await _verify(opened, lesson.check))
+    except BaseException:
+        work.save("part.json")
+        raise
+    return work.save("json")
+
+
+def _with_files(setup: Setup, lesson: Lesson) -> Setup:
+    return replace(setup, files={**setup.files, **lesson.files}, runnable=setup.runnable | lesson.runnable)
+
+
+async def _verify(sandbox: Sandbox, command: str) -> Step:
+    from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
+
+    done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
+    lines = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
+    return Step(
+        "tool",
+        tool=VERIFY,
+        arguments={"command": command, "description": "Verify the result"},
+        output="\n".join(part for part in lines if part),
+        status="error" if done.code or done.killed_why else "ok",
+        seconds=round(done.seconds, 4),
+    )
+
+
+class _LessonRun:
+    """A lesson that is being recorded."""
+
+    def __init__(
+        self,
+        lesson: Lesson,
+        models: Models,
+        folder: Path | None,
+        on_step: Callable[[Step], None] | None,
+        *,
+        fresh: bool,
+        journal: Journal | None = None,
+    ) -> None:
+        self.lesson = lesson
+        self.models = models
+        self.folder = folder
+        self.fresh = fresh
+        self.journal = journal
+        self.on_step = on_step
+        self.steps: list[Step] = []
+        self.trace = Trace((), agent=lesson.agent)
+
+    async def student(self, sandbox: Sandbox) -> Student:
+        models, address = self.models, self.lesson.teacher
+        ledger = _TeacherLedger(models.ledger) if models.ledger else None
+        context = models.context
+        replay = self.journal.replay if self.journal else None
+        return Student(address, await self._model(), sandbox, context.keys, ledger, context.prices, self.note, replay)
+
+    async def _model(self) -> Model:
+        address, models = self.lesson.teacher, self.models
+        if models.replies is None:
+            return await models.uncached(address, "teacher")
+        mode = "refresh" if self.fresh or self.journal else models.cache
+        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
+        await cached.open()
+        return cached
+
+    def note(self, step: Step) -> None:
+        self.steps.append(step)
+        if self.journal:
+            self.journal.note(step)
+        if self.on_step:
+            self.on_step(step)
+
+    def finish(self, trace: Trace) -> None:
+        """Replace the steps that were noted one by one by the agent's own trace."""
+        if self.on_step and not self.steps:  # a program reports its steps only at the end
+            for step in trace.steps:
+                self.on_step(step)
+        self.trace, self.steps = trace, list(trace.steps)
+
+    def save(self, ending: str) -> Recording:
+        steps = tuple(self.steps)
+        if not any(step.kind == "user" for step in steps):
+            steps = (Step("user", self.lesson.task), *steps)
+        clean = redact_trace(
+            replace(self.trace, steps=steps, goal=self.lesson.task, agent=self.trace.agent or self.lesson.agent)
+        )
+        path = None
+        if self.folder and self.steps:
+            part, path = (self.folder / f"{self.lesson.name}.{word}" for word in ("part.json", ending))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(write(clean.trace), encoding="utf-8")
+            if path != part:
+                part.unlink(missing_ok=True)
+        return Recording(clean.trace, dict(clean.counts), path)
+
+
+class _RepliesOnly:
+    """A store of replies without their requests: each turn would repeat the whole conversation, with its secrets."""
+
+    def __init__(self, replies: ReplyStore) -> None:
+        self.replies = replies
+
+    def reply(self, key: str) -> str | None:
+        return self.replies.reply(key)
+
+    async def add_reply(
+        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+    ) -> None:
+        del role, request, wait
+        await self.replies.add_reply(key, model, reply)
+
+    async def forget_reply(self, key: str) -> None:
+        await self.replies.forget_reply(key)
+
+
+class _TeacherLedger(Ledger):
+    """The same ledger; what a program asks through its proxy is entered under the teacher."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger.ceilings)
+        self.whole = ledger
+
+    def count_call(self) -> None:
+        self.whole.count_call()
+
+    def record(self, role: Role, usage: Usage) -> None:
+        del role
+        self.whole.record("teacher", usage)

@@ -1,0 +1,149 @@
+"""Teach: a teacher does a task with tools in a sandbox, and a skill is made from the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.evidence.trace_commands import error_line, step_failed
+from upskill.authoring.generate import Generation
+from upskill.authoring.lesson.lesson import (
+    LESSONS_FOLDER,
+    Lesson,
+    Recording,
+    find_recording,
+    open_agent,
+    read_files,
+    record_lesson,
+)
+from upskill.authoring.material.material import ToolSchema
+from upskill.authoring.options import TeachOptions
+from upskill.authoring.saving.generated import Generated
+from upskill.authoring.writing.teachers import EXTRACT, check_start
+from upskill.errors import UpskillError, UsageError
+from upskill.models import Models
+from upskill.plain import counted
+from upskill.runs.stores import Store
+from upskill.traces.redaction.redact import describe_counts
+
+
+@dataclass(frozen=True)
+class Taught:
+    recording: Recording
+    generated: Generated | None  # None: `only_record` was asked for
+
+
+class LessonFailed(UpskillError):
+    """The teacher did not do the task, so no skill was made. The recording is kept."""
+
+    def __init__(self, message: str, hint: str, recording: Recording) -> None:
+        if recording.path:
+            hint += f" To use the recording all the same: upskill generate --from {recording.path}"
+        super().__init__(message, hint)
+        self.recording = recording
+
+
+async def teach(
+    options: TeachOptions,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: AuthoringEvents | None = None,
+) -> Taught:
+    """Have a teacher do the task and record it, then `generate` a skill from the recording.
+
+    The same lesson is recorded once: later calls use the recording. LessonFailed where the check fails, or where there
+    is no check and the teacher did nothing or was stopped by a bound.
+    """
+    _check(options)
+    tools = await check_start(options, models)
+    if options.only_record:  # no student is needed
+        options = replace(options, no_eval=True)
+    teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
+    generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
+    assert teaching.recording is not None
+    return Taught(teaching.recording, generated)
+
+
+def _check(options: TeachOptions) -> None:
+    if options.only_record and not options.log_runs:
+        raise UsageError("--only-record and --no-log-runs contradict each other", "Nothing would be left.")
+    if not options.task.strip():
+        raise UsageError("there is no task", 'Say what is to be done: upskill teach "…".')
+    if options.model == EXTRACT:
+        raise UsageError(
+            "extract does nothing by itself, so it cannot be a teacher",
+            "Name a model; `upskill generate -m extract --from TRACE` compiles a recording by rules.",
+        )
+
+
+class _Teaching(Generation):
+    """One call of `teach`: a generation whose material is recorded first."""
+
+    def __init__(
+        self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[ToolSchema]
+    ) -> None:
+        super().__init__(options, models, events, tools)
+        self.recording: Recording | None = None
+        self.folder = options.runs_folder / LESSONS_FOLDER if options.log_runs else None
+        self.sandbox, self.fresh = options.sandbox, options.fresh
+        files, executable, left_out = read_files(options.files)
+        if left_out:
+            events.message(f"Not put into the workspace: {', '.join(left_out)}.")
+        self.lesson = Lesson(
+            options.task, self.teacher, options.agent, options.bounds, files, executable, options.check
+        )
+        open_agent(self.lesson, self.keys)
+
+    async def learn(self, models: Models) -> None:
+        recording = None if self.fresh else find_recording(self.lesson, self.folder)
+        if recording:
+            self.events.message(f"This lesson was recorded before, in {recording.path}; --fresh does it again.")
+        else:
+            recording = await self._record(models)
+        self.recording, self.recorded = recording, recording.trace.usage
+        self._require_success(recording)
+        self.material = self.gather(recording.trace)
+
+    async def _record(self, models: Models) -> Recording:
+        from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
+
+        lesson, folder, tell = self.lesson, self.folder, self.events.message
+        sandbox = await choose_sandbox(self.sandbox or None)
+        if sandbox.warning:
+            tell(f"Note: {sandbox.warning}")
+        where = f"in {sandbox.name}" if sandbox.isolated else "without a sandbox"
+        tell(f"{lesson.teacher.name} does the task ({lesson.agent}, {where})...")
+        try:
+            recording = await record_lesson(
+                lesson, models, sandbox, folder=folder, fresh=self.fresh, on_step=self.events.step
+            )
+        except BaseException:
+            part = folder / f"{lesson.name}.part.json" if folder else None
+            if part and part.is_file():
+                tell(f"What the teacher did so far is in {part}; the same command continues from there.")
+            raise
+        calls = recording.trace.calls
+        where = f"recorded in {recording.path}" if recording.path else "not kept: --no-log-runs"
+        tell(f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}.")
+        if recording.redacted:
+            tell(f"Before it was kept: {describe_counts(recording.redacted)}.")
+        return recording
+
+    def _require_success(self, recording: Recording) -> None:
+        check, acted = self.lesson.check, bool(recording.trace.calls)
+        if recording.checked:
+            self.events.message(f"The check holds: {check}")
+        elif recording.checked is False:
+            output = next(step.output for step in reversed(recording.trace.steps) if step.kind == "tool")
+            reason = f": {line}" if (line := error_line(output)) else ""
+            raise LessonFailed(f"the check failed: {check}{reason}", "--fresh lets it try again.", recording)
+        elif not acted:
+            raise LessonFailed("the teacher did nothing, it only answered", "Name a stronger model with -m.", recording)
+        elif recording.bound:
+            raise LessonFailed(
+                f"the teacher was stopped by its bound on {recording.bound}",
+                "Raise the bound, or give a --check.",
+                recording,
+            )

@@ -1,0 +1,406 @@
+"""Material is what a teacher writes from: a task, examples, tool schemas, documents, an older skill, traces.
+
+Everything but the task is cut into pieces with ids (`e1` an example, `t1` a tool, `d3` a part of a document, `s12` a
+step of a trace), so that every line of a skill can name its sources. Secrets are redacted before a piece is made. A
+teacher sees pieces as quoted JSON between two marks that no piece can forge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from upskill.authoring.evidence.evidence import TraceEvidence, evidence_of
+from upskill.authoring.material.documents import KINDS, read_document, without_comments
+from upskill.authoring.material.mcp import list_tools
+from upskill.authoring.material.source_files import SourceFile, source_file
+from upskill.authoring.saving.provenance import OWN_KNOWLEDGE
+from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input, read_input_text
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
+from upskill.skills import Skill, estimate_tokens
+from upskill.skills.fences import read_fences
+from upskill.traces import FORMATS, Step, Trace, detect_format, read_trace
+from upskill.traces.redaction.redact import Redactor, redact_trace
+from upskill.traces.sessions import SESSION_AGENTS, find_trace
+
+PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
+TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
+MAX_DOCUMENT_BYTES = 20_000_000  # bytes
+PART_CHARACTERS = 1_500  # of a document, about
+MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
+TEXT_FORMATS = ("markdown", "specstory", "aider", "terminal")  # in which a document may seem to be
+SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
+ToolSchema = tuple[dict[str, Any], str]  # and where it is from
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    id: str
+    kind: PieceKind
+    text: str
+    source: str = ""  # for people
+    based_on: tuple[str, ...] = ()  # the pieces that a note or a finding summarizes
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text) + 20
+
+    @property
+    def excerpt(self) -> str:
+        return _cut(self.text)
+
+    def plain(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
+        return fields | ({"from": list(self.based_on)} if self.based_on else {})
+
+
+@dataclass(frozen=True)
+class Material:
+    task: str
+    pieces: tuple[Piece, ...] = ()
+    skill: Skill | None = None  # to be improved
+    traces: tuple[Trace, ...] = ()  # without their secrets
+    redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
+    left_out: tuple[str, ...] = ()  # what a teacher does not see, in words
+    stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
+    files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
+
+    @property
+    def tokens(self) -> int:
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def by_id(self) -> dict[str, Piece]:
+        return {piece.id: piece for piece in self.pieces}
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Every id that may be cited."""
+        behind = (name for piece in self.pieces for name in piece.based_on)
+        return frozenset([TASK, OWN_KNOWLEDGE, *(piece.id for piece in self.pieces), *behind])
+
+    def quoted(self) -> str:
+        """The pieces as a teacher sees them."""
+        return quote(self.pieces)
+
+    def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """The ids that exist, with notes replaced by the pieces they are based on."""
+        found: list[str] = []
+        for name in ids:
+            piece = self.by_id.get(name)
+            found += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
+        return tuple(dict.fromkeys(found))
+
+    def excerpts(self) -> dict[str, dict[str, str]]:
+        """The beginning of the task and of every piece, to be stored with a skill that cites it."""
+        return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task)}} | {
+            piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt} for piece in self.pieces
+        }
+
+    def with_pieces(self, pieces: Iterable[Piece]) -> Material:
+        return replace(self, pieces=tuple(pieces))
+
+
+def quote(pieces: Iterable[Piece]) -> str:
+    """Pieces as lines of JSON between marks with a hash of them: nothing inside can end the quotation."""
+    lines = "\n".join(json.dumps(piece.plain(), ensure_ascii=False) for piece in pieces)
+    mark = digest_text(lines)
+    return f"<<<MATERIAL {mark}\n{lines}\nMATERIAL {mark}>>>"
+
+
+def gather(
+    task: str,
+    *,
+    examples: Sequence[str] = (),
+    tools: Sequence[ToolSchema] = (),
+    sources: Sequence[str | Path | Skill | Trace] = (),
+    prefer_traces: bool = False,
+) -> Material:
+    """Read everything that a person gave; UsageError for what cannot be used, before anything is paid for."""
+    redactor = Redactor(Counter[str]())
+    skill: Skill | None = None
+    traces: list[Trace] = []
+    pieces: list[Piece] = []
+    left_out: list[str] = []
+    files: list[SourceFile | None] = []
+    counts: Counter[str] = Counter()
+    for number, example in enumerate(examples, start=1):
+        pieces.append(Piece(f"e{number}", "example", json.dumps(_example(example), ensure_ascii=False), "-e"))
+    for number, (tool, source) in enumerate(tools, start=1):
+        pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
+    parts = 0
+    for source in sources:
+        read = source if isinstance(source, (Skill, Trace)) else read_source(source, prefer_traces=prefer_traces)
+        if isinstance(read, Skill):
+            if skill is not None:
+                raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
+            skill = read
+        elif isinstance(read, Trace):
+            files.append(source_file("trace", read.source) if read.source else None)
+            clean = redact_trace(read)
+            counts.update(clean.counts)
+            prefix = f"r{len(traces) + 1}-" if traces else ""
+            steps, unused = _trace_pieces(clean.trace, prefix)
+            pieces += steps
+            left_out += unused
+            traces.append(clean.trace)
+        else:
+            place = str(source).removeprefix("doc:")
+            files.append(source_file("doc", place))
+            for text in _parts(read):
+                parts += 1
+                pieces.append(Piece(f"d{parts}", "document", text, Path(place).name))
+    pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
+    pieces = (
+        [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces] if redactor.values else pieces
+    )
+    task = redactor.text(task.strip())
+    counts.update(redactor.counts)
+    readable = tuple(file for file in files if file is not None)
+    return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out), files=readable)
+
+
+# Reading.
+
+
+def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Trace | str:
+    """A skill, an agent's trace, or the text of a document.
+
+    `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where a file could be mistaken; `claude-code:last` is the
+    latest session of an agent on this machine. Text with commands in it is a document, unless traces are preferred.
+    """
+    kind, _, rest = str(name).partition(":")
+    if kind in SESSION_AGENTS and rest:
+        return read_trace(find_trace(str(name)))
+    place = rest if kind in ("doc", "trace", "skill") and rest else name
+    if str(place).startswith(("http://", "https://")):
+        raise UsageError(
+            f"{place}: upskill reads files, and fetches no page",
+            f"Save the page first, then give the file: curl -L -o page.html '{place}', and --from page.html.",
+        )
+    path = Path(place)
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    if not exists:
+        raise UsageError(f"{path}: no such file or folder", "Give a trace, a document, or a skill's folder.")
+    if kind == "skill" or is_folder or path.name.lower() == "skill.md":
+        return Skill.load(path)
+    if kind == "trace":
+        return read_trace(path)
+    if kind != "doc" and path.suffix.lower() not in KINDS and (trace := _as_trace(path, prefer_traces)) is not None:
+        return trace
+    return _as_document(path)
+
+
+def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
+    try:
+        text = detect_format(path) in TEXT_FORMATS
+    except UsageError:
+        return None
+    try:
+        trace = read_trace(path)
+    except UsageError as error:
+        if text:
+            return None
+        raise UsageError(error.message, f"If it is a document, write --from doc:{path}.") from error
+    # Documentation has commands in it too; a conversation has messages.
+    spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
+    if spoken or trace.agent not in ("", "markdown") or (prefer_traces and trace.calls):
+        return trace
+    return None
+
+
+def no_trace(material: Material) -> UsageError:
+    """What is wrong where only traces are of use, and none was given, or none was recognised."""
+    documents = [file.path for file in material.files if file.kind == "doc"]
+    if not documents:
+        return UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
+    return UsageError(
+        f"-m extract compiles traces, and {documents[0]} was read as a document",
+        f"If it is a trace, say so: --from trace:{documents[0]}. Else name a teacher that reads documents with -m.",
+    )
+
+
+def no_task(material: Material, sources: Sequence[str]) -> UsageError:
+    """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
+    hint = 'Say what the skill is for: upskill generate "…" --from TRACE.'
+    if material.traces:
+        return UsageError("no trace says what was asked for", hint)
+    if not sources:
+        return UsageError("there is no task", hint)
+    try:
+        read_trace(Path(sources[0].removeprefix("doc:")))
+        why = f"{sources[0]}: has commands, but nothing that somebody said"
+    except UsageError as error:
+        why = error.message
+    return UsageError(
+        f"there is no task, and no trace that one could be taken from: {why}",
+        f"{hint} Traces are known in these formats: {', '.join(FORMATS.names())}.",
+    )
+
+
+def _as_document(path: Path) -> str:
+    data = read_input(path, most=MAX_DOCUMENT_BYTES)
+    if (suffix := path.suffix.lower()) in KINDS:
+        return read_document(str(path), suffix, data)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
+    if path.suffix.lower() in (".md", ".markdown"):
+        text = without_comments(text)
+    if not text.strip() or "\0" in text:
+        raise UsageError(f"{path}: has no text in it")
+    return text
+
+
+def read_tools(name: str) -> list[ToolSchema]:
+    """The tools in a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
+    file, _, wanted = name.partition("#")
+    try:
+        live = file.startswith(("mcp:", "http://", "https://"))
+        value = list_tools(file) if live else json.loads(read_input_text(file, hint="--tool is FILE or FILE#NAME."))
+    except OSError as error:  # of a running server
+        raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
+    except ValueError as error:
+        raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
+    tools = [tool for tool in _tools_in(value) if isinstance(tool.get("name"), str)]
+    if not tools:
+        raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
+    names = [str(tool["name"]) for tool in tools]
+    if wanted and wanted not in names:
+        raise UsageError(f"{file}: no tool is called {wanted!r}", did_you_mean(wanted, names))
+    return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if not wanted or tool["name"] == wanted]
+
+
+def _tools_in(value: object) -> list[dict[str, Any]]:
+    if (items := as_list(value)) is not None:
+        return [tool for item in items if (tool := as_mapping(item)) is not None]
+    fields = dict_or_empty(value)
+    for key in ("result", "tools"):
+        if key in fields:
+            return _tools_in(fields[key])
+    if "function" in fields:  # as chat completions write a tool
+        return _tools_in([fields["function"]])
+    return [fields] if "name" in fields else []
+
+
+def _example(text: str) -> dict[str, str]:
+    before, arrow, after = text.partition("->")
+    if not arrow or not before.strip() or not after.strip():
+        raise UsageError(f"{text!r} is not an example", 'Write -e "input -> output".')
+    return {"input": before.strip(), "output": after.strip()}
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A document, split at headings and empty lines, but never inside a code block."""
+    part: list[str] = []
+    size = 0
+    for line, kind in read_fences(text.splitlines()):
+        starts = kind == "text" and (bool(re.match(r"#{1,6} ", line)) or (not line.strip() and size > PART_CHARACTERS))
+        if starts and size:
+            yield "\n".join(part).strip()
+            part, size = [], 0
+        part.append(line)
+        size += len(line.strip())
+    if size:
+        yield "\n".join(part).strip()
+
+
+def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
+    """The findings of a trace and then its steps, counted from 1; and what was left out, in words."""
+    source = Path(trace.source).name or trace.agent
+    steps = [
+        Piece(f"{prefix}s{number}", "step", _step(step), source)
+        for number, step in enumerate(trace.steps, start=1)
+        if step.kind not in SKIPPED_STEPS
+    ]
+    unused = len(trace.steps) - len(steps)
+    findings = [
+        Piece(f"{prefix}x{number}", "finding", text, source, tuple(f"{prefix}s{step}" for step in behind))
+        for number, (text, behind) in enumerate(_findings(evidence_of(trace)), start=1)
+    ]
+    return [*findings, *steps], [f"{counted(unused, 'step')} of {source} that only set the agent up"] if unused else []
+
+
+def _findings(evidence: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What rules guess from a trace, with the steps it is based on."""
+    for message in evidence.corrections:
+        yield _guess({"the person corrected": message.text}), (message.step,)
+    for fix in evidence.fixes:
+        yield _guess({"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}), fix.steps
+    if evidence.workflow:
+        worked = [item.command for item in evidence.workflow]
+        yield _guess({"worked, in this order": worked}), tuple(item.step for item in evidence.workflow)
+    for seen in evidence.observations:
+        yield _guess({"worth knowing of": seen.command, "printed": seen.line}), (seen.step,)
+    for success in evidence.confirmed:
+        yield _guess({"confirmed the result": success.command}), (success.step,)
+    for reused in evidence.reused:
+        yield _guess({"was run again and again": reused.command}), reused.steps
+    for file in evidence.files:
+        yield _guess({"was left behind": file.path}), file.steps
+
+
+def _guess(found: dict[str, Any]) -> str:
+    """A finding as a teacher sees it: rules found it, so it may be wrong."""
+    return json.dumps({"guess": found}, ensure_ascii=False)
+
+
+def _step(step: Step) -> str:
+    fields: dict[str, Any] = {"by": step.kind}
+    for name in ("agent", "text", "tool", "arguments", "status", "output"):
+        value = getattr(step, name)
+        if value and value != "unknown":
+            fields[name] = dict(value) if name == "arguments" else value
+    return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+# Fitting it into a prompt.
+
+
+def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
+    """The pieces in groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
+    found: list[list[Piece]] = [[]]
+    used = 0
+    for whole in pieces:
+        for piece in _cut_to_fit(whole, budget):
+            if used + piece.tokens > budget and found[-1]:
+                found.append([])
+                used = 0
+            found[-1].append(piece)
+            used += piece.tokens
+    return [group for group in found if group]
+
+
+def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
+    if piece.tokens <= budget:
+        return [piece]
+    size = max(200, (budget - 20) * 3)  # characters; four bytes make a token, and some letters have several
+    texts = [piece.text[start : start + size] for start in range(0, len(piece.text), size)]
+    parts = [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
+    return parts if all(part.tokens <= budget for part in parts) or budget < 220 else _halved(parts, budget)
+
+
+def _halved(parts: list[Piece], budget: int) -> list[Piece]:
+    """The parts, with those that are still too large cut again: some letters have three or four bytes."""
+    found: list[Piece] = []
+    for part in parts:
+        if part.tokens <= budget or len(part.text) < 200:
+            found.append(part)
+        else:
+            middle = len(part.text) // 2
+            found += _halved([replace(part, text=part.text[:middle]), replace(part, text=part.text[middle:])], budget)
+    return found
+
+
+def _cut(text: str, most: int = MAX_EXCERPT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,7 @@
+"""Search looks for a better skill on train cases.
+
+- `refine`: the search loop; `refiners` propose candidates
+- `comparison`: decides what is kept and confirms it
+- `failures`: what a refiner may see of failed trials
+- `improve`: what an older skill brings along, and cases for what is asked for
+"""

@@ -1,0 +1,86 @@
+"""What students got wrong with a skill, as a refiner may see it: train cases only, with the expected texts masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from upskill.authoring.search.refiners import MASK, Failure
+from upskill.checks import Named
+from upskill.errors import UsageError
+from upskill.models import Address
+from upskill.plain import as_list, as_mapping
+from upskill.runs.planning.plan import Result
+from upskill.runs.stores import Run, RunStore
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+
+# These checks say what an answer has, or what is wrong with it, and not what it should have.
+UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
+
+
+def failures_in_run(
+    store: RunStore, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
+) -> list[Failure]:
+    """The train cases that failed with the skill in a run, with the texts of the evidence that they cite."""
+    found: dict[str, Failure] = {}
+    for result in store.results(run):
+        case = cases.get(result.trial.case)
+        if result.trial.arm != "skill" or result.passed is not False or case is None or case.held_out:
+            continue
+        if not model or result.trial.model == model:
+            found.setdefault(case.id, _failure(case, result, evidence or {}))
+    return list(found.values())
+
+
+def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
+    """Failures of this student with this skill in earlier runs, on cases that are not in the suite.
+
+    A case that the suite holds out is left out, under whatever id it was run.
+    """
+    hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
+    known = {case.id for case in suite.train} if suite else set[str]()
+    found: dict[str, Failure] = {}
+    for run in store.runs():
+        if run.plan["skill"].get("visible_hash") != skill.visible_hash or student.name not in run.models:
+            continue
+        try:
+            cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id
+        except UsageError:  # it uses a check of a package that is no longer installed
+            continue
+        for failure in failures_in_run(store, run, cases, model=student.name):
+            if failure.prompt not in hidden and failure.case not in known:
+                found[failure.case] = failure
+    return list(found.values())
+
+
+def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:
+    reasons: list[str] = []
+    for named, judgement in zip(case.checks, result.judgements, strict=False):
+        if judgement.decides and not judgement.passed:
+            reasons.append(f"{judgement.check}: {mask_expected(named, judgement.reason)}")
+    files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
+    answer = result.trace.answer if result.trace else ""
+    texts = {name: evidence[name] for name in case.evidence if name in evidence}
+    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence, texts)
+
+
+def mask_expected(named: Named, reason: str) -> str:
+    """The reason of a check without the texts that it looked for: a skill is to teach facts, not answers to tests."""
+    if named.name in UNMASKED_CHECKS:
+        return reason
+    for text in sorted(set(_texts(named.written)), key=len, reverse=True):
+        reason = reason.replace(repr(text), MASK)
+        if len(text) >= 4:
+            reason = reason.replace(text, MASK)
+    return reason
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif (items := as_list(value)) is not None:
+        for item in items:
+            yield from _texts(item)
+    elif (fields := as_mapping(value)) is not None:
+        for item in fields.values():
+            yield from _texts(item)

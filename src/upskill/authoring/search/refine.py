@@ -1,0 +1,446 @@
+"""Refine: search for a better skill on train cases, confirm once what was gained, and measure the result once.
+
+While it goes on, a candidate that looks better than the best so far is kept provisionally, so gains add up. At the end
+one test on fresh seeds compares the last that was kept with the first draft (`comparison.py`); where it does not show
+that the last is better, the first draft is the result. The number to believe is the evaluation on held-out cases after
+that, which no prompt and no decision before it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.search import comparison as comparing
+from upskill.authoring.search.comparison import Comparison, Confirmation, Decision, compare
+from upskill.authoring.search.failures import failures_in_run
+from upskill.authoring.search.refiners import REFINERS, Failure, Proposal, Refiner, TriedEdits
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.errors import CeilingReached, UpskillError
+from upskill.models import ModelContext, Models
+from upskill.models.addresses import resolve
+from upskill.plain import counted, digest_text
+from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.running.evaluate import RunOptions, evaluate
+from upskill.runs.running.executors import Executor, RemoteExecutor
+from upskill.runs.stores import Candidate, Store, open_store
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+from upskill.verdicts.to_json import verdict_to_json
+
+MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
+FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
+SECOND_LOOK_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
+
+PlanFor = Callable[[Skill, Suite], Plan]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineOptions:
+    """How far a search goes, and what it knows beforehand."""
+
+    refiner: Refiner | None = None  # None: the drafts are compared, and nothing is changed
+    attempts: int = 3
+    target: float = 1.0  # the pass rate on train cases that is good enough
+    search: str = ""  # id that candidates are stored under
+    known_failures: Sequence[Failure] = ()  # of the first draft, from earlier runs
+    evidence: Mapping[str, str] = field(default_factory=dict[str, str])  # the texts behind the cases, by id
+    older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
+    requested: bool = False  # a change was asked for: it is made even where no case fails
+    executor: Executor | RemoteExecutor | None = None  # None: this process
+
+
+@dataclass
+class Attempt:
+    """One candidate of a search: the skill, its result on train cases, and what was decided."""
+
+    number: int
+    skill: Skill
+    evaluation: Evaluation | None  # None: it was not worth evaluating
+    decision: Decision
+    note: str
+    comparison: Comparison | None = None  # None: the first has nothing to be compared with
+    proposal: Proposal | None = None
+    stored: Candidate | None = None
+
+    @property
+    def accepted(self) -> bool | None:
+        """Whether it was kept, provisionally or for good; None: nobody knows."""
+        if self.decision == "not decided":
+            return None
+        return self.decision in ("first draft", "kept provisionally", "confirmed")
+
+
+@dataclass
+class Refinement:
+    """Result of a search. `fit` is the result on train cases, `held_out` on cases that were never looked at."""
+
+    skill: Skill
+    attempts: list[Attempt]
+    fit: Evaluation | None
+    held_out: Evaluation | None
+    ended: str  # why the search ended
+    halted: str = ""  # the ceiling that ended it
+    confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
+    duels: Sequence[Evaluation] = ()  # second looks and the confirmation: two candidates against each other
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Of every attempt, of two against each other, and of the held-out cases."""
+        found = (*(attempt.evaluation for attempt in self.attempts), *self.duels, self.held_out)
+        return [evaluation for evaluation in found if evaluation]
+
+
+async def refine(
+    drafts: Sequence[Skill],
+    suite: Suite,
+    plan_for: PlanFor,
+    *,
+    store: Store | None = None,
+    models: Models | None = None,
+    options: RefineOptions | None = None,
+    events: AuthoringEvents | None = None,
+) -> Refinement:
+    """The first draft, or a better one that was found and confirmed on train cases; evaluated on held-out cases once.
+
+    `plan_for` says how a skill is evaluated: with which student, how often. Everything is stored as it happens; the
+    same call continues after any interruption.
+    """
+    with nullcontext(store) if store else open_store(None) as kept:
+        models = models or Models(replies=kept)
+        search = _Search(suite, plan_for, kept, models, options or RefineOptions(), events or AuthoringEvents())
+        return await search.run(drafts)
+
+
+@dataclass
+class _Search:
+    suite: Suite
+    plan_for: PlanFor
+    store: Store
+    models: Models
+    options: RefineOptions
+    events: AuthoringEvents
+    best: Attempt | None = None  # so far, and only provisionally
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    duels: list[Evaluation] = field(default_factory=list[Evaluation])
+    tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
+    confirmation: Confirmation | None = None
+    ended: str = ""
+    halted: str = ""
+
+    def __post_init__(self) -> None:
+        older = self.options.older_cases
+        self.older = tuple(case for case in self.suite.train if case.id in older)
+        wanted = tuple(case for case in self.suite.train if case.id not in older)
+        if not wanted or len(self.older) < comparing.FEWEST_NOT_WORSE:  # they count with the rest
+            wanted, self.older = self.suite.train, ()
+        self.wanted, self.fresh = _keep_fresh_cases(wanted)
+        self.wanted_ids = frozenset(case.id for case in self.wanted)
+
+    async def run(self, drafts: Sequence[Skill]) -> Refinement:
+        suite = self.suite
+        async with self.models:
+            try:
+                if suite.train:
+                    await self._search(drafts)
+                    await self._confirm()
+                else:
+                    note = "not evaluated: the suite has no train cases"
+                    self.attempts.append(Attempt(1, drafts[0], None, "first draft", note))
+                    self.ended = "the suite has no train cases"
+            except CeilingReached as reached:
+                self.halted = reached.message
+            result = self._result()
+            held_out: Evaluation | None = None
+            if suite.held_out and not self.halted:
+                plan = self.plan_for(result.skill, _subset(suite, suite.held_out))
+                self.events.held_out_started(plan)
+                held_out = await self._evaluate(plan, reported=True)
+                self.halted = held_out.halted
+        ended = self.halted or self.ended
+        return Refinement(
+            result.skill,
+            self.attempts,
+            result.evaluation,
+            held_out,
+            ended,
+            self.halted,
+            self.confirmation,
+            tuple(self.duels),
+        )
+
+    def _result(self) -> Attempt:
+        """The last that was kept, where it is confirmed; else the first draft."""
+        first = self.attempts[0]
+        if self.best is None or self.best is first:
+            return first
+        if self.confirmation and self.confirmation.decision == "confirmed":
+            return self.best
+        if self.halted:
+            self.events.message(
+                f"Candidate {self.best.number} was kept provisionally and could not be confirmed, so the first draft is"
+                " saved. The same command with a higher ceiling goes on."
+            )
+        return first
+
+    async def _search(self, drafts: Sequence[Skill]) -> None:
+        for draft in drafts:
+            await self._try(draft)
+        attempts = self.options.attempts if self.options.refiner else 0
+        self.ended = "all attempts are used" if attempts else "no attempts were to be made"
+        in_a_row = 0
+        for number in range(1, attempts + 1):
+            if reason := self._reason_to_stop():
+                self.ended = reason
+                return
+            attempt = await self._propose(number)
+            if attempt.proposal is not None and not attempt.proposal.edits:
+                self.ended = attempt.note
+                return
+            in_a_row = 0 if attempt.accepted else in_a_row + 1
+            if in_a_row >= MAX_REJECTED_IN_A_ROW:
+                self.ended = f"{MAX_REJECTED_IN_A_ROW} candidates in a row were not kept"
+                return
+
+    def _reason_to_stop(self) -> str:
+        """Why no further attempt is made, in words: it has succeeded, or no attempt could be shown to."""
+        assert self.best is not None
+        if self.options.requested and self.best is self.attempts[0]:
+            if self._has_room or len(self.wanted) >= comparing.FEWEST_NOT_WORSE:
+                return ""  # whatever passes already
+            return f"no train case fails, and {len(self.wanted)} are too few to show that a change does no harm"
+        if self.options.requested and not self._has_room:
+            return "the requested change is made"
+        if self._pass_rate >= self.options.target:
+            return "the target is reached"
+        failing, cases = len(self._failing), len(self.fresh or self.wanted)
+        if failing < (needed := comparing.failures_needed(cases)):
+            left = "1 train case fails" if failing == 1 else f"{failing} train cases fail"
+            more = "more cases may show more (`upskill tests SKILL --add 10`)"
+            return f"only {left}, and {needed} are the fewest that a gain can be shown on; {more}"
+        return ""
+
+    async def _propose(self, number: int) -> Attempt:
+        assert self.best is not None
+        assert self.best.evaluation is not None
+        assert self.options.refiner is not None
+        failures = failures_in_run(self.store, self.best.evaluation.run, self.suite.by_id, self.options.evidence)
+        failures += self.options.known_failures if number == 1 else ()
+        proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
+        if proposal is not None and proposal.edits:
+            return await self._try(proposal.skill, proposal)
+        note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
+        self.tried.append(TriedEdits((), note))
+        return self._keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
+
+    async def _try(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
+        """Evaluate a candidate on train cases, and keep it if it looks better than the best so far."""
+        number, edits = len(self.attempts) + 1, proposal.edits if proposal else ()
+        if self._was_tried(skill):
+            note = "the same as one that was tried before"
+            self.tried.append(TriedEdits(edits, note))
+            return self._keep(Attempt(number, skill, None, "not tried", note, None, proposal))
+        plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.wanted)))
+        self.events.attempt_started(number, plan)
+        evaluation = await self._evaluate(plan)
+        if self.best is None or self.best.evaluation is None:
+            if evaluation.too_many_errors and not evaluation.halted:
+                raise _evaluation_error(evaluation)
+            decision: Decision = "not decided" if evaluation.halted else "first draft"
+            return self._keep(Attempt(number, skill, evaluation, decision, "the first draft"))
+        before = self.best
+        assert before.evaluation is not None
+        found = compare(before.evaluation.outcomes, evaluation.outcomes, self.wanted_ids)
+        older = compare(before.evaluation.outcomes, evaluation.outcomes, {case.id for case in self.older})
+        if found.deserves_second_look and self._has_room and not evaluation.halted:
+            found = await self._look_again(found, skill, before.skill, number)
+        decision = "not decided" if evaluation.halted else self._screen(found, older)
+        note = found.summary + (f"; older cases: {older.summary}" if self.older else "")
+        if edits:
+            changed = [*found.mended, *older.mended], [*found.broken, *older.broken]
+            self.tried.append(TriedEdits(edits, f"{decision}: {note}", *map(self._prompts, changed)))
+        return self._keep(Attempt(number, skill, evaluation, decision, note, found, proposal))
+
+    def _screen(self, found: Comparison, older: Comparison) -> Decision:
+        if older.differences and older.p_worse <= comparing.HOPELESS:
+            return "worse" if older.p_worse <= comparing.SHOWN_WORSE else "not enough evidence"
+        if self.options.requested and not self._has_room and found.decidable:
+            return "kept provisionally" if found.p_worse > comparing.HOPELESS else found.screened
+        return found.screened
+
+    async def _look_again(self, found: Comparison, skill: Skill, before: Skill, number: int) -> Comparison:
+        """A few more pairs on other seeds: on a dozen cases one look misses a real gain too often."""
+        rounds = comparing.second_look_rounds(len(self.wanted))
+        again = await self._duel(skill, before, self.wanted, SECOND_LOOK_SEED * number, rounds)
+        return comparing.pooled(found, compare(again.outcomes, again.outcomes, arm="baseline"))
+
+    async def _confirm(self) -> None:
+        """Compare the last that was kept with the first draft, on fresh seeds, and on fresh cases if there are some."""
+        first, last = self.attempts[0], self.best
+        if last is None or last is first:
+            return
+        wanted, only_not_worse = self.fresh or self.wanted, self.options.requested and not self._has_room
+        looks = comparing.confirming_rounds(min(len(wanted), len(self.older) or len(wanted)))
+        for rounds in looks:
+            duel = await self._duel(last.skill, first.skill, (*self.older, *wanted), CONFIRMING_SEED, rounds)
+            better = compare(duel.outcomes, duel.outcomes, {case.id for case in wanted}, arm="baseline")
+            older = compare(duel.outcomes, duel.outcomes, {case.id for case in self.older}, arm="baseline")
+            level = comparing.LAST_LOOK if rounds == looks[-1] else comparing.FIRST_LOOK
+            decision = comparing.confirm(better, older if self.older else None, level, only_not_worse=only_not_worse)
+            self.confirmation = Confirmation(
+                better, decision, rounds, len(duel.plan), only_not_worse, older if self.older else None
+            )
+            if decision != "not enough evidence" or (better.gain <= 0 and not only_not_worse):
+                break
+        assert self.confirmation is not None
+        self._settle(self.confirmation)
+        self.events.confirmation_ended(self.confirmation)
+
+    def _settle(self, found: Confirmation) -> None:
+        """Write down what the confirmation says of everything that was kept provisionally."""
+        confirmed = found.decision == "confirmed"
+        for attempt in self.attempts:
+            if attempt.decision == "kept provisionally" and (attempt is self.best or not confirmed):
+                attempt.decision = found.decision
+                attempt.note += f"; on fresh seeds: {found.summary}"
+                self._store(attempt, attempt.stored.parent if attempt.stored else None)
+
+    async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
+        """Two skills on the same cases, on seeds of their own; sampled, because a greedy repeat is the same answer."""
+        usual = self.plan_for(skill, _subset(self.suite, cases))
+        plan = replace(
+            usual,
+            arms=BOTH_ARMS,
+            reference_skill=against,
+            seed=usual.seed + seed,
+            runs=rounds,
+            temperature=SAMPLED if usual.temperature == 0.0 else usual.temperature,
+        )
+        self.events.duel_started(plan)
+        evaluation = await self._evaluate(plan)
+        self.duels.append(evaluation)
+        if evaluation.halted:
+            raise CeilingReached(evaluation.halted)
+        return evaluation
+
+    async def _evaluate(self, plan: Plan, *, reported: bool = False) -> Evaluation:
+        return await evaluate(
+            plan,
+            store=self.store,
+            models=self.models,
+            options=RunOptions(executor=self.options.executor, keep_look=reported),
+            events=self.events,
+        )
+
+    def _was_tried(self, skill: Skill) -> bool:
+        return any(skill.visible_hash == attempt.skill.visible_hash for attempt in self.attempts)
+
+    def _keep(self, attempt: Attempt) -> Attempt:
+        if not self._was_tried(attempt.skill):
+            self._store(attempt, self.best.stored.number if self.best and self.best.stored else None)
+        self.attempts.append(attempt)
+        if attempt.accepted or self.best is None:
+            self.best = attempt
+        self.events.attempt_ended(attempt)
+        if attempt.evaluation and attempt.evaluation.halted:
+            raise CeilingReached(attempt.evaluation.halted)
+        return attempt
+
+    def _store(self, attempt: Attempt, parent: int | None) -> None:
+        verdict: dict[str, Any] = verdict_to_json(attempt.evaluation.verdicts[0]) if attempt.evaluation else {}
+        verdict["search_decision"] = attempt.decision
+        if attempt.evaluation:
+            verdict["run"] = attempt.evaluation.run.id
+        if attempt.proposal:
+            verdict["proposal"] = attempt.proposal.plain()
+        attempt.stored = self.store.add_candidate(
+            self.options.search, attempt.skill, parent, attempt.accepted, attempt.note, verdict
+        )
+
+    @property
+    def _failing(self) -> set[str]:
+        """The cases to get better that the best does not always pass."""
+        assert self.best is not None
+        return _failing_cases(self.best, self.wanted_ids)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the first draft fails enough cases for a gain to be shown."""
+        cases = len(self.fresh or self.wanted)
+        return len(_failing_cases(self.attempts[0], self.wanted_ids)) >= comparing.failures_needed(cases)
+
+    @property
+    def _pass_rate(self) -> float:
+        """How many train trials the best passes, of the cases to get better."""
+        assert self.best is not None
+        assert self.best.evaluation is not None
+        passed = [
+            bool(row.passed)
+            for row in self.best.evaluation.outcomes
+            if row.arm == "skill" and row.case in self.wanted_ids and row.passed is not None
+        ]
+        return sum(passed) / len(passed) if passed else 0.0
+
+    def _prompts(self, cases: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self.suite.by_id[case].prompt for case in cases)
+
+
+def _failing_cases(attempt: Attempt, cases: frozenset[str]) -> set[str]:
+    rows = attempt.evaluation.outcomes if attempt.evaluation else ()
+    return {row.case for row in rows if row.arm == "skill" and row.passed is False and row.case in cases}
+
+
+def _keep_fresh_cases(cases: tuple[Case, ...]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """The cases to search on, and those that only the confirmation sees: none, unless there are many."""
+    if len(cases) < FRESH_CASES_FROM:
+        return cases, ()
+    fresh = {case.id for case in sorted(cases, key=lambda case: digest_text(case.id))[::2]}
+    return tuple(case for case in cases if case.id not in fresh), tuple(case for case in cases if case.id in fresh)
+
+
+def _subset(suite: Suite, cases: tuple[Case, ...]) -> Suite:
+    return Suite(cases, suite.source, suite.max_output_tokens)
+
+
+def _evaluation_error(evaluation: Evaluation) -> UpskillError:
+    if evaluation.bug_messages and not evaluation.errors:
+        message, trials = evaluation.bug_messages[0]
+        return UpskillError(
+            f"the skill cannot be evaluated: a bug in upskill ended {counted(trials, 'trial')}: {message}",
+            f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
+        )
+    model, message, trials = evaluation.errors[0]
+    return UpskillError(
+        f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",
+        "Fix this and give the same command again: what was finished is kept. --no-eval skips the evaluation.",
+    )
+
+
+async def refine_skill(
+    skill: Skill,
+    failures: Sequence[str | Failure],
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    models: Models | None = None,
+    tokens: int = 800,
+) -> Skill:
+    """The skill with a few edits by the model named here or in the config; the same skill where none can be applied.
+
+    This is upstream's signature: one proposal without a gate. `refine` shows whether it is any better.
+    """
+    settings = config or Settings.load()
+    given = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
+    async with models or Models(ModelContext.load(settings)) as opened:
+        if not (name := model or settings.skill_generation_model):
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
+        address = resolve(name, keys=opened.context.keys)
+        teacher = await opened.get(address, "teacher")
+        refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
+        proposal = await refiner.propose(skill, given, (), 1)
+    return proposal.skill if proposal else skill

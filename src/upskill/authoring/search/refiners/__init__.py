@@ -1,0 +1,96 @@
+"""A Refiner proposes a better skill from what a student got wrong. Kinds: `rewrite` (bounded edits by a teacher).
+
+It sees the whole skill and train failures, but never a held-out case, nor what a check looked for: that is masked in
+the reasons it gets. It is told what became of the edits before, and on which cases. Whether a proposal is any better is
+decided by `refine`.
+
+One from another package is an entry point in the group `upskill.refiners`: a class or function that is called like
+`RefinerFactory`. `--refiner KIND` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+from upskill.authoring.material.material import Material
+from upskill.registry import Registry
+from upskill.skills import Skill
+
+REFINERS = Registry("refiner", "upskill.refiners", {"rewrite": "upskill.authoring.search.refiners.rewrite:Rewrite"})
+
+LineEdit = Literal["replace", "insert", "delete"]
+EditKind = LineEdit | Literal["describe", "write_file", "delete_file"]
+MASK = "[masked]"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A train case that a student failed with the skill."""
+
+    case: str
+    prompt: str
+    answer: str
+    reasons: tuple[str, ...]  # one for each check that failed, with what it looked for masked
+    evidence: tuple[str, ...] = ()  # ids of the material that has the right answer
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])  # of that material, by id, where they are known
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of a line of the body, of the description, or of a file below references/ or scripts/."""
+
+    kind: EditKind
+    line: int = 0  # of the body, counted from 1; an insertion goes after it
+    text: str = ""  # of a line, the description, or the whole file
+    evidence: tuple[str, ...] = ()
+    why: str = ""
+    path: str = ""  # of a file
+
+    @property
+    def line_edit(self) -> bool:
+        return self.kind in get_args(LineEdit)
+
+    def __str__(self) -> str:
+        if self.kind == "describe":
+            return f"new description: {self.text}"
+        if self.path:
+            return f"{self.kind.replace('_', ' ')} {self.path}" + (f": {self.text}" if self.text else "")
+        place = f"after line {self.line}" if self.kind == "insert" else f"line {self.line}"
+        return f"{self.kind} {place}" + (f": {self.text}" if self.text else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TriedEdits:
+    """Edits that were tried before, and what became of them."""
+
+    edits: tuple[Edit, ...]
+    result: str  # "kept provisionally: …", "not enough evidence: …", "worse: …"
+    mended: tuple[str, ...] = ()  # the prompts of train cases that passed more often with them
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    skill: Skill
+    edits: tuple[Edit, ...]
+    note: str = ""
+    dropped: tuple[str, ...] = field(default=())  # edits that could not be applied, and why
+
+    def plain(self) -> dict[str, Any]:
+        return {"note": self.note, "edits": [str(edit) for edit in self.edits], "dropped": list(self.dropped)}
+
+
+class Refiner(Protocol):
+    async def propose(
+        self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
+    ) -> Proposal | None:
+        """A changed skill; None where there is nothing that can be applied."""
+        ...
+
+
+class RefinerFactory(Protocol):
+    """How a refiner is made: with the teacher, the material of the skill, and how long the skill should be."""
+
+    def __call__(self, model: Any, material: Material | None, tokens: int) -> Refiner: ...

@@ -1,0 +1,309 @@
+"""`rewrite`: a teacher edits a few lines of the body, the description, or a file beside it.
+
+How few is enforced in code, not just asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
+from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, TriedEdits
+from upskill.authoring.writing.grounding import uncovered_by
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.skill_files import file_problems
+from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, read_ids
+from upskill.errors import UsageError
+from upskill.models import Model
+from upskill.plain import dict_or_empty, list_or_empty, object_schema
+from upskill.skills import Skill, estimate_tokens
+from upskill.traces.redaction.redact import redact
+
+MAX_EDITS = 6
+MAX_REWRITTEN_SHARE = 0.4  # of the body's tokens, or of half the tokens asked for, whichever is more
+GROWTH_LIMIT = 1.25  # times the tokens asked for
+MAX_FAILURES_SHOWN = 12  # shown at a time
+MAX_EVIDENCE_SHOWN = 24_000  # characters of evidence that stands behind failures
+FILE_FOLDERS = ("references/", "scripts/")  # whose files may be edited
+FILE_TOKENS = 4000  # of a proposal, on top of those for the body
+KINDS: tuple[EditKind, ...] = (*get_args(LineEdit), "describe", "write_file", "delete_file")
+
+
+class Rewrite:
+    def __init__(self, model: Model, material: Material | None = None, tokens: int = 800) -> None:
+        self.model = model
+        self.material = material or Material("")
+        self.tokens = tokens
+        self.times_shown: Counter[str] = Counter()  # of each failing case
+
+    async def propose(
+        self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
+    ) -> Proposal | None:
+        budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, self.tokens / 2))
+        evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 8}
+        edit: dict[str, Any] = {
+            "kind": {"type": "string", "enum": list(KINDS)},
+            "line": {"type": "integer"},
+            "path": {"type": "string", "maxLength": 80},
+            "text": {"type": "string", "maxLength": 4 * FILE_TOKENS},
+            "evidence": evidence,
+            "why": {"type": "string", "maxLength": 200},
+        }
+        fields: dict[str, Any] = {
+            "note": {"type": "string", "maxLength": 400},
+            "edits": {"type": "array", "items": object_schema(edit), "maxItems": MAX_EDITS},
+        }
+        question = StructuredRequest(
+            "revising the skill",
+            read_prompt("revise_skill", edits=MAX_EDITS, tokens=budget, file_tokens=FILE_TOKENS),
+            self._prompt(skill, self._in_turn(failures), tried),
+            object_schema(fields),
+            max_output_tokens=4 * budget + 1000 + FILE_TOKENS,
+            seed=attempt,
+        )
+
+        async def read(answer: dict[str, Any], last: bool) -> Proposal | None:
+            proposal = self._read(answer, skill, budget, last=last)
+            broken = await self._file_problems(proposal) if proposal else []
+            if proposal and not last and (wrong := [*self._ungrounded(proposal), *broken]):
+                raise InvalidAnswer("; ".join(wrong))
+            return None if broken else proposal
+
+        try:
+            return await ask(self.model, question, read, repairs=1)
+        except NoUsableAnswer:
+            return None
+
+    def _ungrounded(self, proposal: Proposal) -> list[str]:
+        """What new lines say and their evidence does not. Kept all the same, they are marked as the teacher's own."""
+        edits = [edit for edit in proposal.edits if edit.line_edit and edit.evidence]
+        files = _text_files(proposal.skill)
+        found = [(edit, uncovered_by(edit.text, edit.evidence, self.material, files)) for edit in edits]
+        return [
+            f"{edit!s:.60} says {', '.join(map(repr, missing[:5]))}, and {', '.join(edit.evidence)} does not"
+            for edit, missing in found
+            if missing
+        ]
+
+    async def _file_problems(self, proposal: Proposal) -> list[str]:
+        written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
+        found = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
+        return [f"{path}: {why}" for path, why in found if path in written]
+
+    def _in_turn(self, failures: Sequence[Failure]) -> list[Failure]:
+        """The failures, those first that were shown least often."""
+        ordered = sorted(failures, key=lambda failure: self.times_shown[failure.case])
+        self.times_shown.update(failure.case for failure in ordered[:MAX_FAILURES_SHOWN])
+        return ordered
+
+    def _prompt(self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits]) -> str:
+        # Edits name lines by number, so a line can be shown without its secrets and still be found.
+        lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
+        if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
+            lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
+        named = "request" if self.material.skill is not None else "task"
+        files = {path: redact(_cut(text, 4 * FILE_TOKENS)) for path, text in _text_files(skill).items()}
+        now = failures[:MAX_FAILURES_SHOWN]
+        texts = self._evidence_texts(now)
+        shown = {
+            named: self.material.task,
+            "description": redact(skill.description),
+            "lines": lines,
+            **({"files": files} if files else {}),
+            **({"sources": sources} if (sources := self._sources(skill)) else {}),
+            "failures": [
+                {
+                    "asked": redact(failure.prompt),
+                    "answered": redact(_cut(failure.answer)),
+                    "wrong": list(failure.reasons),
+                    **({"evidence": list(failure.evidence)} if failure.evidence else {}),
+                }
+                for failure in now
+            ],
+            "failures_not_shown": max(0, len(failures) - MAX_FAILURES_SHOWN),
+            **({"evidence": texts} if texts else {}),
+            "tried_before": [_tried(one) for one in tried],
+        }
+        text = json.dumps(shown, ensure_ascii=False, indent=0)
+        return f"{text}\n\n{self.material.quoted()}" if self.material.pieces else text
+
+    def _evidence_texts(self, failures: Sequence[Failure]) -> dict[str, str]:
+        """What stands behind the failures, where it is not in the material that is quoted anyway."""
+        found: dict[str, str] = {}
+        left = MAX_EVIDENCE_SHOWN
+        for name, text in (item for failure in failures for item in failure.texts.items()):
+            if name not in found and name not in self.material.by_id and left > 0:
+                found[name] = redact(_cut(text, min(2000, left)))
+                left -= len(found[name])
+        return found
+
+    def _sources(self, skill: Skill) -> dict[int, list[str]]:
+        """Of the lines of an older skill, what they came from."""
+        if self.material.skill is None:
+            return {}
+        known = Provenance.of(skill).sources
+        lines = enumerate(skill.body.splitlines(), start=1)
+        return {number: list(known[line.strip()]) for number, line in lines if line.strip() in known}
+
+    def _read(self, answer: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
+        """The proposal; one without edits where the teacher says so. Edits that do not apply are refused once, and
+        dropped after that."""
+        if answer.get("edits") == []:
+            return Proposal(skill, (), str(answer.get("note", "")))
+        found = _Edits(skill, budget)
+        for item in list_or_empty(answer.get("edits")):
+            found.add(dict_or_empty(item))
+        edits, wrong = found.kept, found.wrong
+        longest = max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
+        changed = apply_all(skill, edits)
+        if changed.tokens > longest:
+            wrong.append(f"the body would have about {changed.tokens} tokens, and may have {longest}")
+            edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
+            changed = apply_all(skill, edits)
+        if wrong and not last:
+            raise InvalidAnswer("; ".join(wrong))
+        if not changed.body.strip() or changed.visible_hash == skill.visible_hash:
+            if not last:
+                raise InvalidAnswer("there is no edit that changes anything")
+            return None
+        written = {line: edit.evidence for edit in edits if edit.line_edit for line in edit.text.splitlines()}
+        sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
+        provenance = Provenance.of(skill).with_sources(sources, self.material.excerpts())
+        return Proposal(provenance.add_to(changed), tuple(edits), str(answer.get("note", "")), tuple(wrong))
+
+
+def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
+    """The skill after these edits."""
+    lines = [edit for edit in edits if edit.line_edit]
+    body = apply_edits(skill.body.splitlines(), lines)
+    changed = skill.with_body(body) if lines and body.strip() != skill.body.strip() else skill
+    for edit in edits:
+        if edit.kind == "describe":
+            changed = changed.with_description(edit.text)
+        elif edit.kind == "write_file":
+            changed = changed.with_file(edit.path, edit.text.encode(), executable=edit.path.startswith("scripts/"))
+        elif edit.kind == "delete_file":
+            changed = changed.without_file(edit.path)
+    return changed
+
+
+def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
+    """The body after these edits, whose line numbers all refer to the body before."""
+    after: dict[int, list[str]] = {}
+    instead: dict[int, list[str]] = {}
+    for edit in edits:
+        if edit.kind == "insert":
+            after.setdefault(edit.line, []).append(edit.text)
+        else:
+            instead[edit.line] = [edit.text] if edit.kind == "replace" else []
+    result = list(after.get(0, []))
+    for number, line in enumerate(lines, start=1):
+        result += instead.get(number, [line])
+        result += after.get(number, [])
+    return "\n".join(result)
+
+
+@dataclass
+class _Edits:
+    """The edits of an answer that can be applied, and what is wrong with the others."""
+
+    skill: Skill
+    budget: int
+    kept: list[Edit] = field(default_factory=list[Edit])
+    wrong: list[str] = field(default_factory=list[str])
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        kind, line = fields.get("kind"), fields.get("line")
+        if kind not in KINDS or (kind in get_args(LineEdit) and not isinstance(line, int)):
+            self.wrong.append("an edit has no kind or no line")
+            return
+        edit = Edit(
+            kind,
+            line if isinstance(line, int) and kind in get_args(LineEdit) else 0,
+            "" if kind in ("delete", "delete_file") else str(fields.get("text", "")).rstrip("\n"),
+            tuple(read_ids(fields.get("evidence"))),
+            str(fields.get("why", "")),
+            str(fields.get("path", "")) if kind in ("write_file", "delete_file") else "",
+        )
+        problem = self._line_problem(edit) if edit.line_edit else self._other_problem(edit)
+        if problem or (problem := self._over_budget(edit)):
+            self.wrong.append(problem)
+        else:
+            self.kept.append(edit)
+
+    def _line_problem(self, edit: Edit) -> str:
+        first = 0 if edit.kind == "insert" else 1
+        if not first <= edit.line <= len(self.skill.body.splitlines()):
+            return f"there is no line {edit.line} to {edit.kind}"
+        if edit.kind != "insert" and any(one.line == edit.line and one.kind != "insert" for one in self.kept):
+            return f"line {edit.line} is changed twice"
+        if edit.kind != "delete" and not edit.text.strip():
+            return f"{edit.kind} at line {edit.line} has no text"
+        return ""
+
+    def _other_problem(self, edit: Edit) -> str:
+        """What is wrong with an edit of the description or of a file."""
+        if any((one.kind == "describe", one.path) == (edit.kind == "describe", edit.path) for one in self.kept):
+            return f"{edit.path or 'the description'} is changed twice"
+        if edit.kind != "delete_file" and not edit.text.strip():
+            return f"{edit.kind} has no text"
+        if edit.kind == "describe":
+            if redact(self.skill.description) != self.skill.description:
+                return "the description holds something that you were not shown, so it cannot be rewritten"
+        elif not edit.path.startswith(FILE_FOLDERS):
+            return f"the file {edit.path!r} is neither below references/ nor below scripts/"
+        elif edit.kind == "delete_file" and self.skill.file(edit.path) is None:
+            return f"there is no file {edit.path!r} to delete"
+        elif self.skill.file(edit.path) is not None and not self._was_shown(edit.path):
+            return f"the file {edit.path!r} holds something that you were not shown, so it cannot be changed"
+        try:
+            changed = apply_all(self.skill, [edit])
+        except (UsageError, UnicodeEncodeError) as error:
+            return str(error)
+        errors = [problem.message for problem in changed.problems("strict") if problem.level == "error"]
+        before = [problem.message for problem in self.skill.problems("strict")]
+        return "; ".join(message for message in errors if message not in before)
+
+    def _was_shown(self, path: str) -> bool:
+        """Whether the teacher has seen the whole file, so that writing it anew loses nothing."""
+        text = _text_files(self.skill).get(path)
+        return text is not None and redact(text) == text and len(text) <= 4 * FILE_TOKENS
+
+    def _over_budget(self, edit: Edit) -> str:
+        most = FILE_TOKENS if edit.path else self.budget
+        alike = [one for one in (*self.kept, edit) if bool(one.path) == bool(edit.path) and one.kind != "describe"]
+        fits = sum(estimate_tokens(one.text) for one in alike) <= most or edit.kind == "describe"
+        if fits and len(self.kept) < MAX_EDITS:
+            return ""
+        return f"{edit!s:.60} is over the budget of {MAX_EDITS} edits and {most} tokens"
+
+
+def _text_files(skill: Skill) -> dict[str, str]:
+    """The files that may be edited, where they are text."""
+    found: dict[str, str] = {}
+    for path in skill.resources:
+        file = skill.file(path)
+        if path.startswith(FILE_FOLDERS) and file is not None and not file.link:
+            try:
+                found[path] = file.data.decode()
+            except UnicodeDecodeError:
+                continue
+    return found
+
+
+def _tried(one: TriedEdits) -> dict[str, Any]:
+    def prompts(given: Iterable[str]) -> list[str]:
+        return [redact(_cut(prompt, 300)) for prompt in given]
+
+    cases = {"mended": prompts(one.mended), "broken": prompts(one.broken)}
+    edits = [_cut(redact(str(edit)), 1200) for edit in one.edits]
+    return {"edits": edits, "result": one.result, **{key: value for key, value in cases.items() if value}}
+
+
+def _cut(text: str, most: int = 2000) -> str:
+    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} characters more)"

@@ -1,0 +1,301 @@
+"""Trigger: run the queries of a skill through an agent that has it in its catalog, and measure how well it fires.
+
+`improve_description` (in `description.py`) takes the same options and searches for a better description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar
+
+from upskill.agents import Bounds
+from upskill.authoring.trigger.plan import MAX_TURNS, estimate_runs, make_trigger_plan
+from upskill.authoring.trigger.queries import save_queries, write_queries
+from upskill.authoring.writing.structured import forget_unusable_answers
+from upskill.errors import UsageError
+from upskill.models import Address, CacheMode, Model, Models
+from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
+from upskill.models.ledger import Ledger
+from upskill.options import MOST_REPEATS, option
+from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
+from upskill.runs.planning.options import AgentOptions, CacheOptions, CommonOptions, SamplingOptions, choose_students
+from upskill.runs.planning.plan import Plan, PlanOptions, Trial
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.running.evaluate import RunOptions, evaluate
+from upskill.runs.running.events import Events
+from upskill.runs.stores import Run, Store
+from upskill.skills import Skill, load_skills
+from upskill.skills.agent_specs import REAL_AGENTS
+from upskill.suites.queries import PATHS_IN_SKILL, Queries
+from upskill.verdicts.firing import QUANTITIES, FiringMetrics, compute_firing_metrics
+from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
+
+
+@dataclass(kw_only=True)
+class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions):
+    """Which skill is put to which students, on which queries, and how its description is improved."""
+
+    default_bounds: ClassVar[Bounds] = Bounds(MAX_TURNS)
+
+    skill: str  # its folder
+    models: tuple[str, ...] = option(
+        "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"
+    )
+    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
+    base_url: str = option(
+        "--base-url", default="", help="An OpenAI-compatible server; MODEL is its name for the model.", metavar="URL"
+    )
+    queries: str | None = option(
+        "--queries",
+        default=None,
+        help="The queries (default: eval_queries.json in the skill's folder).",
+        metavar="FILE",
+    )
+    query_model: str | None = option(
+        "--query-model", default=None, help="Writes the queries when the skill has none.", metavar="MODEL"
+    )
+    count: int = option(
+        "--count",
+        default=20,
+        help="How many queries to have written: half that should trigger, half near-misses.",
+        metavar="N",
+        minimum=6,
+        maximum=100,
+        show_default=True,
+    )
+    runs: int = option(
+        "--runs",
+        default=3,
+        help="How often each query is run.",
+        metavar="N",
+        minimum=1,
+        maximum=MOST_REPEATS,
+        show_default=True,
+    )
+    with_skills: tuple[str, ...] = option(
+        "--with-skills",
+        default=(),
+        help="Skills to offer beside it: a skill, or a folder of them; repeatable.",
+        metavar="DIR",
+    )
+    agent: str = option(
+        "--agent",
+        default="tools",
+        help=f"Who decides: tools, or a real agent: {REAL_AGENTS}.",
+        metavar="AGENT",
+        show_default=True,
+    )
+    max_turns: int | None = option(
+        "--max-turns", default=MAX_TURNS, help="Most turns of one run.", metavar="N", minimum=1, show_default=True
+    )
+    max_output_tokens: int | None = option(
+        "--max-output-tokens", default=None, help="How long one turn may be.", metavar="N", minimum=1
+    )
+    requirements: tuple[str, ...] = option(
+        "--require",
+        default=(),
+        help='Exit with 1 unless it holds, e.g. "recall>=0.8", "precision>=0.9"; repeatable. Judged at the '
+        'unfavourable end of the interval unless written as "point:recall>=0.8".',
+        metavar="CONDITION",
+    )
+    teacher: str | None = option(
+        "--teacher", default=None, help="Rewrites the description (default: settings).", metavar="MODEL"
+    )
+    attempts: int = option(
+        "--attempts", default=5, help="How many descriptions to try.", metavar="N", minimum=1, show_default=True
+    )
+    write: bool = option("--write", default=False, help="Put a better description into SKILL itself.")
+    output: str | None = option(
+        "-o", "--output", default=None, help="Write the skill with a better description here.", metavar="DIR"
+    )
+    force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
+
+    @property
+    def cache_mode(self) -> CacheMode:
+        return "replay" if self.replay else super().cache_mode
+
+
+@dataclass(frozen=True)
+class Triggered:
+    """How a skill fired on its queries."""
+
+    queries: Queries
+    evaluation: Evaluation
+    metrics: tuple[FiringMetrics, ...]  # of each student
+    rulings: tuple[tuple[str, Ruling], ...]  # a student, and how it met a requirement
+    spent: Mapping[str, tuple[int, float | None]]  # tokens and dollars by role
+
+    @property
+    def has_failed(self) -> bool:
+        """The numbers cannot be relied on, for another reason than a ceiling: too many errors, a leak, or a bug."""
+        if self.evaluation.leaked or self.evaluation.stopped or self.evaluation.bugs:
+            return True
+        return not self.evaluation.halted and any(metrics.too_many_errors for metrics in self.metrics)
+
+
+async def trigger(
+    options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
+) -> Triggered:
+    """Run each query of a skill and measure how well it fires. Queries are written first where the skill has none.
+
+    Every finished run is stored: the same call continues after an interruption.
+    """
+    requirements = [parse_requirement(text, QUANTITIES) for text in options.requirements]
+    session = TriggerSession(options, models, events or Events())
+    if session.queries is not None:
+        session.check_queries(session.queries)
+    async with session.open(store):
+        queries = await session.find_queries()
+        evaluation = await session.evaluate(session.plan(session.skill, queries))
+    students = evaluation.plan.models
+    metrics = tuple(compute_firing_metrics(student.name, queries, evaluation.outcomes) for student in students)
+    rulings = tuple((each.model, _rule(one, each, evaluation)) for each in metrics for one in requirements)
+    return Triggered(queries, evaluation, metrics, rulings, session.spent)
+
+
+def _rule(requirement: Requirement, metrics: FiringMetrics, evaluation: Evaluation) -> Ruling:
+    if evaluation.halted:
+        return Ruling(requirement, held=False, reason="the run was stopped before its end")
+    found = metrics.estimate(requirement.quantity)
+    return check_number(requirement, (found.value, found.interval) if found else None)
+
+
+class TriggerSession:
+    """What measuring and improving share. Options are checked when it is made, before anything is paid for."""
+
+    store: Store
+    models: Models
+
+    def __init__(
+        self, options: TriggerOptions, models: Models | None, events: Events, teacher: Address | None = None
+    ) -> None:
+        self.options = options
+        self.events = events
+        self.teacher = teacher
+        self.given_models = models
+        self.keys = models.context.keys if models else find_keys()
+        self.skill = Skill.load(options.skill)
+        # `--with-skills ./skills` may hold the skill under test too.
+        self.distractors = load_skills(options.with_skills, beside=self.skill)
+        names = choose_students(options.models, options.settings, events.message)
+        self.students = tuple(resolve(name, options.base_url, self.keys) for name in names)
+        self.queries = Queries.load(options.queries) if options.queries else Queries.of(self.skill)
+        self.writer = None if self.queries else self._choose_writer()
+        self.executor = options.open_executor()
+
+    def _choose_writer(self) -> Address:
+        options = self.options
+        name = options.query_model or options.settings.test_gen_model or (self.teacher.name if self.teacher else None)
+        if not name:
+            raise UsageError(
+                f"{self.skill.folder}: has no queries",
+                f"Give a file with --queries, put one into the skill's folder as {PATHS_IN_SKILL[0]}, or have some"
+                " written with --query-model MODEL.",
+            )
+        return resolve(name, keys=self.keys)
+
+    def check_queries(self, queries: Queries) -> None:
+        """UsageError where these queries cannot be run; a message where they cannot tell everything."""
+        self.plan(self.skill, queries)
+        if not queries.should_trigger or not queries.should_not_trigger:
+            lacking = "should trigger" if not queries.should_trigger else "should not trigger"
+            self.events.message(f"No query {lacking}, so precision is not known.")
+
+    def plan(self, skill: Skill, queries: Queries) -> Plan:
+        options = self.options
+        return make_trigger_plan(
+            skill,
+            queries,
+            [student.name for student in self.students],
+            PlanOptions(
+                base_url=options.base_url,
+                runs=options.runs,
+                seed=options.seed,
+                temperature=options.temperature,
+                max_output_tokens=options.max_output_tokens,
+                agent=options.agent,
+                distractors=self.distractors,
+                bounds=options.bounds,
+                sandbox=options.sandbox,
+                keys=self.keys,
+            ),
+        )
+
+    @asynccontextmanager
+    async def open(self, store: Store | None) -> AsyncGenerator[None]:
+        """The store and the models, open until the end of the block."""
+        options = self.options
+        if not self.distractors:
+            self.events.message("Only this skill is on offer. It fires less readily among others: see --with-skills.")
+        with nullcontext(store) if store else options.open_store() as self.store:
+            self.models = self.given_models or Models(
+                options.model_context(self.events),
+                replies=self.store,
+                cache=options.cache_mode,
+                ledger=Ledger(options.ceilings),
+            )
+            if options.max_cost is not None and not options.replay:
+                every = [*self.students, self.teacher, self.writer]
+                check_prices(filter(None, every), self.models.context.prices)
+            async with self.models:
+                yield
+
+    @property
+    def spent(self) -> dict[str, tuple[int, float | None]]:
+        """Tokens and dollars by role."""
+        by_role = self.models.ledger.spent if self.models.ledger else {}
+        return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items()}
+
+    def announce(self, expected: CostEstimate) -> None:
+        if not self.options.replay:
+            self.events.estimate(expected)
+
+    async def open_models(self) -> Model | None:
+        """Open every student, and the teacher, so that a missing key is found before anything is paid for."""
+        for student in self.students:
+            await self.models.get(student)
+        return await self.models.get(self.teacher, "teacher") if self.teacher else None
+
+    async def find_queries(self) -> Queries:
+        """The queries, which are written and kept with the skill where it has none."""
+        if self.queries is None:
+            self.skill, self.queries = save_queries(self.skill, await self._write_queries())
+            self.events.message(f"Wrote {len(self.queries)} queries to {self.queries.source}")
+            self.check_queries(self.queries)
+        return self.queries
+
+    async def _write_queries(self) -> Queries:
+        assert self.writer is not None
+        await self.open_models()
+        writer = await self.models.get(self.writer, "test writer")
+        material = sum(skill.tokens for skill in (self.skill, *self.distractors))
+        count = self.options.count
+        self.announce(
+            estimate_writing(self.writer, self.models.context.prices, material=material, items=count, each=60)
+        )
+        self.events.message(f"Generating queries with {self.writer.name}...")
+        async with forget_unusable_answers(self.models):
+            return await write_queries(self.skill, writer, count=count, distractors=self.distractors)
+
+    async def evaluate(self, plan: Plan, announcement: str = "") -> Evaluation:
+        """Run what is missing of a plan, after this announcement or, without one, after the estimate of its cost."""
+
+        def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
+            if announcement:
+                self.events.message(announcement)
+            else:
+                if done := len(plan) - len(missing):
+                    self.events.message(f"Continuing run {run.id}: {done} of {len(plan)} runs are stored.")
+                self.announce(estimate_runs(plan, missing, self.models.context.prices))
+            self.events.started(plan, run, missing)
+
+        return await evaluate(
+            plan,
+            store=self.store,
+            models=self.models,
+            options=RunOptions(executor=self.executor, fresh=self.options.fresh),
+            events=Events(started=started, result=self.events.result, message=self.events.message),
+        )

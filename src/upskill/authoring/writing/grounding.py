@@ -1,0 +1,124 @@
+"""Grounding: whether the exact things that a line of a skill says stand in the evidence that it cites.
+
+Exact things are code, names in backticks, flags, paths and numbers: what a small model will copy, and what a teacher
+must not invent. Placeholders, the syntax of shells and of Python, and the numbers of a list are nobody's facts. A line
+that is not covered goes back to the teacher; where it comes back uncovered again, it is kept and marked as the
+teacher's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
+from upskill.authoring.saving.provenance import Provenance
+from upskill.plain import as_list, as_mapping
+from upskill.skills import Skill
+from upskill.skills.fences import read_fences
+
+CODE = re.compile(r"(`+)(.+?)\1")
+PLACEHOLDER = re.compile(r"<[^<>\n]{1,40}>|\{\{?\w+\}?\}|\$\{?\w+\}?|…|\.\.\.")
+SEPARATORS = re.compile(r"[\s\"'`()\[\]{}<>|;,&=$*?!\\]+")
+# In prose.
+FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+PATH = re.compile(r"(?<![\w/.~])(?:~|\.{1,2})?/[\w.@%+-]+(?:/[\w.@%+-]+)*|(?<![\w/])[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w+")
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.:]\d+)*(?![\w-])")
+LIST_MARK = re.compile(r"^\s*\d+[.)]\s+|\bsteps? \d+\b", re.IGNORECASE)
+SYNTAX = re.compile(
+    r"if|then|else|elif|fi|for|in|do|done|while|case|esac|function|return|import|from|def|class|with|as|not|and|or|is|"
+    r"True|False|None|true|false|null|cd|echo|set|export|source|[A-Z]{1,10}|[a-z]"
+)
+
+
+def uncovered(text: str, evidence: str) -> list[str]:
+    """The exact things of a text, of one line or several, that the evidence does not have."""
+    known = _normal(evidence)
+    return [thing for thing in dict.fromkeys(_exact_things(text)) if not _stands_in(thing, known)]
+
+
+def uncovered_by(
+    text: str, ids: Iterable[str], material: Material, files: Mapping[str, str] | None = None
+) -> list[str]:
+    """The same, where the evidence is cited. What a teacher says to know itself needs none.
+
+    `files` are the skill's own: a line may name one of them, and what it is called with.
+    """
+    cited = list(ids)
+    if OWN_KNOWLEDGE in cited:
+        return []
+    named = [f"{path} ./{path}\n{content}" for path, content in (files or {}).items() if path in text]
+    return uncovered(text, "\n".join([evidence_text(cited, material), *named]))
+
+
+def mark_own_lines(skill: Skill, material: Material) -> Skill:
+    """The skill with every line whose evidence does not cover it marked as the teacher's own."""
+    provenance = Provenance.of(skill)
+    files = {path: (skill.read(path) or b"").decode("utf-8", errors="replace") for path in skill.resources}
+    own = {
+        line: (*ids, OWN_KNOWLEDGE)
+        for line, ids in provenance.sources.items()
+        # What an older skill cites was given when it was made.
+        if material.ids.issuperset(ids) and material.stored.isdisjoint(ids) and uncovered_by(line, ids, material, files)
+    }
+    return provenance.with_sources(own, {}).add_to(skill) if own else skill
+
+
+def evidence_text(ids: Iterable[str], material: Material) -> str:
+    """What the cited pieces say, and the pieces behind those."""
+    cited = set(ids)
+    behind = {name for piece in material.pieces if piece.id in cited for name in piece.based_on}
+    texts = [_spoken(piece.text) for piece in material.pieces if piece.id in cited | behind]
+    return "\n".join([*texts, material.task if TASK in cited else ""])
+
+
+def _spoken(text: str) -> str:
+    """The text, and if it is JSON, the values in it without quotes and escapes."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return "\n".join([text, *_leaves(value)])
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if (items := as_list(value)) is not None:
+        for item in items:
+            yield from _leaves(item)
+    elif (fields := as_mapping(value)) is not None:
+        for key, item in fields.items():
+            yield key
+            yield from _leaves(item)
+    else:
+        yield str(value)
+
+
+def _exact_things(text: str) -> Iterator[str]:
+    for line, kind in read_fences(text.splitlines()):
+        if kind == "code":
+            yield from _in_code(re.sub(r"(^|\s)#.*", "", line))
+        elif kind == "text":
+            prose = LIST_MARK.sub(" ", line)
+            for match in CODE.finditer(prose):
+                yield from _in_code(match.group(2))
+            prose = PLACEHOLDER.sub(" ", CODE.sub(" ", prose))
+            for pattern in (FLAG, PATH, NUMBER):
+                yield from (found.group().rstrip(".:") for found in pattern.finditer(_normal(prose)))
+
+
+def _in_code(code: str) -> Iterator[str]:
+    for word in SEPARATORS.split(_normal(PLACEHOLDER.sub(" ", code))):
+        thing = word.strip(".:/") if word.strip("./~") else ""
+        thing = word.rstrip(".:") if thing and word.startswith(("/", "./", "../", "~/", ".")) else thing
+        if re.search(r"\w", thing) and not SYNTAX.fullmatch(thing):
+            yield thing
+
+
+def _stands_in(thing: str, known: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(thing)}(?![\w-])", known) is not None
+
+
+def _normal(text: str) -> str:
+    """Without the commas in numbers."""
+    return re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)

@@ -1,0 +1,217 @@
+"""A teacher writes a Skill from Material."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from upskill.authoring.evidence.summarize import (
+    DEFAULT_BUDGET,
+    SMALL_BUDGET,
+    Tell,
+    material_budget,
+    no_message,
+    summarize,
+)
+from upskill.authoring.material.material import OWN_KNOWLEDGE, Material, gather
+from upskill.authoring.saving.output import as_name
+from upskill.authoring.saving.provenance import Provenance, is_fact
+from upskill.authoring.writing.grounding import uncovered_by
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.skill_files import FILE_TOKENS, file_problems, without_files
+from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.errors import UsageError
+from upskill.models import Model, ModelContext, Models
+from upskill.models.addresses import resolve
+from upskill.plain import dict_or_empty, list_or_empty, object_schema
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.traces.redaction.redact import redact
+
+LENGTH_TOLERANCE = 1.5  # times the tokens asked for
+MAX_ADVICE = 12  # blocks that are sent back at a time
+
+
+def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
+    """Form of the teacher's answer. A small model is held to fewer and shorter blocks, or it would not stop."""
+    evidence = {"type": "array", "items": _evidence_schema(material.ids), "maxItems": 2 if small else 12}
+    block: dict[str, Any] = {"text": {"type": "string", "maxLength": 160 if small else 1200}, "evidence": evidence}
+    file: dict[str, Any] = {
+        "path": {"type": "string", "maxLength": 80},
+        "text": {"type": "string", "maxLength": 20_000},
+    }
+    return object_schema(
+        {
+            "name": {"type": "string", "maxLength": 64},
+            "description": {"type": "string", "maxLength": 240 if small else 600},
+            "blocks": {
+                "type": "array",
+                "items": object_schema(block),
+                "minItems": 1,
+                "maxItems": min(12, tokens // 20) if small else max(8, tokens // 10),
+            },
+            "files": {"type": "array", "items": object_schema(file), "maxItems": 0 if small else 4},
+        }
+    )
+
+
+def _evidence_schema(ids: Iterable[str]) -> dict[str, Any]:
+    """An id of the material; where there are few, no other can be written at all."""
+    known = sorted(ids)
+    return {"type": "string", "enum": known} if len(known) <= 40 else {"type": "string", "maxLength": 20}
+
+
+async def write_skill(
+    material: Material,
+    model: Model,
+    tokens: int = 800,
+    *,
+    file_tokens: int = FILE_TOKENS,
+    name: str = "",
+    seed: int | None = None,
+    budget: int = DEFAULT_BUDGET,
+    tell: Tell = no_message,
+) -> Skill:
+    """A valid skill whose `skill_meta.json` says which piece of the material each line came from.
+
+    An answer that cannot be used (an invalid skill, evidence that does not exist or does not say what a line says) is
+    asked for again, at most twice. So is one whose files do not hold up (see `skill_files`); after that such files are
+    left out. Files have a budget of their own.
+    Material that is too long for one prompt is summarized first. A given `name` replaces the teacher's.
+    """
+    material = await summarize(material, model, budget=budget, tell=tell)
+    small = budget < SMALL_BUDGET
+    user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
+    if material.skill is not None:
+        body = redact(material.skill.body)
+        older = {"name": material.skill.name, "description": material.skill.description, "body": body}
+        user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
+    if material.pieces:
+        user += f"\n\n{material.quoted()}"
+    request = StructuredRequest(
+        "writing the skill",
+        read_prompt("write_skill", tokens=tokens, files=file_tokens),
+        user,
+        _draft_schema(tokens, material, small=small),
+        max_output_tokens=3 * tokens + 1500 + (0 if small else 2 * file_tokens),
+        seed=seed,
+    )
+
+    async def read(answer: dict[str, Any], last: bool) -> Skill:
+        skill, advice = _read_draft(answer, material, tokens, name)
+        if not small:  # a small model could not mend that; such lines are marked
+            advice += _ungrounded(answer, material)
+        wrong = await file_problems(skill, material, file_tokens)
+        if (advice or wrong) and not last:
+            raise InvalidAnswer("; ".join([*advice, *(f"{path}: {why}" for path, why in wrong)]))
+        if advice:
+            tell(f"Kept a draft although {'; '.join(advice)}.")
+        if wrong:
+            tell(f"Left out, with the lines that name it: {'; '.join(f'{path} ({why})' for path, why in wrong)}.")
+            skill = without_files(skill, {path for path, _ in wrong})
+        return skill
+
+    return await ask(model, request, read)
+
+
+def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
+    """The skill, and what a better draft would not have. InvalidAnswer where no skill can be made of the answer."""
+    blocks = _read_blocks(answer)
+    body = _join_blocks([text for text, _ in blocks])
+    if not body.strip():
+        raise InvalidAnswer("blocks has no text: there is nothing to learn")
+    try:
+        skill = Skill.new(
+            name or as_name(str(answer.get("name", ""))), " ".join(str(answer.get("description", "")).split()), body
+        )
+        for file in (dict_or_empty(item) for item in list_or_empty(answer.get("files"))):
+            path, text = str(file.get("path", "")), str(file.get("text", ""))
+            if not path.startswith(("references/", "scripts/")):
+                raise InvalidAnswer(f"the file {path!r} is neither below references/ nor below scripts/")
+            skill = skill.with_file(path, text.encode(), executable=path.startswith("scripts/"))
+    except UsageError as error:
+        raise InvalidAnswer(error.message) from error
+    except UnicodeEncodeError as error:
+        raise InvalidAnswer("it holds half a character, which cannot be saved") from error
+    if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
+        raise InvalidAnswer("; ".join(errors))
+    sources = {
+        line: material.resolve_citations(ids) or (OWN_KNOWLEDGE,)
+        for text, ids in blocks
+        for line in text.splitlines()
+        if is_fact(line)
+    }
+    provenance = Provenance().with_sources(sources, material.excerpts())
+    return provenance.add_to(skill), _advice(skill, blocks, material, tokens)
+
+
+def _read_blocks(answer: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    items = [dict_or_empty(item) for item in list_or_empty(answer.get("blocks"))]
+    blocks = [(str(item.get("text", "")).strip("\n"), read_ids(item.get("evidence"))) for item in items]
+    return [(text, ids) for text, ids in blocks if text.strip()]
+
+
+def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
+    found: list[str] = []
+    if skill.tokens > LENGTH_TOLERANCE * tokens:
+        found.append(f"the blocks have about {skill.tokens} tokens and {tokens} were asked for")
+    unknown = sorted({name for _, ids in blocks for name in ids} - material.ids)
+    if unknown:
+        found.append(f"there is no evidence called {', '.join(unknown[:5])}")
+    bare = [text for text, ids in blocks if not ids and any(map(is_fact, text.splitlines()))]
+    if bare and material.pieces:
+        found.append(f"{len(bare)} blocks name no evidence (the first: {bare[0][:60]!r})")
+    return found
+
+
+def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
+    """What the blocks say and their evidence does not."""
+    found: list[str] = []
+    given = [dict_or_empty(item) for item in list_or_empty(answer.get("files"))]
+    files = {str(file.get("path", "")): str(file.get("text", "")) for file in given}
+    for text, ids in _read_blocks(answer):
+        if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material, files)):
+            things = ", ".join(repr(thing) for thing in missing[:5])
+            found.append(
+                f"the block {text[:60]!r} says {things}, and {', '.join(ids)} does not: cite what says it, leave it"
+                f' out, or cite "{OWN_KNOWLEDGE}" if you know it yourself'
+            )
+    return found[:MAX_ADVICE]
+
+
+def _join_blocks(texts: list[str]) -> str:
+    """The blocks as Markdown: an empty line between any two that are not list items."""
+    body = ""
+    for text in texts:
+        follows = _is_item(text) and _is_item(body.rpartition("\n")[2])
+        body += ("\n" if follows else "\n\n" if body else "") + text
+    return body
+
+
+def _is_item(line: str) -> bool:
+    return re.match(r"\s*([-*+]|\d+[.)]) ", line) is not None
+
+
+async def generate_skill(
+    task: str,
+    examples: Sequence[str] = (),
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    models: Models | None = None,
+    tokens: int = 800,
+) -> Skill:
+    """A skill for a task, unproven, by the model named here or in the config. This is upstream's signature."""
+    settings = config or Settings.load()
+    material = gather(task, examples=examples)
+    async with models or Models(ModelContext.load(settings)) as opened:
+        name = model or settings.skill_generation_model
+        if not name:
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
+        address = resolve(name, keys=opened.context.keys)
+        teacher = await opened.get(address, "teacher")
+        skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
+    return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)

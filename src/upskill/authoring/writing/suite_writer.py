@@ -1,0 +1,366 @@
+"""A model writes the test cases of a Skill; only cases that pass the quality probes are kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from upskill.authoring.evidence.summarize import (
+    DEFAULT_BUDGET,
+    SMALL_BUDGET,
+    Tell,
+    material_budget,
+    no_message,
+    summarize,
+)
+from upskill.authoring.material.material import Material, gather
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.skill_writer import as_name
+from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.errors import Paused, UpskillError, UsageError
+from upskill.models import Model, ModelContext, Models
+from upskill.models.addresses import resolve
+from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.suites import Case, Suite, split
+from upskill.suites.quality import WeakCase, passes_untouched, probe_case
+from upskill.suites.trying import Ground
+from upskill.suites.twins import near_duplicates
+from upskill.traces.redaction.redact import redact
+
+MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
+FEWEST_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
+CHECK_KINDS = (
+    *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
+    *("json_schema", "max_length"),
+)
+ACTING_KINDS = ("file_exists", "file_contains", "command", "python")  # for students that act; run in the sandbox only
+PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just lists the words passes these
+# A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
+VARIETY_FROM, OTHER_KINDS = 10, 2
+SHORT_ANSWER = 200  # characters that no answer is called verbose for
+
+
+async def write_suite(
+    skill: Skill,
+    model: Model,
+    *,
+    count: int = 12,
+    material: Material | None = None,
+    budget: int = DEFAULT_BUDGET,
+    existing: Sequence[Case] = (),
+    acts: bool = False,
+    tell: Tell = no_message,
+) -> Suite:
+    """Cases for a skill, each of which passes the quality probes and tells its own right answers from its wrong ones.
+
+    Those that do not are sent back with the reason, at most twice. They are made from the task and the material too, so
+    that they also test what a draft of the skill left out. Of `existing` cases only train cases are shown to the
+    writer. Where students act, cases may have files, and checks of what was done. A suite of many cases needs other
+    kinds of checks than `contains`; where the writer gives too few, the suite is kept and `tell` says so. A small model
+    is held neither to that nor to answers of its own.
+    """
+    if material is not None:
+        material = await summarize(material, model, budget=budget, tell=tell)
+    writer = _SuiteWriter(
+        skill, model, count, material, tuple(existing), small=budget < SMALL_BUDGET, acts=acts, tell=tell
+    )
+    for number in range(MAX_ROUNDS):
+        if len(writer.kept) == count:
+            break
+        await writer.ask_for_missing(first=number == 0)
+    writer.fill_with_spares()
+    kept, refused = writer.kept, writer.refused
+    if len(kept) < max(3, count // 2):
+        last = f"; the last one refused: {refused[-1]}" if refused else ""
+        raise UpskillError(
+            f"only {len(kept)} of {count} generated test cases can be used{last}",
+            "Name a stronger model with --test-gen-model, or write the cases yourself and give them with --tests.",
+        )
+    if refused:
+        tell(f"Sent back {len(refused)} generated cases whose checks did not tell right from wrong or broke a rule.")
+    cases = tuple(kept.values())
+    if missing_variety(cases, len(cases)):
+        kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
+        tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
+    return Suite(cases, "generated")
+
+
+def missing_variety(cases: Sequence[Case], count: int) -> int:
+    """How many more cases with other kinds of checks than `contains` a suite of so many cases needs."""
+    if count < VARIETY_FROM:
+        return 0
+    others = [kinds for case in cases if (kinds := _other_kinds(case))]
+    return max(-(-count // 4) - len(others), OTHER_KINDS - len(set[str]().union(*others)), 0)
+
+
+def _other_kinds(case: Case) -> set[str]:
+    return {named.name for named in case.checks} - PLAIN_CHECKS
+
+
+@dataclass
+class _SuiteWriter:
+    skill: Skill
+    model: Model
+    count: int
+    material: Material | None
+    existing: tuple[Case, ...]
+    small: bool
+    acts: bool
+    tell: Tell
+    kept: dict[str, Case] = field(default_factory=dict[str, Case])
+    spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
+    refused: list[str] = field(default_factory=list[str])  # why
+    sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
+    ground: Ground = field(default_factory=Ground)
+
+    @property
+    def known(self) -> list[Case]:
+        return [*self.existing, *self.kept.values()]
+
+    async def ask_for_missing(self, *, first: bool) -> None:
+        try:
+            items = await self._ask("" if first or self.small else self._variety_request())
+        except Paused:
+            if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
+                reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
+                self.tell(f"Sent back {counted(len(self.sent_back), 'case')}:{reasons}")
+            raise
+        self.sent_back = []
+        for item in items:
+            case, why = await self._read_case(item)
+            if case is None:
+                self.refused.append(why)
+                self.sent_back.append(f"- {why}{_without_prompt(item)}")
+            elif len(self.kept) < self.count and (self.small or self._leaves_room_for_variety(case)):
+                self._keep(case)
+            else:
+                self.spares.append(case)
+
+    def fill_with_spares(self) -> None:
+        for case in self.spares:
+            if len(self.kept) < self.count and case.id not in self.kept and not _is_duplicate(case, self.known):
+                self._keep(case)
+
+    def _keep(self, case: Case) -> None:
+        *_, held_out = split([*((one.id, one.held_out) for one in self.known), (case.id, None)])
+        self.kept[case.id] = replace(case, held_out=held_out)
+
+    def _leaves_room_for_variety(self, case: Case) -> bool:
+        return missing_variety([*self.kept.values(), case], self.count) < self.count - len(self.kept)
+
+    def _variety_request(self) -> str:
+        cases = list(self.kept.values())
+        if not (needed := missing_variety(cases, self.count)):
+            return ""
+        used = set[str]().union(*map(_other_kinds, cases))
+        unused = [kind for kind in self.kinds if kind not in PLAIN_CHECKS and kind not in used]
+        return (
+            f"At least {needed} of them must have a check of another kind than {' and '.join(sorted(PLAIN_CHECKS))};"
+            f" not used so far: {', '.join(unused)}."
+        )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
+
+    async def _ask(self, variety: str) -> list[Any]:
+        skill, material, count = self.skill, self.material, self.count - len(self.kept)
+        shown: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
+        if material is not None and material.task:
+            shown["task"] = material.task
+        text = json.dumps(shown, ensure_ascii=False)
+        if material is not None and material.pieces:
+            text += f"\n\n{material.quoted()}"
+        # No prompt contains a held-out case, not even this one.
+        if prompts := [case.prompt for case in self.known if not case.held_out]:
+            text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
+        if self.sent_back:
+            text += "\n\nThese cases are sent back, each with what is wrong. Mend them, or write others:\n"
+            text += "\n".join(self.sent_back[:20])
+        if variety:
+            text += f"\n\n{variety}"
+        request = StructuredRequest(
+            "writing test cases",
+            read_prompt("write_suite", count=count) + (read_prompt("write_acting_cases") if self.acts else ""),
+            text,
+            _suite_schema(count, self.kinds, small=self.small),
+            max_output_tokens=600 * count + 2000,
+        )
+        try:
+            return await ask(self.model, request, lambda answer, _: list_or_empty(answer.get("cases")), repairs=0)
+        except UpskillError as error:
+            if isinstance(error.__cause__, InvalidAnswer):
+                return []  # the next round asks again
+            raise
+
+    async def _read_case(self, item: Any) -> tuple[Case | None, str]:
+        """The case when it can be used, else why not."""
+        fields = as_mapping(item)
+        if fields is None:
+            return None, "a case that is not an object"
+        if self.small:  # its answers would be of no use
+            fields = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
+        checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+        # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
+        # nothing acts.
+        if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
+            return None, f"{strange[0]!r} is not a kind of check that was offered"
+        ids = read_ids(fields.get("evidence"))
+        try:
+            case = Suite.parse(
+                [
+                    as_suite_case(fields, self.skill)
+                    | {"evidence": list(self.material.resolve_citations(ids)) if self.material else []}
+                ],
+                "a generated case",
+            ).cases[0]
+        except UsageError as error:
+            return None, error.message
+        if any(case.id == other.id for other in self.known):
+            return None, f"the id {case.id!r} is there already"
+        if _is_duplicate(case, self.known):
+            return None, f"case {case.id!r}: another case asks the same"
+        if not self.small and (few := _too_few_answers(case)):
+            return None, f"case {case.id!r}: {few}"
+        return await self._probe(case)
+
+    async def _probe(self, case: Case) -> tuple[Case | None, str]:
+        others = [one for one in self.known if one.reference][-2:]
+        weak = await probe_case(case, self.skill, self.ground, others)
+        if not weak and case.needs_sandbox and await passes_untouched(case, self.ground):
+            weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
+        return (None, "; ".join(map(str, weak[:3]))) if weak else (case, "")
+
+
+def _without_prompt(item: Any) -> str:
+    """The case as it was written; its prompt is left out, as it may yet be held out."""
+    fields = {key: value for key, value in dict_or_empty(item).items() if key != "prompt"}
+    return f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
+
+
+def _too_few_answers(case: Case) -> str:
+    for name, answers in (("right", case.right), ("wrong", case.wrong)):
+        different = {str(answer).strip() for answer in answers} - {""}
+        if len(different) < FEWEST_ANSWERS:
+            return f"{counted(len(different), f'different {name} answer')}, at least {FEWEST_ANSWERS} are needed"
+    return ""
+
+
+def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
+    return any(case.id in pair for pair in near_duplicates([*others, case]))
+
+
+def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str, Any]:
+    text = {"type": "string", "maxLength": 120 if small else 2000}
+    answers = {"type": "array", "items": text, "minItems": FEWEST_ANSWERS, "maxItems": 4}
+    check = object_schema(
+        {
+            "kind": {"type": "string", "enum": sorted(PLAIN_CHECKS) if small else list(kinds)},
+            "texts": {
+                "type": "array",
+                "items": {"type": "string", "maxLength": 30 if small else 2000},
+                "maxItems": 2 if small else 6,
+            },
+            "number": {"type": "integer"},
+            "exact": {"type": "boolean"},
+        }
+    )
+    file = object_schema({"path": {"type": "string", "maxLength": 100}, "text": text})
+    case = object_schema(
+        {
+            "id": {"type": "string", "maxLength": 60},
+            "prompt": text,
+            **({"files": {"type": "array", "items": file, "maxItems": 6}} if "command" in kinds else {}),
+            "checks": {"type": "array", "items": check, "minItems": 1, "maxItems": 2 if small else 5},
+            "reference": text,
+            **({} if small else {"right": answers, "wrong": answers}),
+            "tags": {"type": "array", "items": {"type": "string", "maxLength": 30}, "maxItems": 1 if small else 3},
+            "evidence": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 6},
+        }
+    )
+    return object_schema({"cases": {"type": "array", "items": case, "minItems": 1, "maxItems": count}})
+
+
+def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
+    """A case as a writer hands it in, in the words of a suite file: code sets the options of its checks, and how long
+    an answer should be."""
+    written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+    checks = [one for check in written for one in _read_check(check, str(fields.get("prompt")))]
+    right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
+    if any(check.get("kind") in ACTING_KINDS for check in written):
+        right, wrong = ([{"run": script} for script in scripts] for scripts in (right, wrong))
+    elif not any("max_length" in check for check in checks):
+        longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
+        checks.append({"max_length": _usual_length(longest, skill)})
+    files = [dict_or_empty(file) for file in list_or_empty(fields.get("files"))]
+    kept = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
+    placed = {"files": {str(file.get("path")): file.get("text") for file in files}} if files else {}
+    return {**kept, **placed, "checks": checks, "right": right, "wrong": wrong}
+
+
+def _usual_length(longest: int, skill: Skill) -> int:
+    """How long an answer may be before it is called verbose: well above the right ones, and less than the skill."""
+    return max(longest, min(max(SHORT_ANSWER, 4 * longest), len(skill.body) - 1))
+
+
+def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
+    """A check as a suite file says it. One that the writer has no say in is left out."""
+    kind, texts = str(check.get("kind")), list_or_empty(check.get("texts"))
+    first, more = texts[0] if texts else "", texts[1:]
+    sensitive = {"ignore_case": False} if check.get("exact") else {}
+    match kind:
+        case "max_length":
+            number = check.get("number")  # brevity is the task only where the student is told so
+            told = re.search(rf"(?<!\d){number}(?!\d)", prompt) if number else None
+            return [{kind: {"characters": number, "brief": True}}] if told else []
+        case "contains" | "contains_any" | "not_contains":
+            return [{kind: {"text": texts, "asserted": True, **sensitive}}]
+        case "regex" | "not_regex":
+            ignore_case = not check.get("exact")
+            return [{kind: {"pattern": text, "ignore_case": ignore_case, "asserted": True}} for text in texts or [""]]
+        case "equals":
+            return [{kind: {"text": texts, "exact": bool(check.get("exact"))}}]
+        case "starts_with":
+            return [{kind: {"text": first, "exact": bool(check.get("exact"))}}]
+        case "json_schema":
+            try:
+                return [{kind: json.loads(first)}]
+            except ValueError:
+                return [{kind: {"schema": "not JSON"}}]
+        case "file_exists":
+            return [{kind: texts}]
+        case "file_contains":
+            return [{kind: {"path": first, "text": more, "ignore_case": not check.get("exact")}}]
+        case "command":
+            return [{kind: {"run": first, **({"contains": more} if more else {})}}]
+        case "python":
+            return [{kind: {"file": "check.py", "source": first}}]
+        case _:
+            return [{kind: first}]
+
+
+async def generate_tests(
+    task: str,
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    skill: Skill | None = None,
+    models: Models | None = None,
+    count: int = 12,
+) -> Suite:
+    """Test cases for a task, or for a skill that was made for it. This is upstream's signature."""
+    settings = config or Settings.load()
+    name = model or settings.test_gen_model or settings.skill_generation_model
+    subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
+    async with models or Models(ModelContext.load(settings)) as opened:
+        if not name:
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL], role="test writer")
+        address = resolve(name, keys=opened.context.keys)
+        writer = await opened.get(address, "test writer")
+        return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))

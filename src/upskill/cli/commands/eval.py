@@ -1,0 +1,254 @@
+"""`upskill eval`: run a student with and without a skill and say what the skill did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upskill.authoring.saving.provenance import save_suite
+from upskill.cli.console import note, show_json, write_report
+from upskill.cli.eval_options import EvalOptions
+from upskill.cli.help import Command
+from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.progress import RunProgress
+from upskill.cli.watch import Seen, changed
+from upskill.errors import Paused, UpskillError
+from upskill.models import Models
+from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
+from upskill.models.ledger import Ledger
+from upskill.models.prices import BATCH_SHARE
+from upskill.plain import counted
+from upskill.reports import REPORTS, Report, ReportContext
+from upskill.runs.planning.estimate import estimate, estimate_writing
+from upskill.runs.planning.plan import Plan, Trial
+from upskill.runs.running.evaluate import RunOptions, evaluate
+from upskill.runs.running.events import Events
+from upskill.runs.running.executors import RemoteExecutor
+from upskill.runs.stores import Run, Store
+from upskill.skills import Skill
+from upskill.suites import Suite
+from upskill.suites.quality import only_by_acting
+
+if TYPE_CHECKING:
+    from upskill.runs.results.evaluation import Evaluation
+
+CASES = 12  # that are written where a skill has none
+
+
+@click.command("eval", cls=Command)
+@click.argument("skill", type=click.Path())
+@click_options(EvalOptions)
+def command(**given: Any) -> None:
+    """Run a student on a suite with and without SKILL, and compare the two.
+
+    Both arms get the same prompts, seeds and limits; only the skill differs. Results are kept as they arrive: after
+    Ctrl-C or a crash the same command continues where it stopped.
+
+    \b
+    upskill eval ./skills/my-skill                    the embedded model, no key
+    upskill eval ./skills/my-skill -m haiku -m local  two students
+    upskill eval ./skills/my-skill --runs 5 --json    repeats, machine-readable
+    upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
+    """
+    run_eval(EvalOptions(**given))
+
+
+def run_eval(options: EvalOptions) -> None:
+    """Evaluate and print. Exits with 3 when the run has failed, with 1 when a requirement does not hold."""
+    options.check()
+    seen = options.watched.look() if options.watch else {}
+    # Whatever is wrong with what was given is said before a store is made.
+    loaded = _load(options)
+    with options.open_store(loaded[0].name) as store:
+        ledger = Ledger(options.ceilings)
+        try:
+            evaluation = _evaluate_loaded(options, loaded, store, ledger)
+        except Paused as pause:
+            if options.as_json:
+                show_json({"waiting_for": list(pause.files)})
+            raise
+        if options.watch:
+            _keep_evaluating(options, evaluation, store, ledger, seen)
+            return
+    if evaluation.has_failed:
+        raise click.exceptions.Exit(3)
+    if not all(ruling.held for _, ruling in evaluation.rulings):
+        raise click.exceptions.Exit(1)
+
+
+def _load(options: EvalOptions) -> tuple[Skill, Plan | None]:
+    """The skill and the plan; no plan where the suite is still to be written."""
+    skill = Skill.load(options.skill)
+    suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
+    return skill, options.make_plan(skill, suite) if suite or not options.test_writer else None
+
+
+def _evaluate_loaded(
+    options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger
+) -> Evaluation:
+    executor, (skill, plan) = options.open_executor(), loaded
+    progress = RunProgress(quiet=options.silent)
+    context = options.model_context(Events(message=options.tell, reading=progress.reading))
+    models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger, cassette=options.cassette)
+    if plan is None:
+        plan = options.make_plan(*asyncio.run(_write_suite(skill, options.test_writer, models, options)))
+    if options.batch:
+        from upskill.runs.running.batch import BatchExecutor  # noqa: PLC0415 - only for models on the wire
+
+        assert not isinstance(executor, RemoteExecutor)  # refused by `check`
+        executor = BatchExecutor(executor, store, models, options.tell)
+    run_options = options.run_options(plan, executor)
+    evaluation = _evaluate(plan, store, models, options, run_options, progress)
+    _report(evaluation, store, options)
+    return evaluation
+
+
+def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
+    """Evaluate again whenever a file is saved that makes other trials, until Ctrl-C."""
+    watched = options.watched
+    while True:
+        try:
+            note("Watching the skill and its suite; save a file to run what it changes, Ctrl-C ends.")
+            now = watched.wait(seen)
+        except KeyboardInterrupt:
+            note("")
+            return
+        files, seen = changed(seen, now), now
+        try:
+            loaded = _load(options)
+            # The plan that was run also says which sandbox was chosen.
+            if loaded[1] and loaded[1].fingerprint == replace(last.plan, sandbox=options.sandbox).fingerprint:
+                continue
+            note(f"{', '.join(map(watched.name, files[:3]))}{', …' if len(files) > 3 else ''} changed.")
+            before, last = last, _evaluate_loaded(options, loaded, store, ledger)
+        except UpskillError as error:  # a file half edited, say
+            note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
+            continue
+        _say_what_changed(before, last, store)
+
+
+def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> None:
+    from upskill.reports.comparison import summarise  # noqa: PLC0415 - rich, only where something is compared
+    from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
+
+    for model in after.plan.addresses:
+        if before.plan.suite.by_id.keys() & after.plan.suite.by_id.keys():
+            found = compare(store, Side(before.run, model, "skill"), Side(after.run, model, "skill"))
+            click.echo(f"Since the save before, {model}: {summarise(found)}")
+
+
+async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
+    # What is wrong with the students is said before the writer is paid.
+    suite = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])
+    stand_in = replace(options, quiet=True).make_plan(skill, suite)
+    address = resolve(writer, keys=find_keys())
+    async with models:
+        for student in stand_in.models:
+            await models.get(student)
+        model = await models.get(address, "test writer")
+        if not options.replay:
+            expected = estimate_writing(address, models.context.prices, material=skill.tokens, items=CASES)
+            confirm_cost(options, expected)
+        options.tell(f"Generating test cases with {writer}...")
+        from upskill.authoring.writing.suite_writer import write_suite  # noqa: PLC0415 - slow to import, and seldom needed
+
+        written = await write_suite(skill, model, count=CASES, acts=stand_in.acts, tell=options.tell)
+    skill, suite = save_suite(skill, written)
+    options.tell(f"Wrote {counted(len(suite.cases), 'case')} to {suite.source}")
+    return skill, suite
+
+
+def _evaluate(
+    plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions, progress: RunProgress
+) -> Evaluation:
+    if store.location is not None:
+        command = "the same command without --fresh" if options.fresh else "the same command"
+        progress.interrupted = f"interrupted. Every finished trial is stored; {command} continues from there."
+        if options.batch:
+            progress.interrupted += f"\nA batch that was submitted continues at the provider; {command} picks it up."
+
+    def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
+        _say_what_is_left(plan, run, missing, options)
+        if missing and not options.quiet:
+            _warn_of_sandbox(run)
+            for hidden in plan.skill.hidden_text:
+                note(f"Warning: {hidden}")
+            if not plan.acts and (said := only_by_acting(plan.suite)):
+                note(f"Warning: {said}")
+        if not options.replay:
+            _confirm_cost(plan, missing, models, options)
+        progress.started(plan, run, missing)
+
+    events = Events(started=started, result=progress.result, message=options.tell)
+    called = models.ledger.calls if models.ledger else 0
+    with progress:
+        evaluation = asyncio.run(evaluate(plan, store=store, models=models, options=run_options, events=events))
+    ledger = models.ledger
+    if ledger and (wrote := ledger.spent.get("test writer")) is not None:
+        evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
+    if ledger and models.hits:
+        were = f"{counted(models.hits + ledger.calls - called, 'call')} {'was' if models.hits == 1 else 'were'}"
+        options.tell(f"{models.hits} of {were} answered from stored replies, at no cost.")
+    return evaluation
+
+
+def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions) -> None:
+    done, left = len(plan) - len(missing), len(missing)
+    if done:
+        going_on = f"running the other {left:,}" if left else "nothing is left to run; --fresh runs them again"
+        trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
+        # One without results of its own is new, and has those of earlier runs.
+        started = "Continuing run" if run.passed + run.failed else "New run"
+        options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
+
+
+def _warn_of_sandbox(run: Run) -> None:
+    """Warn of a sandbox that holds back less than it should, before anything is run in it."""
+    if record := run.plan.get("sandbox"):
+        from upskill.sandboxes import SandboxChoice  # noqa: PLC0415 - only where something acts
+
+        if warning := SandboxChoice(**record).warning:
+            note(f"Warning: {warning}")
+
+
+def _confirm_cost(plan: Plan, missing: Collection[Trial], models: Models, options: EvalOptions) -> None:
+    """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
+    expected = estimate(plan, missing, models.context.prices, student_share=BATCH_SHARE if options.batch else 1.0)
+    fewer = f"{expected.words}; fewer where fewer rounds decide" if options.until_decided else ""
+    confirm_cost(options, expected, fewer)
+
+
+def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
+    if evaluation.leaked:  # said wherever standard output goes
+        trials = counted(len(evaluation.invalid), "trial")
+        note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
+    from upskill.runs.results.stored import first_results  # noqa: PLC0415 - with what reports need, once it has run
+
+    show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
+    context = ReportContext(
+        results=lambda: store.results(evaluation.run),
+        first_results=lambda seeds: first_results(store, evaluation.run, seeds),
+        show_command=show_command,
+        verbose=bool(options.verbose),
+    )
+    for kind, file in options.report_files:
+        report: Report = REPORTS.load(kind)
+        write_report(report(evaluation, replace(context, quiet=options.quiet and not file)), file)
+    if options.as_json:
+        return
+    if options.quiet and evaluation.bugs:
+        from upskill.reports.sentences import bug_heading  # noqa: PLC0415 - only where there is one
+
+        note(bug_heading(evaluation.bug_count))
+    if evaluation.halted:
+        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+    for model, ruling in evaluation.rulings:
+        if not ruling.held:
+            note(f"✗ Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+        else:
+            options.tell(f"✓ Required {ruling.requirement.text!r} of {model}: {ruling.reason}.")

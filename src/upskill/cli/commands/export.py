@@ -1,0 +1,95 @@
+"""`upskill export`: a stored run as files for other tools, and its replies for other machines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from upskill.cli.commands.completion import complete_runs
+from upskill.cli.console import note
+from upskill.cli.help import Command
+from upskill.cli.options import open_existing_store, quiet_option, runs_dir_option
+from upskill.cli.run_names import find_run
+from upskill.errors import UsageError
+from upskill.plain import counted
+from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name
+from upskill.runs.replay.replies import export_replies
+from upskill.runs.stores import Run, Store
+from upskill.settings import Settings
+
+
+@click.command("export", cls=Command)
+@click.argument("run", shell_complete=complete_runs)
+@click.option("--format", "kind", metavar="KIND", help=f"What to write: {', '.join(EXPORTS.table)}.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PLACE",
+    help="Where to write it (default: named after the run, in this folder; - prints what is text).",
+)
+@click.option("--replies", metavar="FILE", help="Write what the models answered, for `upskill eval --replay FILE`.")
+@runs_dir_option
+@quiet_option
+def command(
+    run: str, kind: str | None, output: str | None, replies: str | None, runs_dir: str | None, quiet: bool
+) -> None:
+    """Write RUN as files for other tools, or its replies for other machines.
+
+    \b
+    upskill export last --format csv -o trials.csv   one row for each trial
+    upskill export last --format inspect -o logs     for `inspect view`
+    upskill export last --replies replies.jsonl.gz   for `eval --replay FILE`
+
+    RUN is an id, the start of one, or `last`, as with `upskill show`. What is written appears whole or not at all. A
+    folder is replaced only if it is an earlier export.
+    """
+    if not kind and not replies:
+        raise UsageError("nothing was asked for", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
+    if output and not kind:
+        raise UsageError("-o goes with --format", "--replies names its own file.")
+    export: Export | None = EXPORTS.load(kind) if kind else None
+    if export and output == "-" and not export.is_text:
+        raise UsageError(f"{kind} is not text that could be printed", "Name a place with -o.")
+    with open_existing_store(runs_dir or Settings.load().store) as store:
+        found = find_run(store, run)
+        if not quiet and not found.finished:
+            left = found.trials - found.passed - found.failed - found.errored
+            note(f"Run {found.id} is not finished: {counted(left, 'trial')} not run, {found.errored} errored.")
+        if export and kind:
+            _export(export, StoredRun(store, found), output or _usual_name(export, kind, found), quiet=quiet)
+        if replies:
+            _export_replies(store, found, replies, quiet=quiet)
+
+
+def _usual_name(export: Export, kind: str, run: Run) -> str:
+    name = file_name(run.id)
+    return f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
+
+
+def _export(export: Export, run: StoredRun, place: str, *, quiet: bool) -> None:
+    if isinstance(export, FileExport) and place == "-":
+        sys.stdout.flush()
+        export.write(run, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    export.save(run, place)
+    if not quiet:
+        trials = counted(run.run.passed + run.run.failed + run.run.errored, "trial")
+        note(f"Wrote {trials} to {place}{'/' if Path(place).is_dir() else ''}")
+
+
+def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
+    from upskill.traces.redaction.redact import describe_counts  # noqa: PLC0415 - detect-secrets comes with it
+
+    done = export_replies(store, run, file)
+    if done.redacted:
+        cases = ", ".join(list(done.redacted_cases)[:5]) + (", …" if len(done.redacted_cases) > 5 else "")
+        note(
+            f"Warning: {describe_counts(done.redacted)} in answers to {counted(len(done.redacted_cases), 'case')}"
+            f" ({cases}). What is graded on replay differs there from what was answered."
+        )
+    if not quiet:
+        replies = "1 reply" if done.replies == 1 else f"{done.replies:,} replies"
+        note(f"Wrote {replies} of {counted(done.trials, 'trial')} to {file}")

@@ -1,0 +1,126 @@
+"""`upskill generate`: from a task, examples, documents, traces or an older skill to a proven one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import click
+
+from upskill.authoring.events import AuthoringEvents
+from upskill.authoring.generate import generate_now
+from upskill.authoring.options import GenerateOptions
+from upskill.authoring.search.comparison import Confirmation
+from upskill.authoring.search.refine import Attempt
+from upskill.cli.console import show, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
+from upskill.errors import Paused
+from upskill.plain import counted
+from upskill.reports import generated as report
+from upskill.runs.planning.estimate import CostEstimate
+from upskill.runs.planning.plan import Plan
+from upskill.traces import Step
+
+
+@dataclass(kw_only=True)
+class _Options(GenerateOptions, CommandOptions):
+    pass
+
+
+@click.command("generate", cls=Command)
+@click.argument("task", required=False, default="")
+@click_options(_Options)
+def command(**given: Any) -> None:
+    """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
+
+    The student is run on train cases. Edits that look better are kept provisionally and confirmed together, by one test
+    on fresh seeds. The number at the end is from held-out cases that nothing before has seen. After Ctrl-C the same
+    command continues where it stopped.
+
+    With a skill's folder in --from, TASK is the change that is asked for. It is made when new cases for it get better
+    and the older ones are shown not worse. A skill that was edited by hand is not replaced without asking, and the
+    version before is kept in .previous/ beside it.
+
+    \b
+    upskill generate "deploy with tern" --from claude-code:last -m opus
+    upskill generate "write a changelog" -e "fixed login -> Fixed: login" -m gpt
+    upskill generate --from session.jsonl -m extract      by rules, without a key
+    upskill generate "make it shorter" --from ./skills/tern -m sonnet
+    """
+    options = _Options(**given)
+    with showing_progress(options) as events:
+        generated = generate_now(options, events=events)
+    if options.as_json:
+        show_json(report.to_json(generated))
+    else:
+        show(*report.render(generated))
+    if generated.has_failed:
+        raise click.exceptions.Exit(3)
+
+
+@contextmanager
+def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
+    """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
+    without = " without --fresh" if getattr(options, "fresh", False) else ""
+    interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
+    bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "")
+    steps = count(1)
+
+    def confirm(expected: CostEstimate) -> None:
+        confirm_cost(options, expected, f"up to {expected.words}{further_cost}")
+
+    def attempt_started(number: int, plan: Plan) -> None:
+        options.tell(f"Evaluating on {plan.models[0].name}... (attempt {number})")
+
+    def attempt_ended(attempt: Attempt) -> None:
+        options.tell(report.attempt_line(attempt))
+
+    def duel_started(plan: Plan) -> None:
+        cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
+        options.tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds})")
+
+    def confirmation_ended(found: Confirmation) -> None:
+        options.tell(report.confirmation_line(found))
+
+    def replace_edited(folder: Path, diff: str) -> bool:
+        with bar.display.asking():
+            click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
+            return click.confirm("Replace it? The present version is kept beside it", err=True)
+
+    can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
+
+    def held_out_started(plan: Plan) -> None:
+        options.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
+
+    def step(step: Step) -> None:
+        if step.kind == "tool":
+            options.tell(report.step_line(next(steps), step))
+
+    events = AuthoringEvents(
+        started=bar.started,
+        result=bar.result,
+        message=options.tell,
+        reading=bar.reading,
+        estimate=confirm,
+        attempt_started=attempt_started,
+        attempt_ended=attempt_ended,
+        duel_started=duel_started,
+        confirmation_ended=confirmation_ended,
+        replace_edited=replace_edited if can_ask else None,
+        held_out_started=held_out_started,
+        step=step,
+    )
+    try:
+        with bar:
+            yield events
+    except Paused as pause:
+        if options.as_json:
+            show_json({"waiting_for": list(pause.files)})
+        raise

@@ -1,0 +1,50 @@
+"""`upskill install`: copy a skill to where an agent looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upskill.cli.commands.completion import complete_targets
+from upskill.cli.console import note, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import json_option
+from upskill.skills import Skill
+from upskill.skills.install import TARGETS, find_target, install
+
+
+@click.command("install", cls=Command)
+@click.argument("skill", type=click.Path())
+@click.option(
+    "--to",
+    "agent",
+    required=True,
+    metavar="AGENT",
+    help=f"One of: {', '.join(TARGETS)}.",
+    shell_complete=complete_targets,
+)
+@click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
+@click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
+@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept next to it.")
+@click.option("--with-evals", is_flag=True, help="Copy evals/ and the other files that only upskill reads, too.")
+@json_option
+def command(
+    skill: str, agent: str, user_wide: bool, project: str, force: bool, with_evals: bool, as_json: bool
+) -> None:
+    """Copy SKILL to where an agent looks for skills, without its tests.
+
+    \b
+    upskill install ./skills/my-skill --to claude-code     into .claude/skills
+    upskill install ./skills/my-skill --to codex --global  into ~/.agents/skills
+    """
+    target = find_target(agent)
+    folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
+    done = install(Skill.load(skill), folder, force=force, with_evals=with_evals)
+    if as_json:
+        kept = str(done.kept) if done.kept else None
+        show_json({"agent": agent, "folder": str(done.folder), "done": done.status, "kept": kept})
+        return
+    click.echo(f"{done.status}: {done.folder}")
+    if done.kept:
+        note(f"The previous folder is now {done.kept}")

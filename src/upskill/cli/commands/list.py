@@ -1,0 +1,75 @@
+"""`upskill list`: a tree of the skills in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.markup import escape
+from rich.tree import Tree
+
+from upskill.authoring.saving.provenance import Provenance
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import json_option, say_nothing_yet
+from upskill.errors import UsageError
+from upskill.settings import Settings
+from upskill.skills import Skill, find_skills
+
+
+@click.command("list", cls=Command)
+@click.argument("path", required=False, type=click.Path())
+@click.option("-d", "--dir", "folder", metavar="DIR", hidden=True)  # upstream's; elsewhere -d is the folder of runs
+@click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
+@json_option
+def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
+    """List the skills in the folder PATH (default: skills_dir of the settings, ./skills)."""
+    named = path or folder
+    root = Path(named or Settings.load().skills_dir)
+    if named and not root.is_dir():
+        raise UsageError(f"{root}: no such folder", "Name the folder of your skills.")
+    skills: list[Skill] = []
+    unreadable: list[UsageError] = []
+    for place in find_skills(root) if root.is_dir() else ():
+        try:
+            skills.append(Skill.load(place))
+        except UsageError as error:
+            unreadable.append(error)
+    if as_json:
+        show_json(
+            [
+                {
+                    "name": skill.name,
+                    "description": skill.description,
+                    "folder": str(skill.folder),
+                    "tokens": skill.tokens,
+                    "state": _state(skill),
+                    "fingerprint": skill.fingerprint,
+                    "files": [file.path for file in skill.files],
+                }
+                for skill in skills
+            ]
+        )
+    else:
+        tree = Tree(escape(str(root)))
+        for skill in skills:
+            state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
+            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
+            branch.add(escape(" ".join(skill.description.split())))
+            for file in skill.files if verbose else ():
+                branch.add(escape(file.path))
+        if skills:
+            show(tree)
+        elif not unreadable:
+            where = f"there is no skill in {root} (a skill is a folder with a SKILL.md in it)"
+            say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list .` looks in this folder.")
+    for error in unreadable:
+        note(f"Skipped: {error.message}")
+
+
+def _state(skill: Skill) -> str:
+    """That a generated skill is a draft or unproven; empty for every other."""
+    try:
+        return str(Provenance.of(skill).metadata.get("state", ""))
+    except UsageError:  # someone else's file
+        return ""

@@ -1,0 +1,171 @@
+"""`upskill models`: the embedded models and the names that other models go by."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+from rich.text import Text
+
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Group
+from upskill.cli.options import CommandOptions, json_option, quiet_option
+from upskill.errors import UsageError
+from upskill.models.addresses import ALIASES, COMMANDS
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel, find_local_model
+from upskill.models.embedded.speed import measured_speed
+from upskill.models.embedded.weights import (
+    bytes_on_disk,
+    pull_weights,
+    remove_weights,
+    weights_path,
+    weights_state,
+)
+from upskill.models.endpoints import ENDPOINTS
+from upskill.reports.layout import FittedTable, Paragraph
+
+
+@click.group("models", cls=Group, invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List the embedded models with size, licence and state.
+
+    \b
+    upskill models                    the list
+    upskill models show NAME          details of one
+    upskill models pull NAME          download the weights of one
+    upskill models rm NAME            remove them
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if as_json:
+        show_json([_facts(row) for row in LOCAL_MODELS.values()])
+        return
+    speeds = {row.name: measured_speed(row.file) for row in LOCAL_MODELS.values()}
+    rows = [
+        {
+            "Name": Text(f"local:{row.name}"),
+            "Download": Text(_size(row.download_size)),
+            "Memory": Text(_size(row.memory())),
+            "Licence": Text(row.licence),
+            "State": Text(_state(row)),
+            "Speed": Text(f"{speed.write:,.0f}/s" if (speed := speeds[row.name]) else ""),
+            "Good for": Text(row.advice),
+        }
+        for row in LOCAL_MODELS.values()
+    ]
+    table = FittedTable(rows, left=("Name", "Licence", "State", "Good for"), spare=("Licence", "Memory"), indent=0)
+    lines = (
+        "Memory: of one server with a full context; further servers share its weights.",
+        "Speed: tokens written per second on this machine, once measured.",
+        f"Model cards: {', '.join(row.card for row in list(LOCAL_MODELS.values())[:3])}.",
+        "Details: upskill models show NAME.",
+        f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf takes any other file.",
+        f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
+        f"Command-line agents: {', '.join(COMMANDS)}.",
+        f"Short names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.",
+    )
+    show(table, Text(""), *(Paragraph(line, indent=0, hanging=2) for line in lines))
+
+
+def _state(row: LocalModel) -> str:
+    """One entry that cannot be looked at must not hide the others; `show` says what is wrong with it."""
+    try:
+        return weights_state(row)
+    except UsageError:
+        return "unreadable"
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Show everything about the embedded model NAME: where it comes from, what it needs, what it can do."""
+    row = _find(name)
+    if as_json:
+        show_json(_facts(row))
+        return
+    state, here, speed = weights_state(row), bytes_on_disk(row), measured_speed(row.file)
+    unfinished = f", {_size(here)} of an unfinished download are kept" if state == "absent" and here else ""
+    lines = {
+        "Name": f"local:{row.name}",
+        "State": state + unfinished,
+        "Can": row.can,
+        "Cannot": row.cannot,
+        "File": f"{row.size / 1e6:,.0f} MB, {'to be ' if state == 'absent' else ''}kept as {weights_path(row)}",
+        "Download": "; or ".join(f"{row.size_from(origin) / 1e6:,.0f} MB from {origin}" for origin in row.origins),
+        "Memory": f"about {_size(row.memory())} for each server, with a context of {row.context:,} tokens",
+        "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
+        if speed
+        else "not measured on this machine yet",
+        "Licence": f"{row.licence}, see {row.card}",
+        "SHA-256": row.sha256 or "as the hub states it",
+    }
+    for label, text in lines.items():
+        click.echo(f"{label:<9} {text}")
+
+
+@command.command("pull")
+@click.argument("name")
+@quiet_option
+def pull_command(name: str, quiet: bool) -> None:
+    """Download the weights of the embedded model NAME into the cache folder.
+
+    An interrupted download goes on where it stopped.
+    """
+    row = _find(name)
+    if weights_state(row) == "ready":
+        note(f"{row.name} is already here.")
+    else:
+        asyncio.run(pull_weights(row, CommandOptions(quiet=quiet).model_context()))
+    click.echo(weights_path(row))
+
+
+@command.command("rm")
+@click.argument("name")
+def remove_command(name: str) -> None:
+    """Remove the weights of the embedded model NAME from the cache folder, and unfinished downloads of them."""
+    row = _find(name)
+    path = weights_path(row)
+    target = path.readlink() if path.is_symlink() else None
+    freed = asyncio.run(remove_weights(row))
+    if target is not None:
+        click.echo(f"Removed the link {path}. The file that it points to is left: {target}")
+    elif freed:
+        click.echo(f"Removed {row.name} from {path.parent}: {_size(freed)} freed.")
+    else:
+        click.echo(f"{row.name} is not here: nothing to remove in {path.parent}.")
+
+
+def _find(name: str) -> LocalModel:
+    """The row that a name means, with `local:` before it or not."""
+    if not name.strip():
+        raise UsageError("no model was named", "See the names with `upskill models`.")
+    return find_local_model("" if name == "local" else name.removeprefix("local:"))
+
+
+def _facts(row: LocalModel) -> dict[str, Any]:
+    speed = measured_speed(row.file)
+    return {
+        "name": row.name,
+        "state": _state(row),
+        "path": str(weights_path(row)),
+        "size": row.size,
+        "on_disk": bytes_on_disk(row),
+        "download_size": row.download_size,
+        "memory": row.memory(),
+        "context": row.context,
+        "licence": row.licence,
+        "card": row.card,
+        "source": row.source,
+        "sha256": row.sha256,
+        "speed": {"read": speed.read, "write": speed.write} if speed else None,
+        "can": row.can,
+        "cannot": row.cannot,
+    }
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 999.5e6 else f"{count / 1e6:,.0f} MB"

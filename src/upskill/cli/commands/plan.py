@@ -1,0 +1,163 @@
+"""`upskill plan`: how many cases and runs it takes to see a lift, what that costs and how long it takes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from upskill.cli.console import show, show_json
+from upskill.cli.eval_options import EvalOptions
+from upskill.cli.help import Command
+from upskill.cli.options import FiniteRange, OutputOptions, click_options
+from upskill.models import ModelContext
+from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
+from upskill.plain import counted
+from upskill.runs.planning.options import choose_students
+from upskill.runs.planning.plan import PlanOptions, make_plan
+from upskill.runs.planning.sample_size import LiftToDetect, SampleSizes, sample_sizes, sample_sizes_without_suite
+from upskill.runs.stores import find_store
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.suites import Suite
+
+
+@click.command("plan", cls=Command)
+@click.argument("skill", required=False, type=click.Path())
+@click.option("--detect", type=FiniteRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
+              help="The lift that should be seen if it is there.")  # fmt: skip
+@click.option("--chance", type=FiniteRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
+              help="How likely it should then be seen.")  # fmt: skip
+@click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
+              help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
+@click_options(EvalOptions, "models", "tests", "judge_model", "concurrency", "runs_dir", "as_json")
+def command(
+    skill: str | None,
+    detect: float,
+    chance: float,
+    baseline: float,
+    models: tuple[str, ...],
+    tests: str | None,
+    judge_model: str | None,
+    concurrency: int | None,
+    runs_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Work out how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
+
+    Uses what stored runs of the skill show about how much cases differ and how long a trial takes; without one, stated
+    assumptions. Trials of one model run --concurrency at a time, those of an embedded model one for each core.
+    Without SKILL, or before it has a suite, it says how many cases a suite needs. Nothing is stored.
+
+    \b
+    upskill plan                                    how many cases do I need?
+    upskill plan ./skills/my-skill --detect 10      a lift of ten points
+    upskill plan ./skills/my-skill -m haiku --detect 5
+    """
+    settings, loaded = Settings.load(), Skill.load(skill) if skill else None
+    suite = Suite.load(tests) if tests else Suite.of(loaded) if loaded else None
+    students = choose_students(models, settings, OutputOptions(as_json=as_json).tell)
+    wanted = LiftToDetect(lift=detect / 100, chance=chance / 100, baseline=baseline / 100)
+    lanes = concurrency or settings.concurrency
+    judge = judge_model or settings.judge_model or ""
+    notes: list[str] = []
+    with find_store(runs_dir or settings.store) or nullcontext() as store:
+        if suite is None:
+            addresses = [resolve(name, keys=find_keys()) for name in students]
+            found = list(sample_sizes_without_suite(addresses, wanted, store, loaded.name if loaded else "", lanes))
+        else:
+            judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
+            if judged and not judge:
+                notes.append("Cost: without the model that grades; name it with --judge-model.")
+            # The embedded model costs nothing, so the estimate is that of the students alone.
+            plan = make_plan(loaded or _unwritten_skill(), suite, students, PlanOptions(judge=judge or "local"))
+            found = list(sample_sizes(plan, wanted, store, ModelContext.load(settings).prices, lanes))
+    if as_json:
+        sizes = [_to_json(sizes) for sizes in found]
+        name = loaded.name if loaded else None
+        show_json({"skill": name, "detect": wanted.lift, "chance": wanted.chance, "models": sizes, "notes": notes})
+        return
+    for sizes in found:
+        show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
+
+
+def _unwritten_skill() -> Skill:
+    """What stands for a skill of a usual length in the estimate of the cost."""
+    return Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
+
+
+def _to_json(found: SampleSizes) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "source": "stored run" if found.is_measured else "assumption",
+        "cases": found.cases,
+        "between_cases_sd": round(found.variance.between**0.5, 4),
+        "within_case_sd": round(found.variance.within**0.5, 4),
+        "at_a_time": found.concurrency,
+        "seconds_a_trial": [round(bound, 2) for bound in found.seconds_per_trial],
+        "seconds_source": "stored run" if found.is_timed else "assumption",
+        "options": [
+            {
+                "runs": size.runs,
+                "cases": size.cases,
+                "trials": size.trials,
+                "cost_usd": size.cost_usd and [round(bound, 4) for bound in size.cost_usd],
+                "seconds": [round(bound) for bound in size.seconds],
+                "chance_with_your_cases": size.chance_with_suite and round(size.chance_with_suite, 3),
+            }
+            for size in found.sizes
+        ],
+    }
+
+
+def _render(found: SampleSizes, wanted: str) -> list[RenderableType]:
+    source = "what a stored run shows" if found.is_measured else "assumptions (no stored run yet)"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = ["Runs a case", "Cases needed", "Trials", "Time"]
+    if found.cases is not None:
+        columns[3:3], columns[5:] = ["Cost"], ["Chance with your cases"]
+    for column in columns:
+        table.add_column(column, justify="right")
+    for size in found.sizes:
+        time = " to ".join(dict.fromkeys(_time(bound) for bound in size.seconds))
+        cells = [str(size.runs), f"{size.cases:,}", f"{size.trials:,}", time]
+        if size.chance_with_suite is not None:
+            cells[3:3], cells[5:] = [_cost(size.cost_usd)], [f"{size.chance_with_suite:.0%}"]
+        table.add_row(*cells)
+    at_hand = (
+        "There is no suite yet, so there is no cost to estimate"
+        if found.cases is None
+        else f"Your suite has {counted(found.cases, 'case')}"
+    )
+    return [
+        Text(f"{found.model}: to see {wanted}, from {source}:\n"),
+        table,
+        Text(f"\n{_pace(found)}"),
+        Text(f"{at_hand}. Runs average out chance within a case; only cases add tasks.\n"),
+    ]
+
+
+def _cost(cost_usd: tuple[float, float] | None) -> str:
+    if cost_usd is None:
+        return "–"
+    return "${:.2f} to ${:.2f}".format(*cost_usd) if cost_usd[1] else "free"
+
+
+def _pace(found: SampleSizes) -> str:
+    """What the time is computed from."""
+    shortest, longest = (round(bound, 2) for bound in found.seconds_per_trial)
+    at_once = f"{found.concurrency} trials at a time" if found.concurrency > 1 else "one trial at a time"
+    if found.is_timed:
+        return f"Time: {at_once}, {shortest:g} s each in the stored run."
+    return f"Time: {at_once}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

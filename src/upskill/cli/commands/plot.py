@@ -1,0 +1,220 @@
+"""`upskill plot`: pictures of a run, as SVG or PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upskill.cli.commands.completion import complete_models, complete_runs
+from upskill.cli.commands.runs import command as runs_command
+from upskill.cli.console import check_writable, note
+from upskill.cli.help import Command
+from upskill.cli.options import open_existing_store
+from upskill.cli.run_names import find_run
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import counted
+from upskill.runs.stores import Run
+from upskill.settings import Settings
+
+if TYPE_CHECKING:
+    from upskill.reports.pictures import PictureOptions, Theme, Unit
+    from upskill.runs.results.evaluation import Evaluation
+
+# kind -> words in the name of a file that ask for it
+KINDS = {
+    "forest": ("forest", "lift"),
+    "bars": ("bars", "rates", "pass"),
+    "pareto": ("pareto", "cost", "tokens"),
+    "heat-map": ("heat", "cases", "matrix"),
+}
+SUFFIXES = (".svg", ".png")
+
+
+@click.command("plot", cls=Command)
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="A file that ends in .svg or .png, or a folder; - prints SVG (default: RUN-KIND.svg).",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([*KINDS, "all"]),
+    multiple=True,
+    help="What to draw; repeatable (default: as the file is named, else forest).",
+)
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="Only this model; repeatable.",
+    shell_complete=complete_models,
+)
+@click.option(
+    "--by",
+    type=click.Choice(["cost", "tokens"]),
+    help="Of pareto (default: cost where something was paid, else tokens).",
+)
+@click.option(
+    "--theme",
+    type=click.Choice(["auto", "light", "dark"]),
+    default="auto",
+    show_default=True,
+    help="auto: as the reader's system has it; in a PNG, light.",
+)
+@click.option(
+    "--width", type=click.IntRange(320, 4000), default=720, show_default=True, metavar="PX", help="How wide to draw it."
+)
+@click.option(
+    *("-d", "--store", "--runs-dir", "--dir", "runs_dir"),
+    metavar="PLACE",
+    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+)
+# Of `runs`, which was called `plot` once.
+@click.option("-s", "--skill", "skills", multiple=True, hidden=True)
+@click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", hidden=True)
+@click.option("--csv", "csv_file", hidden=True)
+@click.option("--all", "every", is_flag=True, hidden=True)
+@click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.pass_context
+def command(context: click.Context, **given: Any) -> None:
+    """Draw RUN: lift with its interval (forest), pass rates (bars), tokens or cost against pass rate (pareto), every
+    case (heat-map).
+
+    RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+
+    \b
+    upskill plot last -o lift.svg                     the lift of each model
+    upskill plot last -o heat-map.png                 every case, as PNG
+    upskill plot last --kind all -o pictures          all four, in a folder
+    """
+    listing = {name: given.pop(name) for name in ("skills", "metric", "csv_file", "every", "as_json")}
+    asked = given["output"] or given["kinds"]
+    if given["run"] is None and not asked:
+        context.invoke(runs_command, place=given["runs_dir"], models=given["models"], **listing)
+        return
+    if any(listing[name] for name in ("skills", "csv_file", "every", "as_json")):
+        raise UsageError("a picture is of one run", "Leave -s, --csv, --all and --json out; `upskill runs` has them.")
+    given["run"] = given["run"] or "last"
+    _draw(_Options(**given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    run: str
+    output: str | None
+    kinds: tuple[str, ...]
+    models: tuple[str, ...]
+    by: Unit | None
+    theme: Theme
+    width: int
+    runs_dir: str | None
+
+    def kinds_for(self, run: Run) -> list[str]:
+        if "all" in self.kinds:
+            return list(KINDS)
+        if self.kinds:
+            return list(dict.fromkeys(self.kinds))
+        name = Path(self.output or "").stem.lower()
+        named = [kind for kind, words in KINDS.items() if any(word in name for word in words)]
+        return named[:1] or ["forest" if "baseline" in run.plan["arms"] else "bars"]
+
+    def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
+        """Where each kind goes; UsageError where it cannot be written, before anything is computed."""
+        if self.output == "-":
+            if len(kinds) > 1:
+                raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Name a folder with -o.")
+            return ["-"]
+        place = Path(self.output or ".")
+        if place.is_dir() or (place.suffix == "" and len(kinds) > 1):
+            files = [str(place / f"{run.id}-{kind}.svg") for kind in kinds]
+        elif place.suffix.lower() not in SUFFIXES:
+            raise UsageError(
+                f"{place}: is no kind of picture that can be drawn", "Name a file that ends in .svg or .png."
+            )
+        elif len(kinds) > 1:
+            files = [str(place.with_stem(f"{place.stem}-{kind}")) for kind in kinds]
+        else:
+            files = [str(place)]
+        for file in files:
+            check_writable(file)
+        return files
+
+
+def _draw(options: _Options) -> None:
+    from upskill.reports.json import plain  # noqa: PLC0415 - numpy comes with it
+    from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
+    from upskill.runs.results.stored import evaluation_of  # noqa: PLC0415
+
+    with open_existing_store(options.runs_dir or Settings.load().store) as store:
+        run = find_run(store, options.run)
+        for model in options.models:
+            if model not in run.models:
+                raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
+        kinds = options.kinds_for(run)
+        files = options.files(run, kinds)
+        evaluation = evaluation_of(store, run)
+    document = plain(evaluation)
+    if options.models:
+        document["models"] = [model for model in document["models"] if model["model"] in options.models]
+    missing = _missing(evaluation.run)
+    for line in missing:
+        note(line)
+    for kind, file in zip(kinds, files, strict=True):
+        png = file.lower().endswith(".png")
+        look = PictureOptions(
+            width=options.width,
+            theme="light" if png and options.theme == "auto" else options.theme,
+            older_skill=bool(run.plan.get("reference_skill")),
+            notes=missing,
+        )
+        _write(_picture(kind, document, evaluation, look, options.by), file, png=png)
+
+
+def _missing(run: Run) -> list[str]:
+    """What a picture leaves out: trials that errored, and those that were not run yet."""
+    scored, trials = run.passed + run.failed, counted(run.trials, "trial")
+    if scored + run.errored < run.trials:
+        errored = f", {run.errored:,} errored" if run.errored else ""
+        return [f"Not finished: {scored:,} of {trials} scored{errored}. The same eval goes on with it."]
+    return [f"{run.errored:,} of {trials} errored; no rate counts them."] if run.errored else []
+
+
+def _picture(
+    kind: str, document: Mapping[str, Any], evaluation: Evaluation, options: PictureOptions, by: Unit | None
+) -> str:
+    from upskill.reports import pictures  # noqa: PLC0415
+
+    if kind == "heat-map":
+        models = {model["model"] for model in document["models"]}
+        cells = pictures.cells_of(outcome for outcome in evaluation.outcomes if outcome.model in models)
+        return pictures.heat_map(document, cells, options, cases=list(evaluation.plan.suite.by_id))
+    if kind == "pareto":
+        return pictures.pareto(document, options, by=by)
+    return pictures.lift_forest(document, options) if kind == "forest" else pictures.pass_rates(document, options)
+
+
+def _write(svg: str, file: str, *, png: bool) -> None:
+    if file == "-":
+        click.echo(svg)
+        return
+    if png:
+        from upskill.reports.pictures.png import to_png  # noqa: PLC0415 - an extra
+
+        data = to_png(svg)
+    else:
+        data = f"{svg}\n".encode()
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    note(f"Wrote {file}")

@@ -1,0 +1,48 @@
+"""`upskill report`: a stored run as one HTML page."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from upskill.cli.commands.completion import complete_runs
+from upskill.cli.console import check_writable, note, write_file
+from upskill.cli.help import Command
+from upskill.cli.options import open_existing_store, runs_dir_option
+from upskill.cli.run_names import find_run
+from upskill.settings import Settings
+
+
+@click.command("report", cls=Command)
+@click.argument("run", default="last", shell_complete=complete_runs)
+@click.option("-o", "--output", metavar="FILE", help="Where to write it (default RUN.html here; - prints it).")
+@runs_dir_option
+def command(run: str, output: str | None, runs_dir: str | None) -> None:
+    """Write RUN as one HTML page: verdicts, pictures, cases, and every answer with what the checks found.
+
+    \b
+    upskill report last                the latest run
+    upskill report last -o lift.html   into a file of this name
+
+    The file needs no network and no server, and can be sent to anybody. Answers can be marked right, wrong or odd in
+    it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+    """
+    from upskill.reports import ReportContext  # noqa: PLC0415 - numpy comes with the rest
+    from upskill.reports.html.page import render  # noqa: PLC0415
+    from upskill.runs.results.stored import evaluation_of, first_results  # noqa: PLC0415
+
+    with open_existing_store(runs_dir or Settings.load().store) as store:
+        found = find_run(store, run)
+        file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
+        if file != "-":
+            check_writable(file)
+        context = ReportContext(
+            results=lambda: store.results(found), first_results=lambda seeds: first_results(store, found, seeds)
+        )
+        page = render(evaluation_of(store, found), context)
+    if file == "-":
+        click.echo(page, nl=False)
+        return
+    write_file(file, page)
+    note(f"Wrote {file} ({max(1, len(page) // 1000):,} kB). Open it in a browser.")

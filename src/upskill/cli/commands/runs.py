@@ -1,0 +1,227 @@
+"""`upskill runs`: the stored runs as bars, or as a table of skills and models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+from rich.markup import escape
+from rich.text import Text
+
+from upskill.cli.console import note, show, show_json, write_file
+from upskill.cli.help import Command
+from upskill.cli.options import find_project_store, json_option, say_nothing_yet
+from upskill.errors import UsageError
+from upskill.plain import counted
+from upskill.runs.stores import Run, RunStore
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from upskill.verdicts.verdict import Verdict
+
+Metric = Literal["success", "tokens"]
+Document = Mapping[str, Any]  # a verdict as JSON has it
+MOST_RUNS = 50  # that are shown at a time
+
+
+@click.command("runs", cls=Command)
+@click.option(
+    *("-d", "--store", "--runs-dir", "--dir", "place"),
+    metavar="PLACE",
+    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+)
+@click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
+@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")
+@click.option(
+    "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
+)
+@click.option(
+    "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
+)
+@click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MOST_RUNS}.")
+@json_option
+def command(
+    place: str | None,
+    skills: tuple[str, ...],
+    models: tuple[str, ...],
+    metric: Metric,
+    csv_file: str | None,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """List the stored runs, latest last.
+
+    One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
+    """
+    found = find_project_store(place)
+    if found is None:
+        if as_json:
+            show_json([])
+        elif csv_file:
+            raise UsageError("there is no stored run to write", "`upskill eval SKILL` makes one.")
+        else:
+            say_nothing_yet("no run is stored here", "`upskill eval SKILL` makes one; `upskill init` starts a skill.")
+        return
+    with found as store:
+        wanted = (run for run in store.runs(newest_first=True) if not skills or run.skill in skills)
+        if csv_file:
+            _write_csv(store, wanted, models, csv_file)
+            return
+        listed = list(wanted if as_json or every else islice(wanted, MOST_RUNS))[::-1]
+        older = 0 if as_json or every else sum(1 for _ in wanted)
+        rows = [
+            (run, verdict)
+            for run in listed
+            for verdict in _verdict_documents(store, run)
+            if not models or verdict["model"] in models
+        ]
+    if older:
+        note(f"{counted(older, 'older run')} not shown; --all shows them too.")
+    if as_json:
+        show_json([_to_json(run, verdict) for run, verdict in rows])
+    elif not rows:
+        which = "matches" if skills or models else "has a result yet"
+        note(f"No stored run {which}. `upskill eval SKILL` makes one, or goes on with one.")
+    elif len({run.skill for run, _ in rows}) > 1:
+        show(_matrix(rows, metric))
+        note("`upskill runs -s SKILL` shows each run of a skill, with its id.")
+    else:
+        show(*_bars(rows, metric))
+
+
+def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
+    from upskill.runs.results.evaluation import verdicts_of_run  # noqa: PLC0415
+    from upskill.runs.results.looks import looks_of_run  # noqa: PLC0415
+
+    return verdicts_of_run(run, list(store.outcomes(run)), looks_of_run(store, run))
+
+
+def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
+    """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
+    from upskill.runs.results.looks import reported_verdicts  # noqa: PLC0415
+
+    if (reported := reported_verdicts(store, run)) is not None:
+        return reported
+    from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415  brings numpy
+
+    return [verdict_to_json(verdict) for verdict in _verdicts(store, run)]
+
+
+def _write_csv(store: RunStore, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
+    from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
+
+    found = [(run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run)]
+    rows = [(run, verdict) for run, verdict in found if not models or verdict.model in models]
+    if file == "-":
+        click.echo(render_rows(rows), nl=False)
+        return
+    write_file(file, render_rows(rows), make_folders=False)
+    note(f"Wrote {counted(len(rows), 'row')} to {file}")
+
+
+def _to_json(run: Run, verdict: Document) -> dict[str, object]:
+    return {
+        "run": run.id,
+        "created": run.created,
+        "skill": run.skill,
+        "model": verdict["model"],
+        "trials": run.trials,
+        "finished": run.finished,
+        "verdict": verdict,
+    }
+
+
+def _tokens(arm: Document) -> float:
+    """Tokens a task."""
+    scored = arm["passed"] + arm["failed"]
+    return (arm["input_tokens"] + arm["output_tokens"]) / scored if scored else 0.0
+
+
+def _arms(verdict: Document) -> tuple[Document, Document]:
+    return verdict["baseline"], verdict["skill"]
+
+
+def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
+    from upskill.reports.numbers import percent, points  # noqa: PLC0415
+    from upskill.reports.terminal import bar  # noqa: PLC0415
+    from upskill.verdicts.advice import decision_in_words  # noqa: PLC0415
+
+    most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
+    shown: list[Text] = []
+    for run, verdict in rows:
+        open_end = "" if run.finished else f"  (unfinished: {_so_far(run)})"
+        if part := run.plan["suite"].get("part"):
+            open_end += f"  ({len(run.plan['suite']['cases'])} of {part['of']} cases, {escape(part['chosen'])})"
+        shown.append(
+            Text.from_markup(
+                f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
+            )
+        )
+        names = ("older skill", "this skill") if run.plan.get("reference_skill") else ("baseline", "with skill")
+        width = 1 + max(map(len, names))
+        for name, arm in zip(names, _arms(verdict), strict=True):
+            if not arm["passed"] + arm["failed"]:
+                continue
+            if metric == "success":
+                shown.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
+            else:
+                mean = _tokens(arm)
+                shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
+        if verdict["reason"] == "isolation":
+            shown.append(
+                Text("  INVALID: the arms were not isolated, so none of this means anything\n", style="bold red")
+            )
+            continue
+        lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
+        shown.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))
+    return shown
+
+
+def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
+    """Skills by models; a line for each pair of them where there are too many models for that."""
+    from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
+
+    # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
+    by_part = sorted(rows, key=lambda row: not _limits(*row))
+    latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}
+    skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
+    cells = {pair: _cell(run, verdict, metric) for pair, (run, verdict) in latest.items()}
+    matrix = [
+        {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models} for skill in skills
+    ]
+    title = "Pass rate" if metric == "success" else "Tokens a task"
+    pairs = [
+        {"Model": Text(model), "Skill": Text(skill), title: cells[skill, model]}
+        for skill in skills
+        for model in models
+        if (skill, model) in cells
+    ]
+    return FirstThatFits(
+        FittedTable(matrix, left=["Skill", *models], indent=0),
+        FittedTable(pairs, left=["Model", "Skill", title], indent=0),
+    )
+
+
+def _limits(run: Run, verdict: Document) -> str:
+    from upskill.runs.results.looks import limits_of  # noqa: PLC0415
+
+    return limits_of(run, verdict["decision"])
+
+
+def _so_far(run: Run) -> str:
+    return f"{run.passed + run.failed:,} of {counted(run.trials, 'trial')}"
+
+
+def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
+    from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
+
+    if verdict["reason"] == "isolation":
+        return Text("INVALID", style="bold red")
+    limits = f", {found}" if (found := _limits(run, verdict)) else ""
+    if metric == "tokens":
+        return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
+    lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
+    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift + limits)

@@ -1,0 +1,197 @@
+"""`upskill show`: the trials of a run, with prompts, answers and what the checks found, a page at a time."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any, get_args
+
+import click
+from rich.text import Text
+
+from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_lines
+from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
+from upskill.cli.console import note, show, show_json, to_json_text
+from upskill.cli.help import Command
+from upskill.cli.options import json_option, open_existing_store, runs_dir_option
+from upskill.cli.run_names import find_run
+from upskill.errors import UsageError, did_you_mean
+from upskill.plain import counted
+from upskill.reports import trials
+from upskill.runs.planning.plan import Arm, Result
+from upskill.runs.results.feedback import agreement_with_people
+from upskill.runs.results.snapshots import mixed_snapshots
+from upskill.runs.stores import Page, Run, RunStore
+from upskill.sandboxes import printable
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.version import __version__
+
+PAGE = 40  # trials that are shown at a time
+
+
+@click.command("show", cls=Command)
+@click.argument("run", shell_complete=complete_runs)
+@click.option(
+    "--case",
+    metavar="ID",
+    help="Only this case: both arms side by side, or every step of agents that act.",
+    shell_complete=complete_cases,
+)
+@click.option("-m", "--model", metavar="MODEL", help="Only this model.", shell_complete=complete_models)
+@click.option(
+    "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
+)
+@click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
+@click.option("--checks", is_flag=True, help="Only how often each check passes, by model and arm, with its interval.")
+@click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
+@click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
+@click.option(
+    "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
+)
+@runs_dir_option
+@json_option
+def command(**given: Any) -> None:
+    """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
+
+    RUN is an id, the start of one, `last`, `last~1` for the one before it, or `last:held-out` and `last:fit` for the
+    two runs of the last `generate` that its report is about.
+
+    With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
+    """
+    options = _Options(**given)
+    if options.sources:
+        _show_sources(Skill.load(options.run), as_json=options.as_json)
+        return
+    with open_existing_store(options.runs_dir or Settings.load().store) as store:
+        found = find_run(store, options.run)
+        if options.bugs:
+            _show_bugs(store, found, as_json=options.as_json)
+        elif options.checks:
+            _show_checks(store, found, options)
+        elif options.as_json:
+            _show_json(store, found, options)
+        else:
+            _show_page(store, found, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    run: str
+    case: str | None
+    model: str | None
+    failed: bool
+    arm: Arm | None
+    checks: bool
+    bugs: bool
+    sources: bool
+    page: int | None
+    runs_dir: str | None
+    as_json: bool
+
+    def results(self, store: RunStore, run: Run, page: Page | None) -> Iterator[Result]:
+        """The results that were asked for; UsageError for a case or a model that the run does not have."""
+        cases = [case["id"] for case in run.plan["suite"]["cases"]]
+        for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
+            if name is not None and name not in known:
+                raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
+        arm = self.arm or ("skill" if self.failed else None)
+        if arm and arm not in run.plan["arms"]:
+            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan['arms'])}.")
+        return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
+
+
+def _show_page(store: RunStore, run: Run, options: _Options) -> None:
+    number = options.page or 1
+    # One more than a page has, to see whether there is another.
+    results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
+    if not results and number > 1:
+        raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
+    notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
+    show(*trials.render_heading(run, store.tally(run), store.leaks(run), notes))
+    baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
+    cases = {item["id"]: item for item in run.plan["suite"]["cases"]}
+    for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
+        show(*trials.render_case(cases[case_id], list(group), baseline, detailed=options.case is not None))
+    if len(results) > PAGE:
+        note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
+
+
+def _show_json(store: RunStore, run: Run, options: _Options) -> None:
+    """One document, written as it is read: a run may have more trials than fit into memory."""
+    page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
+    results = options.results(store, run, page)
+    invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
+    click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {to_json_text(run.plan)},\n  "trials": [', nl=False)
+    for number, result in enumerate(results):
+        click.echo(f"{',' if number else ''}\n    {to_json_text(trials.to_json(result), 4)}", nl=False)
+    people = agreement_with_people(store, run)
+    more = f',\n  "feedback": {to_json_text(people.plain())}' if people else ""
+    click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
+
+
+def _people(store: RunStore, run: Run) -> list[str]:
+    people = agreement_with_people(store, run)
+    return people.lines() if people else []
+
+
+def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
+    from upskill.reports.check_rates import check_rates, render  # noqa: PLC0415 - numpy comes with it
+
+    rates = check_rates(run.plan, options.results(store, run, None))
+    if options.as_json:
+        show_json({"run": run.id, "checks": [rate.plain() for rate in rates]})
+        return
+    if not rates:
+        note(f"No trial of {run.id} was scored, so no check passed or failed.")
+    show(*render(rates, "older skill" if run.plan.get("reference_skill") else "baseline"))
+
+
+def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:
+    """Everything that a report of a bug needs, and no secret."""
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+
+    versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    found = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
+    if as_json:
+        bugs = [{**asdict(trial), "error": error, "traceback": traceback} for trial, error, traceback in found]
+        show_json({"run": run.id, "versions": versions, "bugs": bugs})
+        return
+    if not found:
+        note(f"No trial of {run.id} hit a bug in upskill.")
+        return
+    click.echo(versions)
+    for trial, error, traceback in found:
+        click.echo(f"\n{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(error)}")
+        click.echo(printable(traceback.rstrip()))
+
+
+def _show_sources(skill: Skill, *, as_json: bool) -> None:
+    meta = Provenance.of(skill)
+    if not meta.sources:
+        raise UsageError(f"{skill.folder}: does not record where its lines come from", "`upskill generate` records it.")
+    own, count = own_lines(skill)
+    lines = [(line, meta.sources.get(line.strip(), ()), line.strip() in own) for line in skill.body.splitlines()]
+    if as_json:
+        rows = [{"line": line, "evidence": list(ids), "own": is_own} for line, ids, is_own in lines if line.strip()]
+        show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
+        return
+    shown = [
+        Text.assemble(line, (f"  [{', '.join(ids) or OWN_KNOWLEDGE}]", "yellow" if is_own else "cyan"))
+        if ids or is_own
+        else Text(line)
+        for line, ids, is_own in lines
+    ]
+    show(*shown, Text(""))
+    if own:
+        words = f"{len(own)} of {counted(count, 'line')} are the teacher's own: nothing that was given says them."
+        show(Text.assemble((OWN_KNOWLEDGE, "yellow"), f" {words}"))
+    for name, row in meta.evidence.items():
+        origin = f" ({row['from']})" if row.get("from") else ""
+        show(
+            Text.assemble(
+                (f"{name}", "cyan"), f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"
+            )
+        )

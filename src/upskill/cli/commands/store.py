@@ -1,0 +1,188 @@
+"""`upskill store`: copy the stored runs to another place, check them, delete those that are no longer wanted."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Group
+from upskill.cli.options import json_option, open_existing_store, quiet_option, runs_dir_option
+from upskill.cli.progress import display_of_command
+from upskill.errors import UsageError
+from upskill.plain import counted
+from upskill.runs.stores import Run, Store, open_store
+from upskill.settings import Settings
+
+if TYPE_CHECKING:
+    from upskill.runs.stores.database import Tell
+    from upskill.runs.stores.pruning import Pruned
+
+UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+MOST_LISTED = 20  # runs
+
+
+def _age(text: str) -> timedelta:
+    """A time span such as 12h, 90d or 8w."""
+    if not (found := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
+        raise click.BadParameter(f"{text!r} is not an age; give hours, days or weeks, such as 12h, 90d or 8w.")
+    return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+@click.group("store", cls=Group)
+def command() -> None:
+    """Copy the stored runs to another place, check them, or delete those that are no longer wanted.
+
+    \b
+    upskill store copy ./runs postgresql://me@db.example.org/upskill
+    upskill store check
+    upskill store prune --older-than 90d --keep 5 --dry-run
+    """
+
+
+@command.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+@quiet_option
+def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
+    """Copy all runs, replies and candidates FROM one place TO another: folders or postgresql:// URLs.
+
+    An interrupted copy goes on where it was, and copying again brings what is new. Nothing in TO is lost: a run whose
+    id is taken there gets the next free one.
+    """
+    from upskill.runs.stores.copying import copy_store  # noqa: PLC0415
+
+    with open_existing_store(source) as one, open_store(target) as two:
+        copied = copy_store(one, two, _teller("Copying", quiet=quiet or as_json))
+        if as_json:
+            show_json({"from": one.location, "to": two.location, **asdict(copied)})
+        elif not quiet:
+            note(
+                f"Copied to {two.location}: {counted(copied.runs, 'run')} ({copied.new_runs:,} new), "
+                f"{counted(copied.results, 'result')} ({copied.new_results:,} new), "
+                f"{_replies(copied.replies)} ({copied.new_replies:,} new)."
+            )
+
+
+@command.command("check")
+@runs_dir_option
+@json_option
+@quiet_option
+def check_command(runs_dir: str | None, as_json: bool, quiet: bool) -> None:
+    """Read all that is stored, and say what is damaged or belongs to nothing; exit code 1 if anything is."""
+    from upskill.runs.stores.checking import check_store  # noqa: PLC0415
+
+    store = open_existing_store(runs_dir or Settings.load().store)
+    try:  # and not `with`, which raises what is to be listed
+        problems = check_store(store, _teller("Checking", quiet=quiet or as_json))
+        counts = {"runs": store.count_runs()}
+        location = store.location
+    finally:
+        store.close()
+    if as_json:
+        show_json({"store": location, **counts, "problems": problems})
+    elif problems:
+        show(*(f"- {problem}" for problem in problems))
+    elif not quiet:
+        note(f"{location}: {counted(counts['runs'], 'run')}, nothing is wrong.")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("prune")
+@click.option("--older-than", type=_age, metavar="AGE", help="Runs that were started longer ago: 12h, 90d, 8w.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="But the latest N runs of each skill.")
+@click.option("-s", "--skill", metavar="NAME", help="Only runs of this skill.")
+@click.option("--replies", is_flag=True, help="Also stored answers of students that no run uses any more.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@runs_dir_option
+@json_option
+def prune_command(
+    older_than: timedelta | None,
+    keep: int | None,
+    skill: str | None,
+    replies: bool,
+    dry_run: bool,
+    yes: bool,
+    runs_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Delete runs with their results, or answers that no run uses.
+
+    A run that is being worked on stays. That somebody looked at a run stays known after it is gone.
+
+    \b
+    upskill store prune --older-than 90d --keep 5 --dry-run
+    upskill store prune --keep 0 --skill old-skill --yes
+    upskill store prune --replies --yes
+    """
+    from upskill.runs.stores.pruning import any_busy, choose_runs, unused_replies  # noqa: PLC0415
+
+    if older_than is None and keep is None and not replies:
+        raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
+    with open_existing_store(runs_dir or Settings.load().store) as store:
+        runs = (
+            [] if older_than is None and keep is None else choose_runs(store, skill, older_than=older_than, keep=keep)
+        )
+        if replies and (busy := any_busy(store)):
+            raise UsageError(
+                f"{busy[0]} is being worked on", "Wait for it; its answers may be in use. Leave --replies out."
+            )
+        keys = list(unused_replies(store, runs)) if replies else []
+        if not as_json:
+            _list(runs, len(keys) if replies else None)
+        if dry_run or not (runs or keys):
+            if as_json:
+                show_json({"dry_run": dry_run, "runs": [run.id for run in runs], "replies": len(keys)})
+            return
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("nobody can be asked here", "Say --yes to delete them, or --dry-run to only look.")
+            click.confirm("Delete them?", abort=True, err=True)
+        done = _prune(store, runs, keys)
+        if as_json:
+            show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **_counts(done)})
+            return
+        for run_id in done.busy:
+            note(f"{run_id} is being worked on, and stays.")
+        note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
+
+
+def _prune(store: Store, runs: list[Run], keys: list[str]) -> Pruned:
+    from upskill.runs.stores.pruning import prune_replies, prune_runs  # noqa: PLC0415
+    from upskill.runs.stores.sql import SqlStore  # noqa: PLC0415
+
+    done = replace(prune_runs(store, runs), replies=prune_replies(store, keys))
+    if isinstance(store, SqlStore):
+        store.compact()
+    return done
+
+
+def _counts(done: Pruned) -> dict[str, Any]:
+    return {"results": done.results, "replies": done.replies, "busy": list(done.busy)}
+
+
+def _list(runs: list[Run], replies: int | None) -> None:
+    for run in runs[:MOST_LISTED]:
+        results = run.passed + run.failed + run.errored
+        click.echo(f"{run.id}  {run.created}  {counted(results, 'result')}")
+    if len(runs) > MOST_LISTED:
+        click.echo(f"and {len(runs) - MOST_LISTED:,} more")
+    unused = "" if replies is None else f", {_replies(replies)} that no run uses"
+    note(f"{counted(len(runs), 'run')} to delete{unused}.")
+
+
+def _replies(count: int) -> str:
+    return "1 reply" if count == 1 else f"{count:,} replies"
+
+
+def _teller(activity: str, *, quiet: bool) -> Tell:
+    display = display_of_command(quiet=quiet)
+    return lambda what, share: display.doing(activity, what, share)

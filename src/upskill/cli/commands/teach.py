@@ -1,0 +1,63 @@
+"""`upskill teach`: a teacher does a task with tools in a sandbox, and a skill is made from how it did it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from upskill.authoring.lesson.teach import LessonFailed, teach
+from upskill.authoring.options import TeachOptions
+from upskill.cli.commands.generate import showing_progress
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import CommandOptions, click_options
+from upskill.reports import generated as report
+
+
+@dataclass(kw_only=True)
+class _Options(TeachOptions, CommandOptions):
+    pass
+
+
+@click.command("teach", cls=Command)
+@click.argument("task")
+@click_options(_Options)
+def command(**given: Any) -> None:
+    """Let a teacher do TASK with tools in a sandbox, and make a skill from what it did.
+
+    Everything it does is recorded in the folder of runs, under lessons/, and handed to generate. It may take 60 turns
+    and half an hour. Where --check fails, or the teacher did not finish, the recording is kept, no skill is made, and
+    the exit code is 1.
+
+    \b
+    upskill teach "pack the release" -m opus --files ./src --check "tern verify"
+    upskill teach "…" -m sonnet --agent claude-code --no-eval
+    """
+    options = _Options(**given)
+    tokens = f" or {options.bounds.tokens:,} tokens" if options.bounds.tokens else ""
+    own_work = f", and on top of it the teacher's own work, of at most {options.bounds.turns} turns{tokens}"
+    try:
+        with showing_progress(options, own_work) as events:
+            taught = asyncio.run(teach(options, events=events))
+    except LessonFailed as error:
+        if options.as_json:
+            show_json({"lesson": report.lesson_to_json(error.recording, options.agent), "failed": error.message})
+        note(f"upskill: no skill was made: {error.message}")
+        note(f"  {error.hint}")
+        raise click.exceptions.Exit(1) from error
+    lesson = report.lesson_to_json(taught.recording, options.agent)
+    if taught.generated is None:
+        if options.as_json:
+            show_json({"lesson": lesson})
+        else:
+            click.echo(taught.recording.path)
+        return
+    if options.as_json:
+        show_json(report.to_json(taught.generated) | {"lesson": lesson})
+    else:
+        show(*report.render(taught.generated))
+    if taught.generated.has_failed:
+        raise click.exceptions.Exit(3)

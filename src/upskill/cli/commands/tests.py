@@ -1,0 +1,138 @@
+"""`upskill tests`: have the test cases of a skill written, add some, or edit them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from upskill.authoring.evidence.summarize import material_budget
+from upskill.authoring.material.material import Material, gather
+from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
+from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.cli.console import note, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
+from upskill.errors import UsageError
+from upskill.models import Models
+from upskill.models.addresses import resolve
+from upskill.models.keys import find_keys
+from upskill.models.ledger import Ledger
+from upskill.options import option
+from upskill.runs.planning.estimate import estimate_writing
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+from upskill.suites.quality import probe_suite, summarise
+
+OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
+
+
+@dataclass(kw_only=True)
+class _Options(CommandOptions):
+    skill: str
+    model: str | None = option(
+        "-m", "--model", default=None, help="Writes the cases (default: settings).", metavar="MODEL"
+    )
+    cases: int = option("--cases", default=20, help="How many.", metavar="N", minimum=3, maximum=60, show_default=True)
+    add: int | None = option(
+        "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
+    )
+    edit: bool = option("--edit", default=False, help="Open them in $EDITOR; cases that cannot be used are refused.")
+    sources: tuple[str, ...] = option(
+        "-f", "--from", default=(), help="A trace or a document to make them from; repeatable.", metavar="PATH"
+    )
+    executor: str = field(default="local", init=False)  # no trials are run
+
+
+@click.command("tests", cls=Command)
+@click.argument("skill", type=click.Path())
+@click_options(_Options)
+def command(**given: Any) -> None:
+    """Write the test cases of SKILL anew, add to them, or edit them.
+
+    Each generated case is tried with answers that know nothing, with right and with wrong ones before it is kept.
+    The cases are saved as evals/evals.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
+    """
+    options = _Options(**given)
+    skill = Skill.load(options.skill)
+    assert skill.folder is not None
+    written = SUITE if has_written_suite(skill) else ""
+    if own := next((name for name in OWN_SUITES if skill.file(name) and name != written), ""):
+        hint = "Edit that file itself." if options.edit else "Add to it by hand."
+        raise UsageError(f"{skill.folder / own}: is a suite of your own, which is never replaced", hint)
+    suite = _edit(skill) if options.edit else _generate(skill, options)
+    add_suite(skill, suite).save(skill.folder, overwrite=True)
+    if options.as_json:
+        show_json({"skill": skill.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
+    else:
+        click.echo(f"{skill.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
+
+
+def _generate(skill: Skill, options: _Options) -> Suite:
+    """The existing cases with --add, and newly written ones."""
+    settings = options.settings
+    name = options.model or settings.test_gen_model or settings.skill_generation_model
+    if not name:
+        raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
+    existing = Suite.of(skill) if options.add else None
+    # The limit of a suite was meant for the cases that it had.
+    limit = existing.max_output_tokens if existing else None
+    cases = tuple(
+        replace(case, max_output_tokens=case.max_output_tokens or limit)
+        for case in (existing.cases if existing else ())
+    )
+    material = _material(skill, options.sources)
+    with options.open_store() as store:
+        # Another set is wanted, not the stored one again.
+        models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
+        with RunProgress(quiet=options.silent):
+            written = asyncio.run(_write(skill, material, cases, models, options, name))
+    return Suite((*cases, *written.cases), "generated")
+
+
+async def _write(
+    skill: Skill, material: Material, existing: tuple[Case, ...], models: Models, options: _Options, name: str
+) -> Suite:
+    count = options.add or options.cases
+    async with models:
+        address = resolve(name, keys=models.context.keys)
+        writer = await models.get(address, "test writer")
+        budget = material_budget(address)
+        tokens = skill.tokens + min(material.tokens, budget)
+        confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=count))
+        options.tell(f"Generating test cases with {name}...")
+        return await write_suite(
+            skill, writer, count=count, material=material, budget=budget, existing=existing, tell=options.tell
+        )
+
+
+def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
+    task = str(Provenance.of(skill).metadata.get("source_task") or skill.description)
+    material = gather(task, sources=sources)
+    if material.skill is not None:
+        raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
+    return material
+
+
+def _edit(skill: Skill) -> Suite:
+    """Edit a copy. It replaces the cases only if it can be read and no case is passed by an empty answer."""
+    data = skill.read(SUITE if has_written_suite(skill) else EVALS)
+    if data is None:
+        raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "evals.json"
+        copy.write_bytes(data)
+        click.edit(filename=str(copy))
+        suite = Suite.load(copy)
+    weak = asyncio.run(probe_suite(suite, skill))
+    for line in summarise(weak):
+        note(f"Note: {line}")
+    if any(case.probe == "empty" for case in weak):
+        raise UsageError("a case is passed by an empty answer", "Nothing was changed; edit it again.")
+    return suite

@@ -1,0 +1,203 @@
+"""`upskill trace`: the sessions that agents have left on this machine, and what happened in one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Group
+from upskill.cli.options import json_option
+from upskill.errors import UsageError
+from upskill.plain import as_list
+from upskill.traces import Step, Trace, read_trace
+from upskill.traces.sessions import SESSION_AGENTS, Session, find_sessions, find_trace
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from upskill.traces.redaction.redact import Redaction
+
+COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
+
+
+class ShowFirst(Group):
+    """`upskill trace FILE` means `upskill trace show FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] not in self.commands and not args[0].startswith("-")
+        return super().parse_args(ctx, ["show", *args] if named else args)
+
+
+@click.group("trace", cls=ShowFirst)
+def command() -> None:
+    """List the sessions that agents left on this machine, or show one as a timeline."""
+
+
+@command.command("list")
+@click.option("-a", "--agent", metavar="AGENT", default="", help=f"Only this agent: {', '.join(SESSION_AGENTS)}.")
+@click.option("-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many.")
+@json_option
+def list_command(agent: str, limit: int, as_json: bool) -> None:
+    """List recent sessions of the agents installed here, latest first."""
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+
+    sessions = find_sessions(agent)
+    rows: list[dict[str, Any]] = []
+    for session in sessions[:limit]:
+        try:
+            trace = read_trace(session.path)
+        except UsageError as error:
+            note(f"Skipped: {error.message}")
+            continue
+        rows.append(_row(session, trace, redact(" ".join(trace.goal.split())), redact(trace.cwd)))
+    if as_json:
+        show_json(rows)
+        return
+    if not rows:
+        looked = ", ".join(spec.title for spec in SESSION_AGENTS.values())
+        note(f"No session was found. Looked for those of {looked}.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("Agent", "When", "Calls", "Folder", "Goal"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "Calls" else "left")
+    for row in rows:
+        when, folder = row["when"][:16].replace("T", " "), row["folder"]
+        folder = folder if len(folder) <= 30 else "…" + folder[-29:]
+        table.add_row(*map(escape, (row["agent"], when, str(row["calls"]), folder, _one_line(row["goal"], 48))))
+    show(table)
+    if len(sessions) > len(rows):
+        note(f"{len(sessions) - len(rows)} older ones; show more with --limit.")
+
+
+def _row(session: Session, trace: Trace, goal: str, folder: str) -> dict[str, Any]:
+    return {
+        "agent": session.agent,
+        "when": datetime.fromtimestamp(session.changed, UTC).isoformat(timespec="seconds"),
+        "folder": folder,
+        "goal": goal,
+        "calls": len(trace.calls),
+        "session": session.name,
+        "path": str(session.path),
+    }
+
+
+@command.command("show")
+@click.argument("source", metavar="PATH|AGENT:last")
+@click.option("--format", "format_", metavar="NAME", default="", help="Read it as this format instead of detecting it.")
+@click.option("--full", is_flag=True, help="Every line of every step (default: the first few of each).")
+@json_option
+def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
+    """Show what happened in a session, step by step, with secrets redacted."""
+    from upskill.traces.redaction.redact import redact_trace  # noqa: PLC0415
+
+    redaction = redact_trace(read_trace(find_trace(source), format_))
+    if as_json:
+        show_json(plain(redaction))
+    else:
+        show(*_timeline(redaction, lines=None if full else 6))
+    for said in redaction.trace.warnings:
+        note(f"Warning: {said}")
+    note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
+
+
+def plain(redaction: Redaction) -> dict[str, Any]:
+    """A trace as one JSON document; steps count from 1."""
+    trace = redaction.trace
+    usage = trace.usage
+    return {
+        "agent": trace.agent,
+        "source": trace.source,
+        "session": trace.session,
+        "folder": trace.cwd,
+        "started": trace.started,
+        "model": trace.model,
+        "goal": trace.goal,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "cost_usd": usage.cost_usd,
+        },
+        "stop": trace.stop,
+        "malformed_lines": trace.malformed,
+        "warnings": list(trace.warnings),
+        "redacted": dict(redaction.counts),
+        "steps": [_plain_step(number, step) for number, step in enumerate(trace.steps, start=1)],
+    }
+
+
+def _plain_step(number: int, step: Step) -> dict[str, Any]:
+    said: dict[str, Any] = {"step": number, "kind": step.kind}
+    if step.kind == "tool":
+        said |= {"tool": step.tool, "arguments": step.arguments, "output": step.output, "status": step.status}
+        said |= {"seconds": step.seconds} if step.seconds is not None else {}
+    else:
+        said["text"] = step.text
+    return said | {name: value for name, value in (("at", step.at), ("agent", step.agent)) if value}
+
+
+def _timeline(redaction: Redaction, lines: int | None) -> list[RenderableType]:
+    trace = redaction.trace
+    usage = trace.usage
+    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+    about = [
+        ("agent", " ".join(filter(None, [trace.agent, trace.model]))),
+        ("folder", trace.cwd),
+        ("started", trace.started),
+        ("source", _shown_path(trace.source)),
+        ("used", f"{len(trace.calls)} tool calls, {usage.input_tokens:,} + {usage.output_tokens:,} tokens{cost}"),
+    ]
+    shown: list[RenderableType] = [Text(f"{name:<8} {value}", style="dim") for name, value in about if value]
+    for number, step in enumerate(trace.steps, start=1):
+        shown.append(Text(""))
+        shown.append(_heading(number, step))
+        body = step.output if step.kind == "tool" else step.text
+        shown.append(Padding(Text("\n".join(_some(body, lines))), (0, 0, 0, 6), expand=False))
+    return shown
+
+
+def _heading(number: int, step: Step) -> Text:
+    heading = Text(f"{number:>4}  ", style="dim")
+    if step.kind != "tool":
+        heading.append(step.kind, style=COLOURS[step.kind])
+    else:
+        mark = {"ok": "✓", "error": "✗", "unknown": "·"}[step.status]
+        heading.append(f"{mark} {step.tool}", style="red" if step.status == "error" else COLOURS["tool"])
+        heading.append("  " + _arguments(step).strip().replace("\n", "\n" + " " * 8))
+        if step.seconds:
+            heading.append(f"  {step.seconds:.1f} s", style="dim")
+    if step.agent:
+        heading.append(f"  ({step.agent})", style="dim")
+    return heading
+
+
+def _arguments(step: Step) -> str:
+    if len(step.arguments) == 1 or "command" in step.arguments or "cmd" in step.arguments:
+        value = step.arguments.get("command", step.arguments.get("cmd", next(iter(step.arguments.values()))))
+        return " ".join(map(str, as_list(value) or [value]))
+    return "  ".join(f"{name}={_one_line(value)}" for name, value in step.arguments.items())
+
+
+def _one_line(value: object, most: int = 80) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _some(text: str, most: int | None) -> list[str]:
+    lines = text.strip("\n").splitlines()
+    if most is None or len(lines) <= most + 1:
+        return lines
+    return [*lines[:most], f"… {len(lines) - most} more lines"]
+
+
+def _shown_path(source: str) -> str:
+    return source if len(source) <= 100 else str(Path("…") / Path(source).name)

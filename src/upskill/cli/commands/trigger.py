@@ -1,0 +1,93 @@
+"""`upskill trigger`: does a skill fire when it should, and only then?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from upskill.authoring.trigger.description import Improvement, improve_description
+from upskill.authoring.trigger.trigger import Triggered, TriggerOptions, trigger
+from upskill.cli.console import note, show, show_json
+from upskill.cli.help import Command
+from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.progress import RunProgress
+from upskill.errors import UsageError
+from upskill.options import option
+from upskill.reports.trigger import improvement_to_json, render_improvement, render_triggered, triggered_to_json
+from upskill.runs.running.events import Events
+
+
+@dataclass(kw_only=True)
+class TriggerCommandOptions(TriggerOptions, CommandOptions):
+    improve: bool = option(
+        "--improve", default=False, help="Look for a better description, and measure what it is worth."
+    )
+
+    def check(self) -> None:
+        needs_improve = {"--teacher": self.teacher, "--write": self.write, "--output": self.output}
+        if flag := next((flag for flag, given in needs_improve.items() if given and not self.improve), ""):
+            raise UsageError(f"{flag} needs --improve", "It is about a better description, which --improve looks for.")
+
+
+@click.command("trigger", cls=Command)
+@click.argument("skill", type=click.Path())
+@click_options(TriggerCommandOptions)
+def command(**given: Any) -> None:
+    """Measure whether SKILL fires when it should, and only then.
+
+    Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
+    the skill is opened, or after --max-turns. With --improve a teacher rewrites the description from train queries,
+    validation queries choose, and test queries are run once at the end. After Ctrl-C the same command continues.
+
+    \b
+    upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
+    upskill trigger ./skills/my-skill -m haiku --query-model sonnet
+    upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
+    """
+    options = TriggerCommandOptions(**given)
+    options.check()
+    without = " without --fresh" if options.fresh else ""
+    interrupted = f"interrupted. Every finished run is stored; the same command{without} continues from there."
+    with RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "") as progress:
+        events = Events(
+            started=progress.started,
+            result=progress.result,
+            message=options.tell,
+            reading=progress.reading,
+            estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
+        )
+        verb = improve_description if options.improve else trigger
+        found = asyncio.run(verb(options, events=events))
+    if isinstance(found, Improvement):
+        _show_improvement(found, options)
+    else:
+        _show(found, options)
+    if found.has_failed:
+        raise click.exceptions.Exit(3)
+    if isinstance(found, Triggered) and not all(ruling.held for _, ruling in found.rulings):
+        raise click.exceptions.Exit(1)
+
+
+def _show(found: Triggered, options: TriggerCommandOptions) -> None:
+    evaluation = found.evaluation
+    if evaluation.leaked:
+        note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
+    if options.as_json:
+        show_json(triggered_to_json(found))
+        return
+    show(*render_triggered(found, f"upskill show {evaluation.run.id}{options.show_flags}" if options.log_runs else ""))
+    if evaluation.halted:
+        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+    for model, ruling in found.rulings:
+        if not ruling.held:
+            note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+
+
+def _show_improvement(found: Improvement, options: TriggerCommandOptions) -> None:
+    if options.as_json:
+        show_json(improvement_to_json(found))
+    else:
+        show(*render_improvement(found))

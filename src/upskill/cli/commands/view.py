@@ -1,0 +1,79 @@
+"""`upskill view`: the stored runs as pages in a browser, which follow what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+
+import click
+
+from upskill.cli.commands.completion import complete_runs
+from upskill.cli.console import note
+from upskill.cli.help import Command
+from upskill.cli.options import open_existing_store, runs_dir_option
+from upskill.cli.run_names import find_run
+from upskill.runs.stores import Store
+from upskill.settings import Settings
+
+YIELDING = 15  # steps down in priority: a run that goes on beside it comes first
+
+
+@click.command("view", cls=Command)
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="The port to listen on; 0 takes any (default 8321, or any where that is taken).",
+)
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@runs_dir_option
+def command(run: str | None, port: int | None, no_browser: bool, runs_dir: str | None) -> None:
+    """Look at the stored runs in a browser, also while they go on: verdicts, cases, answers, comparisons.
+
+    RUN opens the page of that run. The pages are served on this machine alone, under an address that nobody can guess;
+    marks on answers (right, wrong, odd) are stored with the run. Ctrl-C ends it.
+
+    \b
+    upskill view                 all runs
+    upskill view last            the last one
+    upskill view --no-browser    on another machine, with the port forwarded
+    """
+    place = runs_dir or Settings.load().store
+    with open_existing_store(place) as store:
+        opened = find_run(store, run).id if run else ""
+        asyncio.run(_serve(store, place, port, opened, browser=not no_browser and _has_browser()))
+
+
+async def _serve(store: Store, place: str, port: int | None, run: str, *, browser: bool) -> None:
+    from upskill.reports.live.server import LivePage, serving  # noqa: PLC0415 - aiohttp comes with it
+
+    page, ended = LivePage(store, place), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows, where Ctrl-C ends it as it ends everything
+            loop.add_signal_handler(number, ended.set)
+    async with serving(page, port) as found:
+        address = page.address(found, run)
+        click.echo(address)
+        note("Open it in a browser on this machine; Ctrl-C ends it.")
+        if browser:
+            import webbrowser  # noqa: PLC0415
+
+            await asyncio.to_thread(webbrowser.open, address)
+        if hasattr(os, "nice"):
+            os.nice(YIELDING)
+        await ended.wait()
+    note("Ended.")
+
+
+def _has_browser() -> bool:
+    """Whether somebody sits in front of this machine with a screen."""
+    if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY") or not sys.stdout.isatty():
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

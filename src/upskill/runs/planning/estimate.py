@@ -1,0 +1,190 @@
+"""An Estimate says what trials will cost before the first of them is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from upskill.agents.chat import chat_request
+from upskill.errors import UsageError
+from upskill.models import Address, Request
+from upskill.models.prices import Price, Prices, price_for
+from upskill.plain import counted
+from upskill.record import record
+from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
+from upskill.runs.running.left import count_groups
+from upskill.skills import estimate_tokens
+from upskill.traces import Usage
+
+USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go by
+CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case with its answers, and of the examples in the prompt
+# Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
+TOOLS, TURN, RESULT = 700, 300, 500
+FEWEST_TURNS = 2  # one that does something, and one that answers
+
+
+@record
+class CostEstimate:
+    """A range in dollars: answers as short as the references, to answers as long as they may be."""
+
+    calls: int
+    tokens: tuple[int, int]
+    cost_usd: tuple[float, float]
+    unknown: tuple[str, ...] = ()  # models whose price nobody knows; they are not in the dollars
+    acts: bool = False  # how many turns agents take is not known, so there may be more calls
+
+    @property
+    def words(self) -> str:
+        low, high = self.cost_usd
+        calls, (least, most) = counted(self.calls, "call"), self.tokens
+        calls = f"at least {calls}" if self.acts else calls
+        said = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
+        return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
+
+    def check_prices(self) -> None:
+        """UsageError when a price is unknown: then no ceiling in dollars can be kept."""
+        if self.unknown:
+            raise _unknown_price(self.unknown[0])
+
+
+def check_prices(addresses: Iterable[Address], given: Prices | Mapping[str, Mapping[str, float]]) -> None:
+    """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
+    for address in addresses:
+        if not price_for(address, given).is_known:
+            raise _unknown_price(address.name)
+
+
+def _unknown_price(model: str) -> UsageError:
+    return UsageError(
+        f"--max-cost cannot be kept: nobody knows the price of {model}",
+        "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+    )
+
+
+def estimate(
+    plan: Plan,
+    trials: Iterable[Trial],
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    student_share: float = 1.0,
+) -> CostEstimate:
+    """What these trials will use. An agent that acts may answer soon, or take every turn that it is allowed.
+
+    `student_share` is what students pay of the list price; a judge pays all of it.
+    """
+    models = (*plan.models, *([plan.judge] if plan.judge else []))
+    prices = {address.name: price_for(address, given) for address in models}
+    inputs: dict[tuple[str, str], int] = {}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add_turns(times: int, model: str, taken: int, answer: int) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        price, used, share = prices[model], 0, times * student_share
+        for turn in range(plan.bounds.turns):
+            context = taken + TOOLS + turn * (TURN + RESULT)
+            given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
+            cost = share * (price.cost(context, given) or 0.0)
+            if turn < FEWEST_TURNS:
+                calls, low_tokens, low = calls + times, low_tokens + times * (context + given), low + cost
+            high_tokens, high, used = high_tokens + times * (context + given), high + cost, used + context + given
+            if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
+                break
+
+    def add(times: int, model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        calls += times
+        low_tokens += times * (taken + short)
+        high_tokens += times * (taken + long)
+        low += times * share * (prices[model].cost(taken, short) or 0.0)
+        high += times * share * (prices[model].cost(taken, long) or 0.0)
+
+    for (model, case_id, arm), times in count_groups(trials).items():
+        case, trial = plan.suite.by_id[case_id], Trial(model, case_id, cast("Arm", arm), plan.seed)
+        if (case_id, arm) not in inputs:
+            inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))
+        taken, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
+        if plan.acts:
+            add_turns(times, model, taken, answer)
+        else:
+            add(times, model, taken, answer, plan.output_limit(trial), student_share)
+        if plan.judge:
+            asks = sum(named.check.asks for named in case.checks)
+            add(times * asks, plan.judge.name, taken + 300 + answer, 60, 1024)
+    unknown = tuple(name for name, price in prices.items() if not price.is_known)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
+
+
+@record(kw_only=True)
+class SearchSize:
+    """How much there is to write and try, in tokens and numbers of things."""
+
+    material: int
+    tokens: int  # of the skill
+    cases: int
+    drafts: int
+    attempts: int
+    confirming: int = 0  # trials with either of two skills, at most
+    acts: bool = False  # whether the student is an agent that acts
+
+
+def estimate_search(
+    teacher: Address,
+    writer: Address,
+    student: Address | None,
+    given: Prices | Mapping[str, Mapping[str, float]],
+    size: SearchSize,
+) -> CostEstimate:
+    """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
+
+    The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
+    """
+    prices = {address: price_for(address, given) for address in (teacher, writer, student) if address is not None}
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+
+    def add(address: Address, least: int, most: int, taken: int, answered: int) -> None:
+        nonlocal calls, low_tokens, high_tokens, low, high
+        cost = prices[address].cost(taken, answered) or 0.0
+        calls += most
+        low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
+        low, high = low + least * cost, high + most * cost
+
+    prompt = size.material + size.tokens + 800
+    add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
+    if size.cases:
+        add(writer, 1, 3, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
+    if student is not None:
+        # An agent that acts takes some turns, each of which repeats what came before.
+        turns, overhead, answer = (FEWEST_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
+        cases = size.cases * turns
+        add(student, cases, cases * (1 + size.attempts + size.drafts), size.tokens + overhead, answer)
+        add(student, cases, cases, overhead, answer)
+        add(student, 0, size.confirming * turns, size.tokens + overhead, answer)
+    unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=size.acts)
+
+
+def estimate_writing(
+    writer: Address,
+    given: Prices | Mapping[str, Mapping[str, float]],
+    *,
+    material: int,
+    items: int,
+    each: int = CASE_TOKENS,
+) -> CostEstimate:
+    """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
+    taken, answered = material + 800 + CASES_PROMPT, each * items
+    cost = price_for(writer, given).cost(taken, answered)
+    tokens = taken + answered
+    unknown = (writer.name,) if cost is None else ()
+    return CostEstimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
+
+
+def input_tokens(request: Request) -> int:
+    return sum(estimate_tokens(message.text) + 4 for message in request.messages)
+
+
+def worst_case_usage(request: Request, price: Price) -> Usage:
+    """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
+    taken, given = input_tokens(request), request.max_output_tokens
+    costs = [cost for written in (0, taken) if (cost := price.cost(taken, given, 0, written)) is not None]
+    return Usage(taken, given, cost_usd=max(costs, default=None))

@@ -1,0 +1,449 @@
+"""A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money.
+
+A Plan says which trials there are; a Result is how one ended. A stored Plan with its Results is a Run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Literal
+
+from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
+from upskill.agents.isolation import canary_for, plant_canary
+from upskill.errors import UsageError
+from upskill.models import Address, Asked
+from upskill.models.addresses import resolve
+from upskill.models.identity import identity_of
+from upskill.models.keys import find_keys
+from upskill.plain import canonical, digest
+from upskill.record import record
+from upskill.runs.planning.begun_keys import BegunKeys
+from upskill.runs.planning.output_limit import OPENING_TOKENS, fitting_limit
+from upskill.skills import Skill
+from upskill.skills.placebo import placebo
+from upskill.suites import Case, Suite
+from upskill.suites.twins import find_twins
+from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.verdicts.outcome import Cause, Outcome
+
+DEFAULT_OUTPUT_TOKENS = 4096
+LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
+Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
+SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
+REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
+LARGEST_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
+CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
+BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
+# Part of every trial's key: raise it when the same plan would be carried out differently than before.
+GENERATION = 2
+_ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under its first name
+
+
+@record
+class Trial:
+    model: str
+    case: str
+    arm: Arm
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what is run: plain values that can be stored or carried to another machine."""
+
+    skill: Skill
+    suite: Suite
+    models: tuple[Address, ...]
+    arms: tuple[Arm, ...] = BOTH_ARMS
+    runs: int = 1
+    seed: int = 0
+    agent: str = "chat"
+    temperature: float | None = 0.0
+    max_output_tokens: int = 4096
+    limit_is_stated: bool = False  # someone chose that limit, so embedded models keep to it too
+    judge: Address | None = None
+    reference_skill: Skill | None = None  # an older skill that takes the place of no skill in the baseline arm
+    distractors: tuple[Skill, ...] = ()  # on offer in every arm of an agent that acts
+    bounds: Bounds = field(default_factory=Bounds)  # of an agent that acts
+    sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
+    replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
+    replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
+    recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
+
+    def skill_of(self, arm: Arm) -> Skill | None:
+        """What an arm is shown: the only thing in which two arms differ."""
+        if arm == "skill":
+            return self.skill
+        return self._placebo if arm == "placebo" else self.reference_skill
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether the agent runs commands."""
+        agent: type[Agent] = AGENTS.load(self.agent)
+        return agent.needs_sandbox
+
+    @cached_property
+    def _placebo(self) -> Skill:
+        return placebo(self.skill)
+
+    @cached_property
+    def addresses(self) -> dict[str, Address]:
+        return {address.name: address for address in self.models}
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.runs)
+
+    def __len__(self) -> int:
+        return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
+
+    def trials(self, of: Collection[tuple[str, str, str]] | None = None, seeds: range | None = None) -> Iterator[Trial]:
+        """Every trial, in the order in which they are run; or those of these models, cases and arms, and these seeds.
+
+        The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
+        arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
+        a server reads the skill while the others work on the baseline.
+        """
+        for address in self.models:
+            if address.provider != "local":
+                for seed, case, arm in product(seeds or self.seeds, self.suite.cases, self.arms):
+                    if of is None or (address.name, case.id, arm) in of:
+                        yield Trial(address.name, case.id, arm, seed)
+                continue
+            every = product(self.arms, self.seeds, self.suite.cases)
+            by_arm = [Trial(address.name, case.id, arm, seed) for arm, seed, case in every]
+            first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
+            ordered = (*first, *(trial for trial in by_arm if trial not in first))
+            found = (one for one in ordered if seeds is None or one.seed in seeds)
+            yield from (one for one in found if of is None or (one.model, one.case, one.arm) in of)
+
+    def key(self, trial: Trial) -> str:
+        """A hash of all that defines a trial: equal keys mean that the result can be used again."""
+        return self._keys.key(trial.model, trial.case, trial.arm, trial.seed)
+
+    @cached_property
+    def _keys(self) -> BegunKeys:
+        return BegunKeys(self._settings, self._arms, self._questions)
+
+    @cached_property
+    def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """By model and case: what stands before the seed in a key, and after it."""
+        asked = product(self.addresses, self.suite.by_id)
+        limits = {(model, case): self.output_limit(Trial(model, case, "skill", 0)) for model, case in asked}
+        return {
+            # The common limit is in the settings.
+            (model, case): (
+                f"{self._places[model]},{self._cases[case]}",
+                f",{limit}" if limit != self.max_output_tokens else "",
+            )
+            for (model, case), limit in limits.items()
+        }
+
+    def output_limit(self, trial: Trial) -> int:
+        """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
+        if own := self.suite.by_id[trial.case].max_output_tokens:
+            return own
+        if self.limit_is_stated or self.addresses[trial.model].provider != "local":
+            return self.max_output_tokens
+        return OPENING_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
+
+    @cached_property
+    def _fitting_limits(self) -> dict[str, int]:
+        return {case.id: fitting_limit(case, acts=self.acts) for case in self.suite.cases}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the set of trials: two plans with the same one are the same run."""
+        # Of what the trials are made from: their keys may be hundreds of thousands.
+        questions = sorted("".join(parts) for parts in self._questions.values())
+        others = [one for one in (self.suite.part, self.replay and f"replay {self.replay}") if one]  # another run
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *others])
+
+    def canary(self, trial: Trial) -> str:
+        """The word that is hidden in the skill of a trial."""
+        return canary_for(self.recorded_keys.get(trial) or self.key(trial))
+
+    @cached_property
+    def canaries(self) -> frozenset[str]:
+        """The canaries of all trials with a skill."""
+        return frozenset(self.canary(trial) for trial in self.trials() if self.skill_of(trial.arm))
+
+    @cached_property
+    def _settings(self) -> str:
+        agent: Agent = AGENTS.load(self.agent)()
+        settings: list[Any] = [
+            GENERATION,
+            [self.agent, agent.version] if isinstance(agent, ExternalAgent) else self.agent,
+            self.temperature,
+            self.max_output_tokens,
+            self.limit_is_stated,
+            self.judge and [self.judge, *identity_of(self.judge)],
+        ]
+        if self.acts:
+            settings += [[skill.visible_hash for skill in self.distractors], self.bounds]
+        return canonical(settings)[1:-1]
+
+    @cached_property
+    def _arms(self) -> dict[str, str]:
+        shown = {arm: self.skill_of(arm) for arm in self.arms}
+        return {
+            arm: canonical([_ARM_IN_KEY.get(arm, arm), skill.visible_hash if skill else ""])[1:-1]
+            for arm, skill in shown.items()
+        }
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        return {address.name: canonical(digest([address, *identity_of(address)])) for address in self.models}
+
+    @cached_property
+    def _cases(self) -> dict[str, str]:
+        return {case.id: canonical(self._deciders(case))[1:-1] for case in self.suite.cases}
+
+    def _deciders(self, case: Case) -> list[str]:
+        """What decides an outcome besides the student: the case, what judges are told, and where something acts."""
+        prompts = [prompt for named in case.checks for prompt in named.check.prompts]
+        kind = self.sandbox if self.acts or case.needs_sandbox else ""
+        return [case.id, case.fingerprint, digest(prompts) if prompts else "", kind]
+
+    @cached_property
+    def twins(self) -> dict[str, str]:
+        """Cases that ask nearly the same, each with the first of them: they count as one."""
+        return find_twins(self.suite.cases)
+
+    def plain(self) -> dict[str, Any]:
+        """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""
+        return {
+            "skill": {
+                "name": self.skill.name,
+                "description": self.skill.description,
+                "fingerprint": self.skill.fingerprint,
+                "visible_hash": self.skill.visible_hash,
+                "tokens": self.skill.tokens,
+                "body": self.skill.body,
+                **_meta(self.skill),
+            },
+            "suite": {
+                "source": self.suite.source,
+                "fingerprint": self.suite.fingerprint,
+                **self.suite.plain(),
+                "part": asdict(self.suite.part) if self.suite.part else None,
+            },
+            "models": [asdict(address) for address in self.models],
+            "arms": list(self.arms),
+            "runs": self.runs,
+            "seed": self.seed,
+            "agent": self.agent,
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_output_tokens,
+            "limit_is_stated": self.limit_is_stated,
+            "judge": asdict(self.judge) if self.judge else None,
+            "reference_skill": self.reference_skill.fingerprint if self.reference_skill else None,
+            "distractors": [skill.name for skill in self.distractors],
+            "bounds": asdict(self.bounds),
+            "twins": self.twins,
+            **({"replay": self.replay, "replay_of": self.replay_of} if self.replay else {}),
+        }
+
+
+def _meta(skill: Skill) -> dict[str, str]:
+    """Where its lines come from, as its `skill_meta.json` tells; nothing where it has none, or a huge one."""
+    meta = skill.read("skill_meta.json") or b""
+    return {"meta": meta.decode("utf-8", "replace")} if 0 < len(meta) <= LARGEST_META else {}
+
+
+def task_of(plan: Plan, trial: Trial) -> Task:
+    """What the agent of a trial is given."""
+    case = plan.suite.by_id[trial.case]
+    # The baseline run again must be another draw: with the same seed it would be the same answer.
+    seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
+    skill = plan.skill_of(trial.arm)
+    if skill is not None and plan.acts:
+        skill = plant_canary(skill, plan.canary(trial))
+    return Task(
+        case.prompt,
+        case.files,
+        skill,
+        seed,
+        plan.temperature,
+        plan.output_limit(trial),
+        plan.distractors if plan.acts else (),
+        plan.bounds,
+    )
+
+
+@record
+class Judgement:
+    """What one check said, under the name the suite calls it by."""
+
+    check: str
+    passed: bool
+    reason: str
+    decides: bool = True  # False: reported beside the outcome, and no part of it
+
+
+@record
+class Result:
+    """Result of one trial: passed, failed, or errored (`passed` is None and `error` says why)."""
+
+    trial: Trial
+    key: str
+    passed: bool | None
+    error: str = ""
+    trace: Trace | None = None
+    judgements: tuple[Judgement, ...] = ()
+    usage: Usage = NO_USAGE
+    judging: Usage = NO_USAGE  # what grading used, on top of the student
+    seconds: float = 0.0
+    fatal: bool = False  # the next trial of this model would error the same way; not stored
+    activated: bool | None = None  # None: no skill was on offer that an agent could open
+    leak: str = ""  # what shows that this trial saw a skill that was kept from it
+    traceback: str = ""  # of a bug in upskill that ended it
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
+    earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
+    asked: tuple[Asked, ...] = ()  # what the student and the judge were asked, as hashes
+
+    @property
+    def bug(self) -> bool:
+        """A bug in upskill ended it, not the provider or the student."""
+        return bool(self.traceback)
+
+    @property
+    def checks_passed(self) -> tuple[int, int]:
+        """How many checks that decide passed, and how many there were."""
+        decided = [judgement.passed for judgement in self.judgements if judgement.decides]
+        return sum(decided), len(decided)
+
+    @property
+    def tool_errors(self) -> int:
+        return sum(step.status == "error" for step in self.trace.calls) if self.trace else 0
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            self.trial.model,
+            self.trial.case,
+            self.trial.arm,
+            self.trial.seed,
+            self.passed,
+            self.usage.input_tokens,
+            self.usage.output_tokens,
+            self.usage.cost_usd,
+            self.usage.cached_tokens,
+            self.seconds,
+            *self.checks_passed,
+            self.activated,
+            self.trace.turns if self.trace else 0,
+            len(self.trace.calls) if self.trace else 0,
+            self.tool_errors,
+            bool(self.leak),
+            self.bug,
+            self.cause,
+            self.trace.model if self.trace else "",
+        )
+
+
+@record(kw_only=True)
+class PlanOptions:
+    """How a skill is put to the test. Without a temperature, one run is greedy (0), several runs or controls are
+    sampled (0.7): a greedy answer repeated would only be the same answer again."""
+
+    base_url: str = ""  # an OpenAI-compatible server that every model is asked at
+    runs: int = 1  # how often each case is run
+    seed: int = 0
+    temperature: float | None = None
+    max_output_tokens: int | None = None  # goes before the limits that a suite and its cases state
+    baseline: bool = True
+    agent: str = "chat"
+    judge: str | Address = ""
+    controls: bool = False
+    reference_skill: Skill | None = None
+    distractors: Sequence[Skill] = ()
+    bounds: Bounds = field(default_factory=Bounds)
+    sandbox: str = ""
+    gpu: bool = False  # every case gets one, also those that do not say so
+    keys: Mapping[str, str] | None = None  # None: those of the environment and of .env
+
+
+def make_plan(
+    skill: Skill,
+    suite: Suite | None = None,
+    models: Iterable[str | Address] = ("local",),
+    options: PlanOptions | None = None,
+) -> Plan:
+    """A plan from what a person says; UsageError for anything that could not be carried out."""
+    options = options or PlanOptions()
+    keys = find_keys() if options.keys is None else options.keys
+    suite = suite or Suite.of(skill)
+    if suite is None:
+        raise UsageError(
+            f"{skill.folder or skill.name}: has no test cases",
+            "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
+            " with --test-gen-model MODEL.",
+        )
+    addresses = tuple(dict.fromkeys(_address(one, keys, options.base_url) for one in models))
+    if not addresses:
+        raise UsageError("no model was given", "For example -m local.")
+    if not options.baseline and (options.controls or options.reference_skill):
+        raise UsageError(
+            f"{'controls' if options.controls else 'an older skill'} cannot be compared with no baseline",
+            "Leave --no-baseline out.",
+        )
+    if options.runs < 1:
+        raise UsageError("runs must be at least 1")
+    if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
+        raise UsageError(f"{options.seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
+    acting: type[Agent] = AGENTS.load(options.agent)
+    if not acting.needs_sandbox and options.distractors:
+        raise UsageError(
+            f"the agent {options.agent!r} has no catalog that other skills could stand in",
+            "Name one that acts, for example --agent tools.",
+        )
+    if isinstance(agent := acting(), ExternalAgent):
+        for address in addresses:
+            agent.check(address, keys)
+    _check_names(skill, options.distractors)
+    judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
+    if judged and not options.judge:
+        cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
+        raise UsageError(
+            f"{suite.source}: {cases} a model to grade by",
+            "Name one with --judge-model, for example --judge-model sonnet.",
+        )
+    usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
+    limit = options.max_output_tokens or suite.max_output_tokens
+    if options.max_output_tokens:
+        suite = replace(suite, cases=tuple(replace(case, max_output_tokens=None) for case in suite.cases))
+    if options.gpu:
+        suite = replace(suite, cases=tuple(replace(case, gpu=True) for case in suite.cases))
+    return Plan(
+        skill,
+        suite,
+        addresses,
+        arms=(*(BOTH_ARMS if options.baseline else ("skill",)), *(CONTROLS if options.controls else ())),
+        runs=options.runs,
+        seed=options.seed,
+        agent=options.agent,
+        temperature=usual if options.temperature is None else options.temperature,
+        max_output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
+        limit_is_stated=limit is not None,
+        judge=_address(options.judge, keys) if options.judge and judged else None,
+        reference_skill=options.reference_skill,
+        distractors=tuple(options.distractors),
+        bounds=options.bounds,
+        sandbox=options.sandbox,
+    )
+
+
+def _address(given: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:
+    return resolve(given, base_url, keys) if isinstance(given, str) else given
+
+
+def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:
+    names = [skill.name, *(other.name for other in distractors)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
+        )

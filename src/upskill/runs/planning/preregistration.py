@@ -1,0 +1,105 @@
+"""A Registration is a plan written down before anything was run: what will be compared, how often, and what decides.
+
+Whoever looks at results first and then chooses how to weigh them finds something in the end. A run that follows its
+registration counts as a planned look, whatever was looked at after it was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.inputs import read_input_text
+from upskill.plain import as_mapping
+from upskill.record import record
+from upskill.runs.planning.plan import Plan
+from upskill.runs.stores.rows import timestamp
+from upskill.version import __version__
+
+LARGEST = 1_000_000  # bytes of a registration's file
+RULE = (
+    "helps: the 95 % interval of the lift lies above 0. hurts: below 0. saves: the lift is not below minus the margin,"
+    " and tokens or cost per pass are lower beyond doubt. no effect: the interval lies within the margin. undecided:"
+    " anything else, more than 10 % of either arm errored, or errors could explain it."
+)
+
+
+@record
+class Registration:
+    """What was registered, where, and when."""
+
+    path: str
+    registered: str
+    plan: Mapping[str, Any]
+    results_before: int  # scored trials of the plan that were stored already
+
+    def check(self, plan: Plan, margin: float, scope: str | None) -> None:
+        """UsageError unless a run would follow it."""
+        now = describe(plan, margin, scope)
+        if differ := [key for key in {**self.plan, **now} if self.plan.get(key) != now.get(key)]:
+            what = "; ".join(f"{key} is {_short(now.get(key))}, not {_short(self.plan.get(key))}" for key in differ[:5])
+            raise UsageError(
+                f"{self.path}: this is not the run that was registered: {what}",
+                "Run what was registered, or leave --preregister out: then it counts as one more look.",
+            )
+
+
+def describe(plan: Plan, margin: float, scope: str | None) -> dict[str, Any]:
+    """What a registration says of a plan, as plain data."""
+    return {
+        "skill": {"name": plan.skill.name, "hash": plan.skill.visible_hash},
+        "against": plan.reference_skill.visible_hash if plan.reference_skill else None,
+        "suite": plan.suite.fingerprint,
+        "cases": len(plan.suite.cases),
+        "models": sorted(plan.addresses),
+        "agent": plan.agent,
+        "arms": list(plan.arms),
+        "runs": plan.runs,
+        "seed": plan.seed,
+        "temperature": plan.temperature,
+        "trials": len(plan),
+        "margin": margin,
+        "level": 0.95,
+        "until_decided": scope,
+        "decision_rule": RULE,
+    }
+
+
+def read_registration(path: Path) -> Registration | None:
+    """The registration in this file; None when there is no such file."""
+    try:
+        if not path.exists():
+            return None
+        said = as_mapping(json.loads(read_input_text(path, most=LARGEST))) or {}
+        plan = as_mapping(said["plan"]) or {}
+        return Registration(str(path), str(said["registered"]), plan, int(said["results_before"]))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (UsageError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.") from error
+
+
+def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
+    """Write a plan down. A file that has come into being meanwhile is never overwritten."""
+    made = Registration(str(path), timestamp(), describe(plan, margin, scope), results_before)
+    said = {
+        "registered": made.registered,
+        "upskill": __version__,
+        "results_before": results_before,
+        "plan": made.plan,
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "Name a file that can be written.") from error
+    return made
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,145 @@
+"""How many cases and runs it takes to see a lift, what that costs, and how long it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from upskill.models import Address
+from upskill.models.embedded.capacity import usable_cores
+from upskill.models.prices import Prices
+from upskill.runs.planning.estimate import CostEstimate, estimate
+from upskill.runs.planning.plan import Plan
+from upskill.runs.stores import RunStore
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.planning import VarianceComponents, cases_needed, power
+
+RUNS = (1, 3, 5, 10)
+# Seconds for a trial where no stored run tells: a guess, and shown as one. An agent that acts makes several calls.
+REMOTE_TRIAL = (2.0, 20.0)
+EMBEDDED_TRIAL = (1.0, 15.0)  # on a slow core, from a few words of a small model to a long answer of a larger one
+
+Range = tuple[float, float]  # from, to
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiftToDetect:
+    lift: float = 0.1
+    chance: float = 0.8  # of seeing it, if it is there
+    baseline: float = 0.2  # the pass rate without the skill, where no stored run tells
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """One way to see the lift: so many runs of so many cases."""
+
+    runs: int
+    cases: int
+    trials: int
+    cost_usd: Range | None  # None: the price is not known, or there is no suite to estimate it from
+    seconds: Range
+    chance_with_suite: float | None  # with the cases of the suite at hand; None: there is none
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """Every way to see the lift with one model, and what they are computed from."""
+
+    model: str
+    variance: VarianceComponents
+    is_measured: bool  # by a stored run; otherwise the variance is assumed
+    cases: int | None  # of the suite at hand; None: there is none
+    concurrency: int  # trials at a time
+    seconds_per_trial: Range
+    is_timed: bool  # by a stored run; otherwise the time is a guess
+    sizes: tuple[SampleSize, ...]
+
+
+def sample_sizes(
+    plan: Plan,
+    wanted: LiftToDetect,
+    store: RunStore | None,
+    prices: Prices | Mapping[str, Mapping[str, float]],
+    concurrency: int,
+) -> Iterator[SampleSizes]:
+    """For each model of a plan, from its latest stored run of the skill, or from assumptions."""
+    for address in plan.models:
+        outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
+        one = replace(plan, models=(address,))
+        one_round = estimate(one, one.trials(), prices)
+        yield _sizes(address, wanted, outcomes, concurrency, (one_round, len(plan.suite.cases)))
+
+
+def sample_sizes_without_suite(
+    models: Sequence[Address], wanted: LiftToDetect, store: RunStore | None, skill: str, concurrency: int
+) -> Iterator[SampleSizes]:
+    """How many cases a suite should have that is not written yet."""
+    for address in models:
+        outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
+        yield _sizes(address, wanted, outcomes, concurrency, None)
+
+
+def _latest_outcomes(store: RunStore, skill: str, model: str) -> list[Outcome]:
+    """Of the latest run whose baseline was no skill at all."""
+    for run in store.runs(skill, newest_first=True):
+        if model not in run.models or run.plan.get("reference_skill"):
+            continue
+        found = [outcome for outcome in store.outcomes(run) if outcome.model == model]
+        if {"baseline", "skill"} <= {outcome.arm for outcome in found}:
+            return found
+    return []
+
+
+def _sizes(
+    address: Address,
+    wanted: LiftToDetect,
+    outcomes: Sequence[Outcome],
+    concurrency: int,
+    suite: tuple[CostEstimate, int] | None,
+) -> SampleSizes:
+    """`suite` is what one round of its cases costs, and how many there are."""
+    differences, cases = _differences(outcomes)
+    is_measured = len(set(cases)) > 1
+    if is_measured:
+        variance = VarianceComponents.measured(differences, cases)
+    else:
+        variance = VarianceComponents.assumed(wanted.baseline, wanted.lift)
+    seconds = _seconds_per_trial(address, outcomes)
+    lanes = usable_cores() if address.provider == "local" else concurrency
+    sizes: list[SampleSize] = []
+    for runs in RUNS:
+        needed = cases_needed(wanted.lift, runs, variance, chance=wanted.chance)
+        if needed is None:
+            continue
+        trials = 2 * needed * runs
+        least, most = (each * math.ceil(trials / lanes) for each in seconds)
+        cost, chance = None, None
+        if suite:
+            one_round, at_hand = suite
+            low, high = (each * needed * runs / at_hand for each in one_round.cost_usd)
+            cost = None if one_round.unknown else (low, high)
+            chance = power(wanted.lift, at_hand, runs, variance)
+        sizes.append(SampleSize(runs, needed, trials, cost, (least, most), chance))
+    at_hand = suite[1] if suite else None
+    return SampleSizes(address.name, variance, is_measured, at_hand, lanes, seconds, bool(outcomes), tuple(sizes))
+
+
+def _seconds_per_trial(address: Address, outcomes: Sequence[Outcome]) -> Range:
+    """The mean of a stored run, or a guess."""
+    if not outcomes:
+        return EMBEDDED_TRIAL if address.provider == "local" else REMOTE_TRIAL
+    mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+    return mean, mean
+
+
+def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:
+    """Of every pair: with the skill less without it, and its case."""
+    scored = [outcome for outcome in outcomes if outcome.passed is not None]
+    before = {(one.case, one.seed): bool(one.passed) for one in scored if one.arm == "baseline"}
+    pairs = [
+        (float(bool(one.passed)) - float(before[one.case, one.seed]), one.case)
+        for one in scored
+        if one.arm == "skill" and (one.case, one.seed) in before
+    ]
+    return [difference for difference, _ in pairs], [case for _, case in pairs]

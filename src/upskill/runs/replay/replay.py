@@ -1,0 +1,102 @@
+"""A plan that is played from a cassette, and why a request is not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from upskill.agents import Bounds
+from upskill.errors import UsageError
+from upskill.models.cassette import Cassette
+from upskill.runs.planning.plan import CONTROLS, Plan, PlanOptions, Trial
+from upskill.suites import Suite
+
+
+def as_recorded(given: PlanOptions, cassette: Cassette, suite: Suite | None) -> PlanOptions:
+    """The options of a plan, with whatever nobody gave as it was when the replies were recorded."""
+    was = cassette.settings
+    # A limit that is not the suite's own was given on the command line.
+    own_limit = suite.max_output_tokens if suite else None
+    limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
+    judge = cassette.address(given.judge) if isinstance(given.judge, str) and given.judge else given.judge
+    return replace(
+        given,
+        seed=given.seed or was.seed,
+        temperature=was.temperature if given.temperature is None else given.temperature,
+        max_output_tokens=given.max_output_tokens or limit,
+        baseline=given.baseline and "baseline" in was.arms,
+        controls=given.controls or CONTROLS[0] in was.arms,
+        agent=was.agent if given.agent == "chat" else given.agent,
+        judge=judge or cassette.judge or "",
+        bounds=_bounds(cassette) if given.bounds == Bounds() else given.bounds,
+    )
+
+
+def _bounds(cassette: Cassette) -> Bounds:
+    known = {name: value for name, value in cassette.settings.bounds.items() if name in ("turns", "tokens", "seconds")}
+    numbers = all(value is None or (isinstance(value, int | float) and value > 0) for value in known.values())
+    if not numbers:
+        raise UsageError(f"{cassette.path}: its bounds are not numbers", "Get the file again, or give --max-turns.")
+    return replace(Bounds(), **known)
+
+
+def plan_from(plan: Plan, cassette: Cassette) -> Plan:
+    """The same plan, to be played from this cassette; UsageError if it has none of its cases."""
+    if not cassette.cases & plan.suite.by_id.keys():
+        raise UsageError(
+            f"{cassette.path}: was recorded with other cases than those of {plan.suite.source}",
+            f"It is about the skill {cassette.settings.skill}; name its suite with --tests.",
+        )
+    keys: dict[Trial, str] = {}
+    if plan.acts:  # the word that is hidden in a trial's skill comes from its key, and is part of what is asked
+        for trial in plan.trials():
+            recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
+            if recorded and recorded.key:
+                keys[trial] = recorded.key
+    was = cassette.settings
+    return replace(plan, replay=cassette.digest, replay_of=(was.run, was.created), recorded_keys=keys)
+
+
+def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
+    """Why a request of this trial has no recorded reply, as far as that can be known."""
+    recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
+    if recorded is None:
+        return f"{cassette.path} has no reply for {_where(cassette, trial)}"
+    if recorded.error:
+        return recorded.error
+    here = f"case {trial.case!r}, {trial.arm}"
+    if recorded.redacted:
+        said = "secrets were taken out of an answer of this trial, so what was asked after it has no reply"
+        return f"{here}: {said} in {cassette.path}"
+    settings, was = cassette.settings, f"since {cassette.path} was recorded"
+    changed = [
+        f"{name} was {before} and is {now}"
+        for name, before, now in (
+            ("the agent", settings.agent, plan.agent),
+            ("the temperature", settings.temperature, plan.temperature),
+            ("the output limit", settings.max_output_tokens, plan.max_output_tokens),
+        )
+        if before != now
+    ]
+    if settings.visible_hash != plan.skill.visible_hash and trial.arm in ("skill", "placebo"):
+        changed.append(f"the skill {plan.skill.name} has changed")
+    if not changed and plan.acts:
+        said = "a command printed something else, or the case has changed, so what was asked next has no reply"
+        return f"{here}: {was}, {said}"
+    if not changed:
+        what = "the older skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
+        changed = [f"{what} has changed: its prompt, its files or its output limit"]
+    return f"{here}: {was}, {' and '.join(changed)}, so this request has no reply"
+
+
+def _where(cassette: Cassette, trial: Trial) -> str:
+    if not (seeds := cassette.seeds(trial.case)):
+        return f"the case {trial.case!r}"
+    if trial.seed not in seeds:
+        return f"case {trial.case!r} with seed {trial.seed} (it has {_ranges(seeds)})"
+    return f"case {trial.case!r} in the arm {trial.arm} with seed {trial.seed}"
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    found = sorted(seeds)
+    return f"seed {found[0]}" if len(found) == 1 else f"seeds {found[0]} to {found[-1]}"

@@ -1,0 +1,214 @@
+"""Replies that travel: a cassette made from a stored run (`upskill export --replies`)."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from upskill.agents import AGENTS, ExternalAgent
+from upskill.errors import UsageError
+from upskill.models import Address, Reply, ToolCall
+from upskill.models.cache import read_reply
+from upskill.models.cassette import FORMAT, VERSION
+from upskill.models.identity import identity_of
+from upskill.outputs import whole_file
+from upskill.plain import counted, fields_of
+from upskill.runs.planning.plan import Result
+from upskill.runs.stores import Run, Store
+
+PATHS = ("scripted", "handoff", "local")  # providers whose models may be files of somebody's machine
+OPAQUE = ("signature", "data", "encrypted_content", "id", "type")  # in thinking, what only its provider can read
+
+
+@dataclass
+class Exported:
+    """What went into a cassette."""
+
+    trials: int = 0
+    replies: int = 0
+    redacted: Counter[str] = field(default_factory=Counter[str])  # kinds of secrets
+    redacted_cases: dict[str, None] = field(default_factory=dict[str, None])
+    missing: int = 0  # scored trials whose replies are not stored
+
+
+def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
+    """Write every reply that led to a result of this run. The same run gives the same bytes."""
+    _check_exportable(run)
+    done = Exported()
+    with whole_file(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+        writer = _Writer(packed, run, store, done)
+        writer.write(_header(run, writer.models, writer.names))
+        for result in store.results(run):
+            writer.add(result)
+        writer.write({"end": {"trials": done.trials, "replies": done.replies}})
+        if done.missing:
+            raise UsageError(
+                f"{run.id}: the replies of {counted(done.missing, 'trial')} are not stored, or not known to be theirs",
+                "The same `upskill eval … --replay --fresh` records the run again from stored replies and asks nobody."
+                " Replies of `upskill eval … --no-cache` are gone.",
+            )
+        if not done.trials:
+            raise UsageError(f"{run.id}: has no trial yet, and so no replies")
+    return done
+
+
+def _check_exportable(run: Run) -> None:
+    if run.plan.get("replay"):
+        raise UsageError(
+            f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
+        )
+    agent: str = run.plan["agent"]
+    if isinstance(AGENTS.load(agent)(), ExternalAgent):
+        raise UsageError(
+            f"{run.id}: nothing that {agent} asks its model is kept, so there are no replies to export",
+            "Agents of our own (chat, tools) keep them.",
+        )
+
+
+def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[str, Any]:
+    plan = run.plan
+    judge = plan["judge"] and plan["judge"]["name"]
+    names = [model["name"] for model in plan["models"]]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "run": run.id,
+        "created": run.created,
+        "skill": plan["skill"]["name"],
+        "visible_hash": plan["skill"]["visible_hash"],
+        "models": [_model_row(*pair) for pair in zip(models, called, strict=True)],
+        "students": len(names),
+        "judge": None if not judge else names.index(judge) if judge in names else len(names),
+        **{name: plan[name] for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
+        "limit_is_stated": plan.get("limit_is_stated", False),
+        "bounds": plan.get("bounds", {}),
+    }
+
+
+def _model_row(address: Address, name: str) -> dict[str, Any]:
+    """A model without what belongs to the machine that asked it: the path of a file, the URL of a server."""
+    row = {
+        "name": name,
+        "provider": address.provider,
+        "model": Path(address.model).name if _is_path(address) else address.model,
+        "endpoint": address.endpoint,
+        "effort": address.effort,
+    }
+    return row | ({"identity": identity_of(address)} if address.provider == "local" else {})
+
+
+def _is_path(address: Address) -> bool:
+    return address.provider in PATHS and ("/" in address.model or "\\" in address.model)
+
+
+def _names(addresses: Sequence[Address]) -> list[str]:
+    """What the models are called in the file: by the name of a file without its folder, each by another one."""
+    found: dict[str, int] = {}
+    names: list[str] = []
+    for address in addresses:
+        name = address.name
+        if _is_path(address):
+            name = name.replace(address.model, Path(address.model).name)
+        found[name] = found.get(name, 0) + 1
+        names.append(name if found[name] == 1 else f"{name} ({found[name]})")
+    return names
+
+
+class _Writer:
+    """Writes trials with their replies, as they are read from the store."""
+
+    def __init__(self, packed: gzip.GzipFile, run: Run, store: Store, done: Exported) -> None:
+        self.text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n", write_through=True)
+        self.store = store
+        self.done = done
+        plan = run.plan
+        names = [model["name"] for model in plan["models"]]
+        judge = plan["judge"]
+        rows = [*plan["models"], *([judge] if judge and judge["name"] not in names else [])]
+        self.models = [Address(**row) for row in rows]
+        self.names = _names(self.models)
+        self.numbers = {model.name: number for number, model in enumerate(self.models)}
+        self.judge = judge["name"] if judge else ""
+        self.case = ""
+        self.written: set[tuple[int, str]] = set()  # of one case: trials come case by case
+        self.acts = plan["agent"] != "chat"
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        self.text.write(json.dumps(line, separators=(",", ":"), default=fields_of) + "\n")
+
+    def add(self, result: Result) -> None:
+        trial = result.trial
+        student = self.numbers[trial.model]
+        if trial.case != self.case:
+            self.case = trial.case
+            self.written.clear()
+        found: dict[tuple[int, str], Reply] = {}
+        counts: Counter[str] = Counter()
+        is_missing = not result.asked
+        for asked in result.asked:
+            number = self.numbers[self.judge] if asked.role else student
+            text = self.store.reply(asked.key)
+            if text is None:
+                is_missing = True
+                continue
+            own: Counter[str] = Counter()
+            found[number, asked.request] = scrub(read_reply(text), own)
+            counts += own
+        if is_missing and result.passed is not None:
+            self.done.missing += 1
+            return
+        row: dict[str, Any] = {"model": student, "case": trial.case, "arm": trial.arm, "seed": trial.seed}
+        row |= {"asked": [asked.request for asked in result.asked]}
+        row |= {"key": result.key} if self.acts else {}
+        row |= {"error": _scrub_text(result.error, Counter())} if result.passed is None else {}
+        row |= {"redacted": True} if counts else {}
+        self.write({"trial": row})
+        self.done.trials += 1
+        self.done.redacted += counts
+        if counts:
+            self.done.redacted_cases[trial.case] = None
+        for (number, request), reply in found.items():
+            if (number, request) not in self.written:
+                self.written.add((number, request))
+                self.done.replies += 1
+                if reply.model == self.models[number].name:
+                    reply = replace(reply, model=self.names[number])  # noqa: PLW2901
+                self.write({"reply": {"by": number, "request": request, **_reply_row(reply)}})
+
+
+def _reply_row(reply: Reply) -> dict[str, Any]:
+    """What is known of a reply; the file that somebody wrote it into is of no use elsewhere."""
+    row = {name: value for name, value in fields_of(reply).items() if value and name != "file"}
+    return {"text": "", **row, "usage": reply.usage}
+
+
+def scrub(reply: Reply, counts: Counter[str]) -> Reply:
+    """The reply without secrets; what was found is added to `counts`."""
+    return replace(
+        reply,
+        text=_scrub_text(reply.text, counts),
+        thoughts=_scrub_text(reply.thoughts, counts),
+        stop_details=_scrub_text(reply.stop_details, counts),
+        calls=tuple(ToolCall(call.id, call.name, _scrub_value(call.arguments, counts)) for call in reply.calls),
+        thinking=tuple(_scrub_value(part, counts) for part in reply.thinking),
+    )
+
+
+def _scrub_text(text: str, counts: Counter[str]) -> str:
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+
+    return redact(text, counts)
+
+
+def _scrub_value(value: Mapping[str, Any], counts: Counter[str]) -> dict[str, Any]:
+    from upskill.traces.redaction.redact import Redactor  # noqa: PLC0415
+
+    redactor = Redactor(counts)
+    opaque = {name: item for name, item in value.items() if name in OPAQUE}
+    return redactor.value({name: item for name, item in value.items() if name not in OPAQUE}) | opaque

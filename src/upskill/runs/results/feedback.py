@@ -1,0 +1,309 @@
+"""Feedback: what people say of answers, in the store and as `feedback.json`, and how well checks agree with them.
+
+The file has skill-creator's shape, with what tells a trial apart beside it; skill-creator's own is read too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from upskill.errors import UsageError
+from upskill.inputs import read_input_text
+from upskill.plain import counted
+from upskill.record import record
+from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.stores import FeedbackStore, Review, Run, RunStore
+from upskill.runs.stores.rows import FeedbackVerdict, timestamp
+
+if TYPE_CHECKING:
+    from upskill.verdicts.agreement import Agreement
+
+LONGEST_NOTE = 10_000  # characters
+MOST_BYTES = 20_000_000
+LARGEST_SEED = 2**63 - 1  # that a store can hold
+# What skill-creator calls the two sides of an evaluation, and what we call them.
+_ARMS: Mapping[str, Arm] = {
+    "with_skill": "skill",
+    "new_skill": "skill",
+    "without_skill": "baseline",
+    "old_skill": "baseline",
+}
+_SKILL_CREATOR = re.compile(
+    rf"eval[-_](?P<case>.+?)[-_/](?P<arm>{'|'.join(_ARMS)})(?:[-_/]run[-_]?(?P<run>\d{{1,9}}))?/?"
+)
+
+
+@record
+class Remark:
+    """One review of a file, as far as it says which answer it is about."""
+
+    verdict: FeedbackVerdict  # empty: a note alone
+    note: str = ""
+    run: str = ""  # the id of the run
+    case: str = ""  # its id, or in skill-creator's files its number
+    model: str = ""
+    arm: str = ""
+    seed: int | None = None
+    created: str = ""
+    name: str = ""  # what the file calls it
+    draw: int = 1  # which answer of several to one case, where there is no seed
+    cut: bool = False  # its note was longer than what is kept
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it says no more than that what was said before does not count."""
+        return not self.verdict and not self.note
+
+
+class _Review(BaseModel):
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    run_id: str = ""
+    case: str = ""
+    model: str = ""
+    arm: str = ""
+    seed: int | None = Field(None, ge=-LARGEST_SEED, le=LARGEST_SEED)
+    verdict: str = ""
+    feedback: str = ""
+    timestamp: str = ""
+
+    @field_validator("run_id", "case", "model", "arm", "verdict", "feedback", "timestamp", mode="before")
+    @classmethod
+    def _nothing(cls, value: object) -> object:
+        return "" if value is None else value
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    run: str | None = None
+    skill: str | None = None
+    reviews: list[_Review]
+    status: str | None = None
+
+
+def read_feedback(path: str | Path) -> list[Remark]:
+    """The reviews of a file, with those that take one back; UsageError where it has none to read."""
+    hint = "Feedback is what `upskill view` and a report export, or skill-creator's feedback.json."
+    try:
+        said: object = json.loads(read_input_text(path, most=MOST_BYTES, hint=hint))
+        # A list of reviews alone is understood too.
+        file = _File.model_validate({"reviews": said} if isinstance(said, list) else said)
+    except (ValueError, RecursionError) as error:
+        why = _why(error) if isinstance(error, ValidationError) else f"it is not JSON ({error})"
+        raise UsageError(f"{path}: is not feedback: {why}", hint) from error
+    complete = file.status == "complete"
+    found = [_remark(review, file.run or "", path, complete=complete) for review in file.reviews]
+    return [remark for remark in found if remark is not None]
+
+
+def _why(error: ValidationError) -> str:
+    first = error.errors()[0]
+    said = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {said}" if place else said
+
+
+def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> Remark | None:
+    verdict, note = review.verdict.strip().lower(), review.feedback.strip()
+    if verdict not in ("", *get_args(FeedbackVerdict)):
+        raise UsageError(
+            f"{path}: {review.run_id or review.case}: {review.verdict!r} is no verdict", "It is right, wrong or odd."
+        )
+    case, arm, seed = review.case, review.arm, review.seed
+    theirs = _SKILL_CREATOR.fullmatch(review.run_id) if not case else None
+    if theirs:
+        case, arm = theirs["case"], _ARMS[theirs["arm"]]
+        if not verdict and not note and complete:
+            verdict = "right"  # so skill-creator has it: who says nothing of an answer has nothing against it
+    if not verdict and not note and (theirs or not case):
+        return None
+    return Remark(
+        cast("FeedbackVerdict", verdict),
+        note[:LONGEST_NOTE],
+        run,
+        case,
+        review.model,
+        arm,
+        seed,
+        review.timestamp,
+        review.run_id,
+        draw=int(theirs["run"]) if theirs and theirs["run"] else 1,
+        cut=len(note) > LONGEST_NOTE,
+    )
+
+
+def feedback_document(run: Run, reviews: Iterable[Review]) -> dict[str, Any]:
+    """`feedback.json` of a run."""
+    return {
+        "run": run.id,
+        "skill": run.skill,
+        "reviews": [
+            {
+                "run_id": "/".join([run.id, trial.case, trial.model, trial.arm, str(trial.seed)]),
+                "case": trial.case,
+                "model": trial.model,
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "verdict": review.verdict,
+                "feedback": review.note,
+                "timestamp": review.created,
+            }
+            for review in reviews
+            for trial in [review.trial]
+        ],
+        "status": "complete",
+    }
+
+
+def trial_of(remark: Remark, run: Run) -> Trial | None:
+    """The trial of a run that a remark is about; None where it does not say, or the run has no such trial."""
+    plan = run.plan
+    case = find_case(remark.case, [case["id"] for case in plan["suite"]["cases"]])
+    model = remark.model or (run.models[0] if len(run.models) == 1 else "")
+    seed = plan.get("seed", 0) + remark.draw - 1 if remark.seed is None else remark.seed
+    if case is None or model not in run.models or remark.arm not in plan["arms"]:
+        return None
+    return Trial(model, case, cast("Arm", remark.arm), seed)
+
+
+def find_case(name: str, ids: list[str]) -> str | None:
+    """A case by its id, with or without skill-creator's `eval-`, or by its place in the suite, counted from 0."""
+    for known in (name, f"eval-{name}"):
+        if known in ids:
+            return known
+    return ids[int(name)] if name.isdecimal() and len(name) < 9 and int(name) < len(ids) else None
+
+
+@dataclass(slots=True)
+class Imported:
+    stored: int = 0
+    taken_back: int = 0  # reviews that were stored, and are no more
+    other_run: int = 0  # reviews of other runs
+    older: int = 0  # reviews from before what is stored of the same answer
+    cut: int = 0  # notes that were too long to be kept whole
+    unknown: list[str] = field(default_factory=list[str])  # what the file calls the answers that the run does not have
+    no_model: list[str] = field(default_factory=list[str])  # and those that any of its models may have given
+
+
+def import_feedback(store: RunStore, run: Run, path: str | Path, model: str = "") -> Imported:
+    """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say.
+
+    The latest word on an answer counts: a file that was kept for a while does not undo what was said since.
+    """
+    if model and model not in run.models:
+        raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
+    found = Imported()
+    known = {review.trial: review for review in store.reviews(run)}
+    for remark in read_feedback(path):
+        if remark.run and remark.run != run.id:
+            found.other_run += 1
+            continue
+        meant = replace(remark, model=remark.model or model)
+        trial = trial_of(meant, run)
+        if remark.takes_back and trial not in known:
+            continue
+        if trial is None or store.result(run, trial) is None:
+            is_open = not meant.model and trial_of(replace(meant, model=run.models[0]), run) is not None
+            (found.no_model if is_open else found.unknown).append(remark.name or remark.case)
+            continue
+        review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
+        if trial in known and _time(known[trial].created) > _time(review.created):
+            found.older += 1
+            continue
+        if remark.takes_back:
+            store.remove_review(run, trial)
+            del known[trial]
+            found.taken_back += 1
+            continue
+        store.add_review(run, review)
+        known[trial] = review
+        found.stored += 1
+        found.cut += remark.cut
+    return found
+
+
+def _time(said: str) -> str:
+    """A time in ISO 8601, in UTC and so in an order; empty where that is no time."""
+    try:
+        time = datetime.fromisoformat(said)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return ""
+
+
+# Agreement.
+
+
+@record
+class PeopleAgreement:
+    """What people said of a run, and how well its checks agree with them."""
+
+    marks: Mapping[str, int]  # by verdict: how many answers got it; notes alone under ""
+    outcome: Agreement  # of all checks of a trial together
+    checks: Mapping[str, Agreement]  # by kind of check, `judge` among them
+    reviews: Sequence[Review] = ()
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "marks": {name or "note": count for name, count in self.marks.items()},
+            "outcome": self.outcome.plain(),
+            "checks": [{"check": name} | agreement.plain() for name, agreement in self.checks.items()],
+        }
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        marks = ", ".join(f"{count} {name or 'with a note alone'}" for name, count in self.marks.items())
+        said = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
+        if self.outcome.ratings:
+            said.append(f"The outcome agrees with them {_words(self.outcome)}.")
+            said += [f"{name} alone agrees {_words(one)}." for name, one in self.checks.items() if len(self.checks) > 1]
+        return said
+
+
+def _words(agreement: Agreement) -> str:
+    said = f"{agreement.agreed} of {agreement.ratings} times"
+    if agreement.ratings == 1:
+        return f"{said}; one rating is too few for a kappa"
+    if agreement.kappa is None or agreement.interval is None:
+        return f"{said}; kappa is not defined, as both sides always say the same one thing"
+    low, high = agreement.interval
+    wrong = f"; {agreement.only_check} passed and were called wrong" if agreement.only_check else ""
+    strict = f"; {agreement.only_person} failed and were called right" if agreement.only_person else ""
+    return f"{said}, kappa {agreement.kappa:.2f} ({low:.2f} to {high:.2f}){wrong}{strict}"
+
+
+def agreement_with_people(store: RunStore, run: Run) -> PeopleAgreement | None:
+    """None where nobody has said anything. Odd answers, and errored ones, are in no agreement."""
+    reviews = store.reviews(run)
+    if not reviews:
+        return None
+    from upskill.verdicts.agreement import measure_agreement  # noqa: PLC0415 - numpy comes with it
+
+    said = [review.verdict for review in reviews]
+    marks = {verdict: said.count(verdict) for verdict in get_args(FeedbackVerdict) if verdict in said}
+    outcomes: list[tuple[str, bool, bool]] = []
+    checks: dict[str, list[tuple[str, bool, bool]]] = {}
+    for review in reviews:
+        result = store.result(run, review.trial) if review.verdict in ("right", "wrong") else None
+        if result is None or result.passed is None:
+            continue
+        right = review.verdict == "right"
+        outcomes.append((review.trial.case, right, result.passed))
+        for judgement in result.judgements:
+            if judgement.decides:
+                checks.setdefault(judgement.check, []).append((review.trial.case, right, judgement.passed))
+    found = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
+    return PeopleAgreement(marks, measure_agreement(outcomes), found, reviews)
+
+
+def export_feedback(store: FeedbackStore, run: Run) -> dict[str, Any]:
+    return feedback_document(run, store.reviews(run))

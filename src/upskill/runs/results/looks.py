@@ -1,0 +1,163 @@
+"""Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
+
+A look is one verdict of one report. Other flags, other seeds, more cases or more results make another look; the same
+results shown again in the same way do not. What a search compares on its train cases is its own business and no look.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from upskill.plain import counted
+from upskill.record import record
+from upskill.runs.planning.plan import Plan
+from upskill.runs.stores import Look, Run, RunStore
+from upskill.runs.stores.rows import timestamp
+from upskill.verdicts.outcome import Outcome
+from upskill.version import __version__
+
+
+@record
+class Looks:
+    """The looks before this one: of the same model, at the same skill, on a suite with some of the same cases."""
+
+    earlier: tuple[Look, ...] = ()  # oldest first
+    edited: int = 0  # cases that the first of them had, with other words or other checks
+    added: int = 0  # cases that the first of them did not have
+    removed: int = 0  # cases that only the first of them had
+    revisions: int = 0  # looks at other versions of the skill, which are not among the `earlier`
+
+    @property
+    def number(self) -> int:
+        """Which look this is: 1 for the first."""
+        return len(self.earlier) + 1
+
+
+def looks_before(known: Sequence[Look], look: Look) -> Looks:
+    """Those of the known looks that came before this one; all of them where it is a new one."""
+    stored = next((each.number for each in known if each.identity == look.identity), None)
+    before = [
+        each
+        for each in known
+        if (stored is None or each.number < stored)
+        and (each.skill, each.model) == (look.skill, look.model)
+        and _share_a_case(each, look)
+    ]
+    earlier = tuple(each for each in before if each.skill_hash == look.skill_hash)
+    first = earlier[0].cases if earlier else look.cases
+    return Looks(
+        earlier,
+        edited=sum(first.get(case, hashed) != hashed for case, hashed in look.cases.items()),
+        added=len(look.cases.keys() - first.keys()),
+        removed=len(first.keys() - look.cases.keys()),
+        revisions=len(before) - len(earlier),
+    )
+
+
+def _share_a_case(one: Look, two: Look) -> bool:
+    """By its id or, under another id, by all that it says."""
+    return bool(one.cases.keys() & two.cases.keys() or set(one.cases.values()) & set(two.cases.values()))
+
+
+def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin: float, scope: str | None) -> Look:
+    """A look at this model's outcomes, before anything was concluded from them."""
+    return Look(
+        run=run.id,
+        model=model,
+        skill=plan.skill.name,
+        skill_hash=plan.skill.visible_hash,
+        suite=plan.suite.source,
+        suite_fingerprint=plan.suite.fingerprint,
+        cases={case.id: case.fingerprint for case in plan.suite.cases},
+        runs=plan.runs,
+        seed=plan.seed,
+        margin=margin,
+        scope=scope or "",
+        trials=sum(row.passed is not None for row in rows),
+        version=__version__,
+        asked=timestamp(),
+        asked_by=_user_name(),
+    )
+
+
+def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
+    """The looks at a run's skill; for a run that has carried out its registered plan, those that count beside it.
+
+    What was looked at after the plan was registered takes nothing from it, unless that was planned by then: of several
+    plans that were registered before any was run, or several runs of one plan, only the first is a first look.
+    """
+    known = [look for look in store.looks(run.skill) if not _is_of_recorded(store, run, look)]
+    registered = str(run.plan.get("registered") or "") if carried_out else ""
+    if not registered:
+        return known
+    plans = {one.id: str(one.plan.get("registered") or "") for one in store.runs() if one.skill == run.skill}
+
+    def was_planned(look: Look) -> bool:
+        return look.run != run.id and "" < plans.get(look.run, "") <= registered
+
+    return [look for look in known if look.asked <= registered or was_planned(look)]
+
+
+def _is_of_recorded(store: RunStore, run: Run, look: Look) -> bool:
+    """Whether a look was at the run that this one plays again, which shows nothing new unless checks have changed."""
+    name, created = run.plan.get("replay_of") or ("", "")
+    if look.run != name or look.suite_fingerprint != run.plan["suite"]["fingerprint"]:
+        return False
+    recorded = next((one for one in store.runs(run.skill) if one.id == name), None)
+    return recorded is None or recorded.created == created
+
+
+def looks_of_run(store: RunStore, run: Run) -> dict[str, Looks]:
+    """By model: the looks before the latest one at a stored run."""
+    latest = {look.model: look for look in store.looks_at(run.id)}
+    found: dict[str, Looks] = {}
+    for model, look in latest.items():
+        # A plan is carried out when all of it has run, or when the rounds have come to a decision.
+        done = run.finished or bool(look.scope and look.decision != "undecided")
+        found[model] = looks_before(known_looks(store, run, carried_out=done), look)
+    return found
+
+
+def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:
+    """The verdicts on all models of a run as they were last reported; None where they would be others today."""
+    found = current_verdicts(store, run)
+    return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
+
+
+def current_verdicts(store: RunStore, run: Run) -> dict[str, Mapping[str, Any]]:
+    """By model: the verdicts that were reported, and would be the same today."""
+    scored: Counter[str] = Counter()
+    for tally in store.tally(run):
+        scored[tally.model] += tally.passed + tally.failed
+    settings = (run.plan.get("margin"), run.plan.get("scope") or "", __version__)
+    return {
+        look.model: look.verdict
+        for look in store.looks_at(run.id)
+        if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
+    }
+
+
+def limits_of(run: Run, decision: str) -> str:
+    """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
+    plan, suite = run.plan, run.plan["suite"]
+    said: list[str] = []
+    if part := suite.get("part"):
+        said.append(f"only {len(suite['cases'])} of {part['of']} cases")
+    if plan.get("reference_skill"):
+        said.append("against an older skill")
+    if "baseline" not in plan["arms"]:
+        said.append("without a baseline")
+    done = run.passed + run.failed + run.errored
+    if done < run.trials and not (plan.get("scope") and decision != "undecided"):  # which it came to before its end
+        said.append(f"only {done:,} of {counted(run.trials, 'trial')}")
+    return ", ".join(said)
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody has this number here, or there are no users
+        return ""

@@ -1,0 +1,335 @@
+"""Batch: fetch the replies that a plan is missing through the providers' batch APIs, at half the price.
+
+A batch does one thing: it stores replies where the cache looks for them. The trials then run as they always do and
+find every reply there; a request that the batch has not answered is an errored trial in the provider's words, and
+never a live call. What is submitted is on disk before anyone waits for it, so after any interruption the same command
+waits for the same batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+
+from upskill.agents.chat import chat_request
+from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
+from upskill.models import Address, Models, Reply, Request, Unanswered, open_model
+from upskill.models.cache import BatchReplies, request_key, write_reply
+from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
+from upskill.models.http.model import HttpModel
+from upskill.models.http.throttling import OVERLOADED, PERMANENT
+from upskill.models.ledger import Ledger
+from upskill.models.prices import BATCH_SHARE, price_for
+from upskill.runs.planning.estimate import worst_case_usage
+from upskill.runs.planning.plan import Result, task_of
+from upskill.runs.running.executors import Executor, Job, Persist, RunTrial
+from upskill.runs.stores import Batch, Store
+from upskill.traces import NO_USAGE, Usage
+
+FIRST_WAIT, LONGEST_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
+REPLIES_PER_COMMIT = 500  # replies stored at a time
+ASKED_ON_RESUME = "The provider may have accepted the batch; the same command asks for it."
+CHECK_CONSOLE = "The provider may have accepted the batch; check its console before you send it again."
+
+
+def check_batchable(students: Iterable[Address]) -> None:
+    """UsageError when one of them cannot be asked by batch."""
+    left_out = [address.name for address in students if not supports_batches(address)]
+    if left_out:
+        raise UsageError(
+            f"--batch: {', '.join(left_out)} {'has' if len(left_out) == 1 else 'have'} no batch API",
+            "anthropic:MODEL, openai:MODEL and a server given with --base-url may have one; run the others without.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingRequest:
+    address: Address
+    request: Request
+
+
+@dataclass
+class _PendingBatch:
+    """A submitted batch, the requests of it that this plan needs, and the parameters left out when it was written."""
+
+    batch: Batch
+    api: Batches
+    wanted: dict[str, _PendingRequest]
+    unsupported_params: frozenset[str] = frozenset()
+    last_status: BatchStatus | None = None
+    last_error: str = ""  # the message that was shown last
+
+
+@dataclass
+class BatchExecutor:
+    """Fetches the replies by batch, then lets another executor run the trials."""
+
+    executor: Executor
+    store: Store
+    models: Models
+    message: Callable[[str], None]
+    pending: list[_PendingBatch] = field(
+        default_factory=list[_PendingBatch]
+    )  # they go on at the provider when we are interrupted
+    _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
+    _delivered: set[str] = field(default_factory=set[str])
+    _unsupported_params: dict[Address, frozenset[str]] = field(
+        default_factory=dict[Address, frozenset[str]]
+    )  # of earlier rounds
+
+    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+        plan = job.plan
+        check_batchable(plan.models)
+        if plan.agent != "chat":
+            raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
+        asked = {
+            trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
+            for trial in job.trials
+        }
+        keys = {trial: request_key(one.address, one.request) for trial, one in asked.items()}
+        fresh = self.models.cache == "refresh"
+        missing = {key: asked[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
+        self._errors.clear()
+        if 0 < len(missing) < len(keys):
+            self.message(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
+        run_id = stored.id if (stored := self.store.find_run(plan)) else ""
+        await self._fetch(missing, run_id)
+        for address in plan.models:
+            self.models.stand_in(address, BatchReplies(address, self.store, self._errors))
+        held = [trial for trial, key in keys.items() if isinstance(self._errors.get(key), CeilingReached)]
+        ready = [trial for trial, key in keys.items() if not isinstance(self._errors.get(key), CeilingReached)]
+        # Those with a reply first: an error that stands for the rest of a model would end it before they are scored.
+        ready.sort(key=lambda trial: keys[trial] in self._errors)
+        async with aclosing(self.executor.execute(replace(job, trials=tuple(ready)), run, persist)) as results:
+            async for result in results:
+                yield result
+        if held:  # running into the ceiling once tells everyone that the run ends before its end
+            await run(held[0])
+
+    async def _fetch(self, missing: Mapping[str, _PendingRequest], run: str) -> None:
+        """Submit and wait until each request has a reply or an error: more than once where a server had a complaint."""
+        async with AsyncExitStack() as stack:
+            apis: dict[Address, Batches] = {}
+            for one in missing.values():
+                if one.address not in apis:
+                    model = await open_model(one.address, self.models.context)
+                    stack.push_async_callback(model.close)
+                    assert isinstance(model, HttpModel)
+                    model.unsupported_params |= self._unsupported_params.get(one.address, frozenset())
+                    apis[one.address] = BATCHES.load(one.address.provider)(model)
+            wanted = dict(missing)
+            while wanted:
+                for address, api in apis.items():
+                    mine = {key: one for key, one in wanted.items() if one.address == address}
+                    await self._resume_batches(api, mine)
+                within = self._within_ceilings(wanted)
+                for address, api in apis.items():
+                    mine = {key: one for key, one in within.items() if one.address == address}
+                    await self._submit(api, mine, run)
+                wanted = await self._wait()
+            self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
+
+    async def _resume_batches(self, api: Batches, wanted: Mapping[str, _PendingRequest]) -> None:
+        """Wait for the batches of an earlier command that have what we want."""
+        for batch in self.store.pending_batches(api.model.url):
+            mine = {key: wanted[key] for key in batch.keys if key in wanted}
+            if not mine:
+                continue
+            try:
+                found = batch if batch.id else await self._find_at_provider(api, batch)
+            except ModelError as error:
+                self._fail(mine, error)
+                continue
+            if found is None:
+                continue
+            self.message(
+                f"{batch.model}: waiting for {len(mine)} requests of batch {found.id}, sent {batch.submitted}."
+            )
+            self._count_calls(len(mine))
+            self.pending.append(_PendingBatch(found, api, mine))
+
+    async def _find_at_provider(self, api: Batches, batch: Batch) -> Batch | None:
+        """Did the provider get a batch that was about to be submitted when everything stopped?
+
+        Between the provider's yes and our storing its id there is a moment that no program can close. A provider that
+        keeps our token with a batch can be asked; otherwise the person is told.
+        """
+        if api.has_notes and (known := await api.find(batch.token)):
+            return self.store.confirm_batch(batch, known)
+        if not api.has_notes:
+            self.message(
+                f"{batch.model}: a batch of {len(batch.keys)} requests was on its way at {batch.submitted} when upskill"
+                " was stopped, and the provider has no way to ask for it: they are sent again. Its console shows"
+                " whether there are two."
+            )
+        self.store.settle_batch(batch)
+        return None
+
+    def _within_ceilings(self, wanted: Mapping[str, _PendingRequest]) -> dict[str, _PendingRequest]:
+        """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
+        pending = {key for waiting in self.pending for key in waiting.wanted}
+        ledger = self.models.ledger or Ledger()
+        prices = {one.address: price_for(one.address, self.models.context.prices) for one in wanted.values()}
+        reserved = NO_USAGE
+        for waiting in self.pending:
+            for one in waiting.wanted.values():
+                reserved = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+        within: dict[str, _PendingRequest] = {}
+        reached = ""
+        for key, one in wanted.items():
+            if key in pending or key in self._errors:
+                continue
+            after = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+            reached = reached or _ceiling_reached(ledger, len(within) + 1, after)
+            if reached:
+                self._errors[key] = CeilingReached(reached)
+            else:
+                within[key], reserved = one, after
+        return within
+
+    async def _submit(self, api: Batches, wanted: dict[str, _PendingRequest], run: str) -> None:
+        unsupported_params = api.model.unsupported_params
+        name = api.model.address.name
+        written = (
+            (key, api.encode_request(key, api.model.build_body(one.request, unsupported_params)))
+            for key, one in wanted.items()
+        )
+        for chunk in api.chunks(written):
+            mine = {key: wanted[key] for key in chunk}
+            batch = self.store.begin_batch(run, name, api.model.url, chunk)
+            try:
+                known = await api.submit(chunk.values(), batch.token)
+            except ModelError as error:
+                if _is_refusal(error):
+                    self.store.settle_batch(batch)  # there is nothing to look for
+                else:
+                    error.hint = ASKED_ON_RESUME if api.has_notes else CHECK_CONSOLE
+                self._fail(mine, error)
+                continue
+            batch = self.store.confirm_batch(batch, known)
+            self._count_calls(len(mine))
+            self.pending.append(_PendingBatch(batch, api, mine, unsupported_params))
+            self.message(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
+
+    async def _wait(self) -> dict[str, _PendingRequest]:
+        """Poll every batch until it has ended; returns the requests that are worth asking again."""
+        pause = FIRST_WAIT
+        again: dict[str, _PendingRequest] = {}
+        while True:
+            for waiting in list(self.pending):
+                try:
+                    progress = await waiting.api.poll(waiting.batch.id)
+                    self._report_status(waiting, progress)
+                    if progress.ended:
+                        again |= await self._collect(waiting, progress)
+                        self.pending.remove(waiting)
+                except ModelError as error:
+                    self._handle_poll_error(waiting, error)
+            if not self.pending:
+                return again
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_WAIT, pause * GROWTH)
+
+    def _report_status(self, waiting: _PendingBatch, progress: BatchStatus) -> None:
+        if progress != waiting.last_status:
+            waiting.last_status = progress
+            failed = f", {progress.failed} without an answer" if progress.failed else ""
+            total = progress.total or len(waiting.batch.keys)
+            self.message(
+                f"{waiting.batch.model}: batch {progress.id} is {progress.status}: {progress.answered} of {total}"
+                f" answered{failed}."
+            )
+
+    def _handle_poll_error(self, waiting: _PendingBatch, error: ModelError) -> None:
+        """Give up a batch that is lost; any other error may pass while the provider works on."""
+        if error.status in PERMANENT or error.status == 200:
+            if error.status == 404:  # gone, with what it had; the next command submits anew
+                self.store.settle_batch(waiting.batch)
+            self._fail(waiting.wanted, error)
+            self.pending.remove(waiting)
+        elif error.message != waiting.last_error:
+            waiting.last_error = error.message
+            self.message(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
+
+    async def _collect(self, waiting: _PendingBatch, progress: BatchStatus) -> dict[str, _PendingRequest]:
+        """Store the replies, note why the others have none, and return what is worth asking again."""
+        again: dict[str, _PendingRequest] = {}
+        errors: dict[str, UpskillError] = {}
+        replies: dict[str, Reply] = {}
+        async with aclosing(waiting.api.results(progress)) as lines:
+            async for line in lines:
+                one = waiting.wanted.get(line.key)
+                if one is None:
+                    continue
+                try:
+                    replies[line.key] = _read_reply(waiting.api, line, one.request)
+                except ModelError as error:
+                    errors[line.key] = error
+                    if line.response and waiting.api.model.learn_from(
+                        line.response, one.request, waiting.unsupported_params
+                    ):
+                        again[line.key] = one
+                if len(replies) >= REPLIES_PER_COMMIT:
+                    await self._store_replies(waiting, replies)
+        await self._store_replies(waiting, replies)
+        for key in waiting.wanted:
+            if key not in errors and key not in self._delivered:
+                words = progress.error or f"it ended ({progress.status}) without an answer to this request"
+                errors[key] = ModelError(f"batch {progress.id}: {words}", fatal=bool(progress.error))
+        # Another plan may need the rest of it: only what is ours, or stored, is settled.
+        stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
+        self.store.settle_batch(waiting.batch, {*waiting.wanted, *stored})
+        self._errors |= {key: error for key, error in errors.items() if key not in again}
+        return again
+
+    async def _store_replies(self, waiting: _PendingBatch, replies: dict[str, Reply]) -> None:
+        """Store these replies in one commit."""
+        name = waiting.batch.model
+        await asyncio.gather(*(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items()))
+        for key, reply in replies.items():
+            if self.models.ledger and key not in self._delivered:
+                self.models.ledger.record("student", reply.usage)
+            self._delivered.add(key)
+            self._errors.pop(key, None)  # of another batch that had the same request
+        replies.clear()
+
+    def _count_calls(self, requests: int) -> None:
+        if self.models.ledger:
+            self.models.ledger.calls += requests
+
+    def _fail(self, wanted: Iterable[str], error: ModelError) -> None:
+        """None of these gets a reply, all for the same reason."""
+        self._errors |= dict.fromkeys(wanted, ModelError(error.message, error.hint, status=error.status, fatal=True))
+
+
+def _read_reply(api: Batches, line: BatchResult, request: Request) -> Reply:
+    if line.response is None:
+        raise ModelError(api.model.excerpt(line.error))
+    try:
+        reply = api.model.parse_response(line.response, request)
+    except Unanswered as unanswered:  # what a student did instead of answering
+        reply = unanswered.as_reply(request)
+    return replace(reply, usage=_at_half_price(reply.usage))
+
+
+def _is_refusal(error: ModelError) -> bool:
+    """Whether the server has certainly not accepted what it was sent."""
+    return error.status is not None and (400 <= error.status < 500 or error.status in OVERLOADED)
+
+
+def _at_half_price(usage: Usage) -> Usage:
+    return replace(usage, cost_usd=None if usage.cost_usd is None else usage.cost_usd * BATCH_SHARE)
+
+
+def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
+    """The ceiling that so many more calls with this usage could break; empty when they fit."""
+    ceilings, total = ledger.ceilings, ledger.total + usage
+    if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
+        return f"the ceiling of {ceilings.calls:,} calls is reached"
+    if ceilings.tokens is not None and total.total_tokens > ceilings.tokens:
+        return f"the ceiling of {ceilings.tokens:,} tokens has no room for another request of the batch"
+    if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd > ceilings.cost_usd):
+        return f"the ceiling of ${ceilings.cost_usd:g} has no room for another request of the batch"
+    return ""

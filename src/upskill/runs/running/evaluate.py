@@ -1,0 +1,413 @@
+"""Evaluate: run what is missing of a plan, store every result as it arrives, and compute the verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Generator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from upskill.agents import AGENTS, ExternalAgent
+from upskill.errors import CeilingReached, UsageError
+from upskill.models import Address, Models
+from upskill.record import record
+from upskill.runs.planning.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.running.events import Events
+from upskill.runs.running.executors import Executor, Job, RemoteExecutor, Session
+from upskill.runs.running.executors.local import Local
+from upskill.runs.running.left import TrialsLeft, trials_left
+from upskill.runs.running.spending import go_on_spending, stop_spending
+from upskill.runs.running.trial import run_trial
+from upskill.runs.stores import Run, RunStore, open_store
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
+from upskill.suites.twins import describe_twins
+from upskill.verdicts.outcome import Outcome, Scope
+from upskill.version import __version__
+
+if TYPE_CHECKING:
+    from upskill.runs.planning.preregistration import Registration
+    from upskill.runs.results.evaluation import Evaluation
+    from upskill.sandboxes import SandboxChoice
+    from upskill.verdicts.requirements import Requirement
+
+logger = logging.getLogger(__name__)
+MOST_NOTICED = 20  # warnings of traces that are shown
+MOST_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
+MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
+
+
+@record(kw_only=True)
+class RunOptions:
+    """How a plan is run and judged; none of it is part of a trial's key."""
+
+    executor: Executor | RemoteExecutor | None = None  # None: this process
+    fresh: bool = False  # start over instead of using the stored results of the same plan
+    resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
+    # The seeds are rounds, and a model gets no further round once its verdict stands, by a test that allows looking.
+    until_decided: Scope | None = None
+    margin: float = 0.05  # a lift within it counts as none
+    making_cost: float | None = None  # dollars that the skill cost to make
+    making_source: str = ""  # who says so
+    target: float | None = None  # the pass rate that would be good enough
+    requirements: Sequence[Requirement] = ()  # of every verdict
+    preregister: Path | None = None  # the plan is written here first, or has to be the one that was
+    keep_look: bool = True  # the verdict is reported: store that somebody looked
+    strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
+
+
+async def evaluate(
+    plan: Plan,
+    *,
+    store: RunStore | None = None,
+    models: Models | None = None,
+    options: RunOptions | None = None,
+    events: Events | None = None,
+) -> Evaluation:
+    """Run what is missing of a plan. Stored results of the same plan are used again, errored ones are tried again.
+
+    Every model is opened before the first call, so a missing key or missing weights cost nothing; nor does a check
+    that cannot be run on this machine.
+    """
+    with nullcontext(store) if store else open_store(None) as kept:
+        return await _Run(plan, kept, models or Models(), options or RunOptions(), events or Events()).evaluate()
+
+
+class _Run:
+    """One call of `evaluate`."""
+
+    def __init__(self, plan: Plan, store: RunStore, models: Models, options: RunOptions, events: Events) -> None:
+        self.plan = plan
+        self.store = store
+        self.models = models
+        self.options = options
+        self.events = events
+        self.stopped: dict[str, str] = {}  # models that were given up, and why
+        self.halted = ""  # the ceiling that was reached
+        self.errored: dict[Trial, Result] = {}  # the results of an earlier call that are tried again
+        self.noticed: dict[str, None] = {}  # what traces warn of, each once
+        self.outcomes: dict[Trial, Outcome] = {}  # with rounds, after each of which they are weighed
+
+    async def evaluate(self) -> Evaluation:
+        options, store = self.options, self.store
+        _check_replay(self.plan, self.models)
+        self._check_executor()
+        sandbox = await _choose_sandbox(self.plan)
+        self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
+        if options.resume and store.find_run(self.plan) is None:
+            raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
+        registration = self._registered()
+        warnings = await self._warnings(sandbox)
+        async with self.models:
+            reused = self._find_results()
+            await self._open_models(len(reused))
+            run, found = store.start_run(self.plan, __version__, fresh=options.fresh)
+            with store.claim(run):
+                run = store.annotate(
+                    run,
+                    scope=options.until_decided,
+                    margin=options.margin,
+                    registered=registration.registered if registration else None,
+                    sandbox=sandbox.record() if sandbox else None,
+                    analysis=self._analysis(warnings, registration),
+                )
+                if reused:
+                    store.copy_results(run, reused)
+                run = store.annotate(run, **go_on_spending(store, run, self.models.ledger))
+                self.errored = {result.trial: result for result in store.errored(run)}
+                missing = self._missing(run)
+                logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
+                with _forget_on_refusal(store, None if found else run):
+                    self._open_executor(missing)
+                    self.events.started(self.plan, run, missing)
+                    if missing:
+                        store.check_damage()
+                    if options.preregister and registration is None:
+                        registration = self._register(options.preregister, len(self.plan) - len(missing))
+                if registration:
+                    run = store.annotate(run, registered=registration.registered)
+                if options.until_decided is None:
+                    await self._execute(run, missing)
+                else:
+                    await self._execute_in_rounds(run, missing)
+                run = store.annotate(run, analysis=self._analysis(warnings, registration), **stop_spending(run))
+        return self._judge(run)
+
+    def _judge(self, run: Run) -> Evaluation:
+        """What the results come to, and a note that somebody looked at it."""
+        from upskill.runs.results.stored import evaluation_of, look_at  # noqa: PLC0415 - arithmetic, only when trials are done
+        from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415
+
+        evaluation = evaluation_of(self.store, run, self.plan)
+        evaluation.requirements = self.options.requirements
+        if self.options.keep_look and "baseline" in self.plan.arms:
+            for verdict in evaluation.verdicts:
+                if verdict.pairs:  # without one there is no lift to be looked at
+                    look = look_at(self.store, evaluation, verdict.model)
+                    said = verdict_to_json(verdict)
+                    self.store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
+        return evaluation
+
+    def _registered(self) -> Registration | None:
+        """The plan that was registered before, which has to be this one."""
+        if not self.options.preregister:
+            return None
+        from upskill.runs.planning.preregistration import read_registration  # noqa: PLC0415
+
+        registration = read_registration(self.options.preregister)
+        if registration:
+            registration.check(self.plan, self.options.margin, self.options.until_decided)
+        return registration
+
+    def _register(self, file: Path, scored: int) -> Registration:
+        from upskill.runs.planning.preregistration import register  # noqa: PLC0415
+
+        return register(file, self.plan, self.options.margin, self.options.until_decided, scored)
+
+    def _analysis(self, warnings: list[str], registration: Registration | None) -> dict[str, Any]:
+        """What reports of the run show besides its results, as plain data."""
+        options = self.options
+        return {
+            "making_cost": options.making_cost,
+            "making_source": options.making_source,
+            "target": options.target,
+            "requirements": [requirement.text for requirement in options.requirements],
+            "halted": self.halted,
+            "stopped": self.stopped,
+            "warnings": [*warnings, *islice(self.noticed, MOST_NOTICED)],
+            "registration": registration
+            and {
+                "path": registration.path,
+                "registered": registration.registered,
+                "results_before": registration.results_before,
+            },
+        }
+
+    async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
+        plan = self.plan
+        quality = await check_suite_quality(
+            plan.suite, plan.skill, strict=self.options.strict_suite, sandbox=plan.sandbox
+        )
+        not_acting = () if plan.acts else (only_by_acting(plan.suite), unwritten(plan.suite))
+        return [
+            *plan.skill.warnings,
+            *plan.suite.warnings,
+            *quality,
+            *describe_twins(plan.twins),
+            *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
+            *([sandbox.warning] if sandbox and sandbox.warning else []),
+            *(self.models.cassette.warnings if self.models.cassette else ()),
+            *filter(None, not_acting),
+        ]
+
+    def _find_results(self) -> dict[str, int]:
+        """By key: the runs that have results which a new run can use again, under the conditions that replies have."""
+        if self.options.fresh or self.models.cache != "use" or len(self.plan) > MOST_REUSED:
+            return {}
+        if self.store.find_run(self.plan):
+            return {}
+        return self.store.find_results(self.plan.skill.name, (self.plan.key(trial) for trial in self.plan.trials()))
+
+    async def _open_models(self, reused: int) -> None:
+        """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
+        found = None if self.options.fresh else self.store.find_run(self.plan)
+        if (found and found.finished) or reused == len(self.plan):
+            return
+        for address in self.plan.models:
+            await self.models.get(address)
+        if self.plan.judge:
+            await self.models.get(self.plan.judge, "judge")
+
+    def _check_executor(self) -> None:
+        if isinstance(self.options.executor, RemoteExecutor):
+            self.options.executor.check(self.plan, self.models)
+
+    def _open_executor(self, missing: Collection[Trial]) -> None:
+        if missing and isinstance(self.options.executor, RemoteExecutor):
+            self.options.executor.open(self.store.place)
+        elif missing:
+            for case in self.plan.suite.cases:
+                for named in case.checks:
+                    named.check.expect_tools()
+
+    def _missing(self, run: Run) -> TrialsLeft:
+        plan = self.plan
+        if run.finished:
+            return TrialsLeft(plan, {}, seeds=plan.seeds)
+        # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
+        counts = self.store.scored_in_each(run)
+        begun = {case for (_, case, _), scored in counts.items() if 0 < scored < plan.runs}
+        some = begun if len(begun) <= MOST_CASES_ONE_BY_ONE else ("",)
+        return trials_left(plan, counts, chain.from_iterable(self.store.scored(run, case) for case in some))
+
+    async def _run_here(self, trial: Trial) -> Result | None:
+        try:
+            return await run_trial(self.plan, trial, self.models, self.errored.get(trial))
+        except CeilingReached as reached:
+            self.halted = reached.message
+            return None
+
+    async def _execute(self, run: Run, trials: TrialsLeft) -> None:
+        if not trials:
+            return
+
+        persist = partial(self.store.add_result, run)
+        previous = {trial: result for trial, result in self.errored.items() if trial in trials}
+        job = Job(self.plan, trials, self.models.context.portable(), previous)
+        # Closed here, not whenever it is collected: no trial may run on after its model was closed.
+        executor = self.options.executor or Local()
+        if isinstance(executor, RemoteExecutor):
+            scored = partial(self.store.scored_under, run)
+            session = Session(run, self.store.place, self.models, persist, scored)
+            executing = executor.execute_remotely(job, session)
+        else:
+            executing = executor.execute(job, self._run_here, persist)
+        async with aclosing(executing) as results:
+            try:
+                async for result in results:
+                    self._note(result)
+            except CeilingReached as reached:
+                self.halted = reached.message
+
+    def _note(self, result: Result) -> None:
+        if result.fatal:
+            self.stopped.setdefault(result.trial.model, result.error)
+        if result.trace and result.trace.warnings:
+            self.noticed |= dict.fromkeys(result.trace.warnings)
+        if self.options.until_decided is not None:
+            self.outcomes[result.trial] = result.outcome
+        logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
+        self.events.result(result)
+
+    async def _execute_in_rounds(self, run: Run, missing: TrialsLeft) -> None:
+        """One seed after the other, over all cases and arms, until the verdict of each model stands."""
+        self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
+        undecided = list(self.plan.addresses)
+        for seed in self.plan.seeds:
+            await self._execute(run, missing.of(undecided, seed=seed))
+            undecided = [model for model in undecided if not self._is_settled(run, model)]
+            if not undecided:
+                return
+
+    def _is_settled(self, run: Run, model: str) -> bool:
+        from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
+        from upskill.runs.results.looks import known_looks, looks_before, make_look  # noqa: PLC0415
+
+        options = self.options
+        rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
+        leaked = any(outcome.leaked for outcome in self.outcomes.values())
+        look = make_look(self.plan, run, rows, model, options.margin, options.until_decided)
+        # As the store has them now: another process may have looked meanwhile.
+        looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
+        verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
+        hopeless = verdict.reason in (
+            "isolation",
+            "snapshots",
+            "errors",
+            "no baseline",
+        )  # no further round would change that
+        return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
+
+
+def _trial_of(outcome: Outcome) -> Trial:
+    return Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed)
+
+
+def _check_replay(plan: Plan, models: Models) -> None:
+    if models.cache == "replay" and isinstance(AGENTS.load(plan.agent)(), ExternalAgent):
+        raise UsageError(
+            f"nothing that {plan.agent} asks its model is kept, so it cannot be replayed", "Leave --replay out."
+        )
+
+
+async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
+    """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
+    if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
+        return None
+    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
+
+    chosen = await choose_sandbox(plan.sandbox or None)
+    if any(case.gpu and (plan.acts or case.needs_sandbox) for case in plan.suite.cases):
+        from upskill.sandboxes.gpu import check_gpu  # noqa: PLC0415
+
+        check_gpu(chosen.backend)
+    return chosen
+
+
+@contextmanager
+def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
+    """A run that is refused before its first call is not kept."""
+    try:
+        yield
+    except BaseException:
+        if new_run:
+            store.delete_run(new_run)
+        raise
+
+
+def _caveat(address: Address) -> str:
+    if address.provider == "handoff":
+        return "tokens are estimated from the length of the texts, and what the answers cost is not known"
+    if address.provider != "local":
+        return ""
+    from upskill.models.embedded.local_models import caveat_for  # noqa: PLC0415 - a table, only for embedded models
+
+    return caveat_for(address.model)
+
+
+async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
+    """Try a suite with answers that know nothing: UsageError when an empty one passes, else what to warn of."""
+    leaks = await probe_suite(suite, skill, sandbox)
+    fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
+    if fatal:
+        more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
+        raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
+    return summarise(leaks)
+
+
+def evaluate_now(
+    plan: Plan,
+    *,
+    store: RunStore | None = None,
+    models: Models | None = None,
+    options: RunOptions | None = None,
+    events: Events | None = None,
+) -> Evaluation:
+    """`evaluate` for code that is not asynchronous."""
+    return asyncio.run(evaluate(plan, store=store, models=models, options=options, events=events))
+
+
+async def evaluate_skill(
+    skill: Skill,
+    tests: Suite | Sequence[Case] | None = None,
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    runs: int = 1,
+    store: RunStore | None = None,
+    models: Models | None = None,
+) -> Evaluation:
+    """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
+    suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
+    settings = config or Settings.load()
+    plan = make_plan(skill, suite, (model or settings.eval_model or "local",), PlanOptions(runs=runs))
+    with nullcontext(store) if store else open_store(None) as kept:
+        evaluation = await evaluate(plan, store=kept, models=models)
+        for result in kept.results(evaluation.run):
+            case = plan.suite.by_id[result.trial.case]
+            if result.trial.arm == "skill" and result.passed is False and not case.held_out:
+                answer = result.trace.answer if result.trace else ""
+                evaluation.failures.append(f"Asked: {case.prompt} Answered: {answer}")
+    return evaluation
+
+
+def get_failure_descriptions(evaluation: Evaluation) -> list[str]:
+    """What a student got wrong on train cases: what was asked and what it said, never what was looked for."""
+    return evaluation.failures

@@ -1,0 +1,87 @@
+"""`local`: trials as tasks of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+
+from upskill.errors import Paused
+from upskill.runs.planning.plan import Result, Trial
+from upskill.runs.running.executors import Job, Persist, RunTrial
+from upskill.runs.running.executors.garbage import rare_collections
+from upskill.runs.running.left import of_group
+
+
+def _embedded_servers(job: Job) -> int:
+    from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
+
+    return job.context.servers or usable_cores()
+
+
+def _lanes(job: Job) -> dict[str, list[str]]:
+    """The lanes, and the models that share each: embedded ones are in a lane without a name."""
+    lanes: dict[str, list[str]] = {}
+    for model, address in job.plan.addresses.items():
+        lanes.setdefault("" if address.provider == "local" else model, []).append(model)
+    return lanes
+
+
+class Local:
+    """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane
+    that is as wide as there are servers."""
+
+    def __init__(self, concurrency: int = 8) -> None:
+        self.concurrency = concurrency
+
+    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+        lanes = _lanes(job)
+        widths = {lane: self.concurrency if lane else _embedded_servers(job) for lane in lanes}
+        arrived: asyncio.Queue[Result | None] = asyncio.Queue()
+        stopped: set[str] = set()
+        unanswered: set[str] = set()
+        ended = False
+
+        async def work(waiting: Iterator[Trial]) -> None:
+            nonlocal ended
+            for trial in waiting:
+                if ended:
+                    return
+                if trial.model in stopped:
+                    continue
+                try:
+                    result = await run(trial)
+                except Paused as pause:  # somebody has to answer it; the others can be asked all the same
+                    unanswered.update(pause.files)
+                    continue
+                if result is None:
+                    ended = True
+                    return
+                await persist(result)
+                if result.fatal:
+                    stopped.add(trial.model)
+                arrived.put_nowait(result)
+
+        async def work_all() -> None:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for lane, models in lanes.items():
+                        trials = of_group(job.trials, models)
+                        waiting = iter(trials)  # which the tasks of a lane share
+                        for _ in range(min(len(trials), widths[lane])):
+                            group.create_task(work(waiting))
+            finally:
+                arrived.put_nowait(None)
+
+        everything = asyncio.create_task(work_all())
+        try:
+            with rare_collections():
+                while (result := await arrived.get()) is not None:
+                    yield result
+                await everything
+            if unanswered:
+                raise Paused(unanswered)
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            everything.cancel()
+            await asyncio.gather(everything, return_exceptions=True)

@@ -1,0 +1,292 @@
+"""Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
+from upskill.agents.activation import activated
+from upskill.agents.isolation import Withheld, find_leak
+from upskill.checks import Evidence, Finding
+from upskill.checks.workspace import read_left
+from upskill.errors import (
+    CeilingReached,
+    ModelError,
+    SandboxError,
+    StoreError,
+    TrialError,
+    UsageError,
+    wrap_trial_errors,
+)
+from upskill.models import Asked, Model, Models, Reply, Request
+from upskill.models.cache import NotRecorded, track_asked, track_reused
+from upskill.runs.planning.plan import Judgement, Plan, Result, Trial, task_of
+from upskill.runs.running.executors import Job
+from upskill.runs.running.grading import Grading
+from upskill.suites import Case
+from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.verdicts.outcome import Cause
+
+if TYPE_CHECKING:
+    from upskill.sandboxes import Sandbox
+
+
+REASONS: dict[Cause, str] = {
+    "length": "the answer was cut off after {limit:,} tokens; give it more room with --max-output-tokens",
+    "repetition": "the answer was cut off because it repeated itself over and over",
+    "context": "the context of the model could not hold it",
+    "refusal": "the model or its provider refused",
+    "empty": "the answer is empty",
+}
+BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's work, which is then judged as it is
+
+
+def run_job(job: Job) -> list[Result]:
+    """Run the trials of a job in this process, with models of its own: what another process or machine calls.
+
+    Trials of one job run one after the other; an executor makes as many jobs as it wants at a time.
+    """
+    return asyncio.run(_run_job(job))
+
+
+async def _run_job(job: Job) -> list[Result]:
+    results: list[Result] = []
+    async with Models(job.context, cache="off") as models:
+        for trial in job.trials:
+            results.append(await run_trial(job.plan, trial, models, job.previous.get(trial)))
+            if results[-1].fatal:
+                break
+    return results
+
+
+_NO_SANDBOX = nullcontext()
+_NONE_REUSED = nullcontext[Sequence[Usage]](())
+_REMOVE_SKILLS = """
+home=$1; shift
+for name; do
+  find "$home" -type d -path "*skills/$name" -prune 2>/dev/null | while IFS= read -r folder; do
+    chmod -R u+rwX "$folder" "${folder%/*}" 2>/dev/null; rm -rf -- "$folder"
+  done
+done
+"""
+
+
+async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None) -> Result:
+    """Run one trial. Whatever goes wrong around the student belongs to this trial: it is errored, never failed.
+
+    What a student does instead of answering is its failure, with the cause. `previous` is the result of an errored try:
+    where its student had answered, that answer is graded again, or its replies are drawn again from the cache if it
+    acted; what it cost stays counted.
+
+    An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
+    """
+    started = time.perf_counter()
+    attempt = _Progress(previous)
+    error: TrialError | None = None
+    passed: bool | None = None
+    with track_asked() as asked, track_reused() if previous else _NONE_REUSED as reused:
+        try:
+            passed = await _run_and_check(plan, trial, models, attempt)
+        except (UsageError, CeilingReached, StoreError):
+            raise
+        except TrialError as raised:
+            error = raised
+            if isinstance(raised, NotRecorded) and models.cassette:
+                from upskill.runs.replay.replay import explain_missing  # noqa: PLC0415 - only where a file of replies is played
+
+                error = ModelError(explain_missing(models.cassette, plan, trial))
+        except Exception as raised:
+            error = TrialError(f"{type(raised).__name__}: {raised}")
+            error.traceback = traceback.format_exc()
+        if error and not attempt.trace:
+            await models.forget(one.key for one in asked)  # or the next attempt would get the same replies
+        elif error:
+            await models.forget(one.key for one in attempt.judged_with)  # what the student said stays as it is
+    trace, judge = attempt.trace, attempt.judge
+    judging = judge.usage if judge else NO_USAGE
+    earlier = NO_USAGE
+    if previous:
+        again = (previous.usage,) if attempt.regraded else reused
+        earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
+        judging = judging + previous.judging
+    return Result(
+        trial,
+        plan.key(trial),
+        passed,
+        str(error) if error else "",
+        trace,
+        tuple(attempt.judgements),
+        trace.usage if trace else _usage_of_error(error),
+        judging,
+        round(time.perf_counter() - started, 4),
+        isinstance(error, ModelError) and error.fatal,
+        attempt.activated,
+        attempt.leak,
+        error.traceback if error else "",
+        attempt.cause if error is None else "",
+        earlier,
+        (*(_asked_before(previous) if attempt.regraded else ()), *asked, *attempt.judged_with),
+    )
+
+
+def _asked_before(previous: Result | None) -> Iterator[Asked]:
+    """What led to the answer of an earlier try."""
+    return (one for one in (previous.asked if previous else ()) if not one.role)
+
+
+def _usage_of_error(error: TrialError | None) -> Usage:
+    """What a trial without an answer has cost all the same."""
+    return (error.usage if error else None) or NO_USAGE
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Progress:
+    """How far a trial has come."""
+
+    previous: Result | None = None
+    regraded: bool = False  # the answer is that of the previous try
+    trace: Trace | None = None
+    judge: _Judge | None = None
+    judgements: list[Judgement] = field(default_factory=list[Judgement])
+    activated: bool | None = None
+    leak: str = ""
+    cause: Cause | Literal[""] = ""
+    judged_with: list[Asked] = field(default_factory=list[Asked])  # what the judge was asked
+
+
+async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
+    case = plan.suite.by_id[trial.case]
+    agent: Agent = AGENTS.load(plan.agent)()
+    attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
+    task = task_of(plan, trial)
+    async with _open_sandbox(plan, case, agent, task) as sandbox:
+        with wrap_trial_errors(ModelError, f"asking {trial.model}"):
+            address = plan.addresses[trial.model]
+            context = models.context
+            student = Student(address, await models.get(address), sandbox, context.keys, models.ledger, context.prices)
+            # What an agent that acts left is gone with its sandbox, so it has to act again.
+            stored = attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
+            attempt.regraded = stored is not None
+            attempt.trace = trace = stored or await agent.run(task, student)
+            attempt.cause = _cause_of(trace, task)
+        own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""
+        with wrap_trial_errors(SandboxError, "looking at what was left behind"):
+            if sandbox is not None:
+                await sandbox.kill_processes()
+            if agent.needs_sandbox:
+                attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
+                home = sandbox.home if sandbox else "/"
+                withheld = Withheld(plan.skill, home, case.text) if task.skill is None else None
+                attempt.leak = await find_leak(trace, own, lambda: plan.canaries, withheld, sandbox)
+                await _take_skills_away(sandbox, task)
+        if attempt.cause:  # no check could change that, and nobody is paid to grade it
+            reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
+            if attempt.cause == "length" and isinstance(agent, ExternalAgent):
+                reason = "the answer was cut off at the agent's own limit"
+            said = f": {trace.stop_details}" if trace.stop_details else ""
+            attempt.judgements.append(Judgement("complete", passed=False, reason=f"{reason}{said}"))
+            return False
+        ask = attempt.judge.ask if attempt.judge else None
+        offered = task.skill.name if task.skill and agent.needs_sandbox else ""
+        evidence = Evidence(
+            trace,
+            case.prompt,
+            ask,
+            sandbox,
+            offered,
+            own,
+            reference=case.reference,
+            skill_body=task.skill.body if task.skill else "",
+            files=case.files,
+            case=case.words,
+            asked_for=case.asked_for,
+        )
+        if agent.needs_sandbox and case.output_file:
+            with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
+                evidence = await _with_output(evidence, case.output_file)
+        untouched = partial(_open_untouched, plan, case, agent, task)
+        grading = Grading(case, untouched, attempt.judgements)
+        if attempt.judge:
+            with track_asked() as attempt.judged_with:
+                await grading.grade(evidence)
+        else:
+            await grading.grade(evidence)
+    passed = all(result.passed for result in attempt.judgements if result.decides)
+    attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
+    return passed
+
+
+def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
+    """Why there is no answer that could pass, if so; where only the opening of a skill is watched, none is needed."""
+    if task.bounds.until_activated:
+        return ""
+    if trace.stop in ("length", "repetition", "context", "refusal"):
+        return trace.stop
+    return "" if trace.answer.strip() or trace.calls or trace.stop in BOUNDS else "empty"
+
+
+async def _with_output(evidence: Evidence, path: str) -> Evidence:
+    """The file in place of the answer; where an agent only said what it should have written, that is looked at."""
+    left = await read_left(evidence, path)
+    return evidence if isinstance(left, Finding) else replace(evidence, output=left)
+
+
+def _open_sandbox(
+    plan: Plan, case: Case, agent: Agent, task: Task
+) -> AbstractAsyncContextManager[Sandbox] | nullcontext[None]:
+    """The sandbox of one trial, open as long as its checks look; None where neither agent nor checks need one."""
+    needed = agent.needs_sandbox or case.needs_sandbox
+    return _sandbox_of(plan, case, agent, task) if needed else _NO_SANDBOX
+
+
+@asynccontextmanager
+async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox]:
+    from upskill.sandboxes import SANDBOXES, SandboxBackend, choose_sandbox  # noqa: PLC0415 - only where something acts
+    from upskill.sandboxes.gpu import gpu_turn  # noqa: PLC0415
+
+    # `evaluate` has tried it out; a trial that is run by itself has that still to do.
+    kind: SandboxBackend = SANDBOXES.load(plan.sandbox)() if plan.sandbox else (await choose_sandbox()).backend
+    async with gpu_turn() if case.gpu else nullcontext():
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({kind.name})"):
+            sandbox = await kind.open(replace(agent.setup(task), gpu=case.gpu))
+        async with sandbox:
+            yield sandbox
+
+
+@asynccontextmanager
+async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
+    """A sandbox as it is graded where nobody did anything."""
+    async with _open_sandbox(plan, case, agent, task) as sandbox:
+        await _take_skills_away(sandbox, task)
+        yield sandbox
+
+
+async def _take_skills_away(sandbox: Sandbox | None, task: Task) -> None:
+    """Remove the skills on offer, so that checks find the same home folder in every arm."""
+    if sandbox is not None and task.offered_skills:
+        names = [skill.name for skill in task.offered_skills]
+        await sandbox.run(["/bin/sh", "-c", _REMOVE_SKILLS, "sh", sandbox.home, *names])
+
+
+class _Judge:
+    """The model that grades, counting what it uses."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.usage: Usage = NO_USAGE
+
+    async def ask(self, request: Request) -> Reply:
+        try:
+            reply = await self.model.reply(request)
+        except ModelError as error:
+            self.usage = self.usage + (error.usage or NO_USAGE)
+            raise
+        self.usage = self.usage + reply.usage
+        return reply
