@@ -13,7 +13,8 @@ import pypdf
 import pytest
 
 from upskill import UsageError
-from upskill.authoring.material.material import documents, gather, read_source
+from upskill.authoring.material import documents
+from upskill.authoring.material.material import gather, read_source
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from mcp.server.mcpserver import MCPServer
 
 from upskill import GenerateOptions, Skill, Trace, UsageError
-from upskill.authoring.material.material import Material, Piece, chunks, gather, mcp, quote, read_source, read_tools
+from upskill.authoring.material import mcp
+from upskill.authoring.material.material import Material, Piece, chunks, gather, quote, read_source, read_tools
 from upskill.authoring.writing.teachers import check_start
 from upskill.installation import add_extra
 from upskill.traces import Step
