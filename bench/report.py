@@ -23,7 +23,7 @@ from upskill.reports import ReportContext
 from upskill.reports.html.page import render
 from upskill.runs.results.stored import evaluation_of
 
-WORDS = (Path(__file__).parent.parent / "docs" / "statistics.md").read_text(encoding="utf-8").split()
+WORDS = (Path(__file__).parent.parent / "docs" / "concepts.md").read_text(encoding="utf-8").split()
 RUNS = 5
 QUESTIONS = ("opening", "filtering", "searching", "a case")
 

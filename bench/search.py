@@ -3,7 +3,7 @@
 python bench/search.py            # all tables, about a minute
 python bench/search.py --quick    # few simulations
 python bench/search.py --json     # the numbers alone, for the tests
-python bench/search.py --write    # put the tables into docs/statistics.md
+python bench/search.py --write    # put the tables into docs/simulations.md
 
 A search makes three attempts, as `generate` does: one run of each train case a candidate, a second look where one says
 too little, and one confirmation on fresh seeds (`authoring/comparison.py` has the numbers).
@@ -27,7 +27,7 @@ from upskill.authoring.search import comparison
 from upskill.authoring.search.comparison import Comparison
 from upskill.verdicts.statistics import Floats, lift_excludes
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- search: begin -->", "<!-- search: end -->"
 SEED, ATTEMPTS = 12, 3
 CASES = (12, 20, 30)
@@ -306,7 +306,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few simulations")
     parser.add_argument("--json", action="store_true", help="the numbers alone")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
     options = parser.parse_args()
     sims = 1_000 if options.quick else 10_000
     same_as_the_product(np.random.default_rng(SEED))

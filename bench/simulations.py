@@ -1,8 +1,8 @@
-"""Simulate the statistics of a verdict, with fixed seeds, and write the tables of docs/statistics.md.
+"""Simulate the statistics of a verdict, with fixed seeds, and write the tables of docs/simulations.md.
 
 python bench/simulations.py            # all tables, about five minutes on two cores
 python bench/simulations.py --quick    # the same tables from few simulations: does it still run?
-python bench/simulations.py --write    # put them into docs/statistics.md
+python bench/simulations.py --write    # put them into docs/simulations.md
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from upskill.verdicts.sequential import Sequential, bets
 from upskill.verdicts.statistics import Floats, lift_excludes, paired_lift, studentised_bounds
 from upskill.verdicts.verdict import EARLY_ALPHA_SHARE, level_of_look
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "statistics.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
 SEED = 4
 
@@ -628,7 +628,7 @@ def null_means(rng: np.random.Generator, sims: int, cases: int, runs: int, rate:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
     options = parser.parse_args()
     many = 200 if options.quick else 4_000
     some = 200 if options.quick else 2_000
