@@ -48,7 +48,7 @@ class _RedactingFormatter(logging.Formatter):
         self.keys = [value for value in find_keys().values() if "://" not in value and len(value) >= SHORTEST_KEY]
 
     def format(self, record: logging.LogRecord) -> str:
-        from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+        from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 
         text = super().format(record)
         for key in self.keys:

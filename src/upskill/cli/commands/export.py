@@ -81,7 +81,7 @@ def _export(export: Export, run: StoredRun, place: str, *, quiet: bool) -> None:
 
 
 def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
-    from upskill.traces.redaction.redact import describe_counts  # noqa: PLC0415 - detect-secrets comes with it
+    from upskill.traces.redaction.redact import describe_counts  # noqa: PLC0415 - compiles many patterns
 
     done = export_replies(store, run, file)
     if done.redacted:

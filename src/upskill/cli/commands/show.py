@@ -151,7 +151,7 @@ def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
 
 def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:
     """Everything that a report of a bug needs, and no secret."""
-    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 
     versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
     found = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]

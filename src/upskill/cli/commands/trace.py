@@ -47,7 +47,7 @@ def command() -> None:
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
     """List recent sessions of the agents installed here, latest first."""
-    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 
     sessions = find_sessions(agent)
     rows: list[dict[str, Any]] = []

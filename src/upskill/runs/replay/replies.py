@@ -201,7 +201,7 @@ def scrub(reply: Reply, counts: Counter[str]) -> Reply:
 
 
 def _scrub_text(text: str, counts: Counter[str]) -> str:
-    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - detect-secrets comes with it
+    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 
     return redact(text, counts)
 

@@ -1,49 +1,48 @@
 """Redact: take secrets, e-mail addresses and home folders out of text and traces before they are sent or stored.
 
-What the rules of `secret_rules` (shapes) and `secret_contexts` (surroundings) find is replaced by `[REDACTED kind]` and
-counted by kind; a home folder becomes `~`. A value that was found once is replaced everywhere else, in other forms too
-(`secret_forms`); a short one only where it is a whole word. Redacting twice changes nothing.
+What the rules find is replaced by `[REDACTED kind]` and counted by kind; a home folder becomes `~`. A value that was
+found once is replaced everywhere else, also in base64, hex or percent signs; a short one only where it is a whole word.
+Redacting twice changes nothing.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from upskill.plain import as_list, as_mapping, counted
 from upskill.traces import Step, Trace
-from upskill.traces.redaction.secret_arguments import flag_spans, names_of_fields
-from upskill.traces.redaction.secret_contexts import CONTEXTS, EVERYDAY, SECRET_NAME, is_secret_field, kind_of_name
-from upskill.traces.redaction.secret_forms import encoded_spans, literal_lists, split_literals
-from upskill.traces.redaction.secret_rules import (
-    EMAIL,
+from upskill.traces.redaction.rules import (
+    ABOUT,
+    COMMAND_LINES,
+    EVERYDAY,
     HOME_FOLDER,
-    LONG_WORD,
     MARK,
-    OTHER_DETECTORS,
-    SHAPE_DETECTORS,
-    SHAPES,
-    Rule,
-    detectors,
-    matched_spans,
+    NAME,
+    RULES,
+    SECRET_NAME,
+    is_secret_field,
+    kind_of_name,
 )
 
 HOME = "home-path"
 MAX_USES = 8  # of a plain word beside the place where it is a password
+MAX_ENCODED = 100_000  # letters; what is longer is a file
+MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
+MAX_VALUE = 200  # what is longer is no password
 STEP_FIELDS = ("text", "tool", "output", "at", "agent")
 TRACE_FIELDS = ("goal", "source", "cwd", "session", "model", "agent", "stop", "started")
-
-
-@cache
-def rules() -> tuple[Rule, ...]:
-    """Every rule, in the order in which they are applied."""
-    return (*SHAPES, *detectors(SHAPE_DETECTORS), *CONTEXTS, *detectors(OTHER_DETECTORS), *EMAIL)
+ALL_HINTS = sorted({hint for rule in RULES for hint in rule.hints})
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,14 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     if not counts:
         return "nothing to redact"
     nouns = {kind: "home folder" if kind == HOME else kind.replace("-", " ") for kind in counts}
-    found = [
+    return "redacted " + ", ".join(
         counted(count, nouns[kind] + ("e" if count > 1 and kind.endswith("hash") else ""))
         for kind, count in sorted(counts.items())
-    ]
-    return "redacted " + ", ".join(found)
+    )
 
 
 def redact(text: str, counts: Counter[str] | None = None) -> str:
-    """Text without secrets; what was found is added to `counts`."""
+    """Text without secrets; how many were found is added to `counts`."""
     redactor = Redactor(counts)
     clean = redactor.text(text)
     redactor.keep_rare_words([clean])
@@ -94,12 +92,6 @@ def redact_trace(trace: Trace) -> Redaction:
     return Redaction(replace(trace, steps=tuple(steps), **fields), dict(redactor.counts))
 
 
-@cache
-def _every_hint() -> tuple[str, ...]:
-    """Looked for once in a text, since many rules share them."""
-    return tuple(sorted({hint for rule in rules() for hint in rule.hints}))
-
-
 class Redactor:
     """Remembers the values it found, so that they are found again elsewhere."""
 
@@ -112,30 +104,7 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
-        return self._shorten_home_paths(self._redact_lists(self._apply_rules(self._join_literals(text))))
-
-    def _apply_rules(self, text: str) -> str:
-        lowered, has_long_word = text.lower(), bool(LONG_WORD.search(text))
-        hints = {hint for hint in _every_hint() if hint in lowered}
-        for rule in rules():
-            hinted = not rule.hints or not hints.isdisjoint(rule.hints)
-            if hinted and (has_long_word or not rule.long_word):
-                text = self._apply(rule, text)
-        return text
-
-    def _join_literals(self, text: str) -> str:
-        """Find secrets that are put together from pieces, none of which would be found by itself."""
-        spans: list[tuple[tuple[int, int], str]] = []
-        for pieces, before, value in split_literals(text):
-            if len(pieces) < 2 or MARK.rstrip() in value:
-                continue
-            alone = Redactor()
-            if f'"{value}"' not in alone._apply_rules(f'{before}"{value}"') and "email" not in alone.counts:
-                kind = next(iter(alone.counts))
-                self.counts[kind] += 1
-                self.values.setdefault(value, kind)
-                spans += [(piece, kind) for piece in pieces]
-        return _replace_spans(text, spans)
+        return self._shorten_home_paths(self._redact_lists(self._apply_rules(self._redact_split_literals(text))))
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -147,7 +116,7 @@ class Redactor:
             return self.text(value)
         if (fields := as_mapping(value)) is not None:
             redacted: dict[str, Any] = {}
-            names = names_of_fields(fields)
+            names = _names_from_neighbors(fields)
             for key, item in fields.items():
                 clean_key = self.text(key)
                 while clean_key in redacted:
@@ -155,58 +124,17 @@ class Redactor:
                 redacted[clean_key] = self.value(item, names.get(key, key))
             return redacted
         if (entries := as_list(value)) is not None:
-            return self._redact_flags([self.value(item, name) for item in entries])
+            return self._redact_arguments([self.value(item, name) for item in entries])
         return value
-
-    def _redact_flags(self, items: list[Any]) -> list[Any]:
-        """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
-        spans: dict[int, list[tuple[tuple[int, int], str]]] = {}
-        for number, (start, end), kind in flag_spans(items):
-            self._mark(kind, items[number][start:end])
-            spans.setdefault(number, []).append(((start, end), kind))
-        return [_replace_spans(item, spans[number]) if number in spans else item for number, item in enumerate(items)]
-
-    def _redact_lists(self, text: str) -> str:
-        """The same for lists that are written out in a text, as in `CMD ["tool", "--password", "…"]`."""
-        spans: list[tuple[tuple[int, int], str]] = []
-        for pieces in literal_lists(text):
-            for number, (start, end), kind in flag_spans([text[slice(*piece)] for piece in pieces]):
-                begin = pieces[number][0]
-                self._mark(kind, text[begin + start : begin + end])
-                spans.append(((begin + start, begin + end), kind))
-        return _replace_spans(text, spans)
 
     def step(self, step: Step) -> Step:
         texts = {name: self.text(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}
-        arguments = self.value(step.arguments) if step.arguments else step.arguments
-        return replace(step, arguments=arguments, **texts)
+        return replace(step, arguments=self.value(step.arguments), **texts)
 
     def step_again(self, step: Step) -> Step:
         """The second pass over a step."""
         texts = {name: self.replace_known(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}
-        return replace(
-            step, arguments=self.replace_known(step.arguments) if step.arguments else step.arguments, **texts
-        )
-
-    def replace_known(self, value: Any) -> Any:
-        """Replace the values that were found before."""
-        if isinstance(value, str):
-            for secret, kind in self.values.items():
-                if secret in value:
-                    self.counts[kind] += value.count(secret)
-                    value = value.replace(secret, f"{MARK}{kind}]")
-            for word, kind in self.words.items():
-                if word in value:
-                    value, found = _whole_word(word).subn(f"{MARK}{kind}]", value)
-                    self.counts[kind] += found
-            return self._replace_encoded(value)
-        if (fields := as_mapping(value)) is not None:
-            return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
-        if (entries := as_list(value)) is not None:
-            return [self.replace_known(item) for item in entries]
-        if isinstance(value, tuple):
-            return tuple(self.replace_known(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-        return value
+        return replace(step, arguments=self.replace_known(step.arguments), **texts)
 
     def keep_rare_words(self, texts: Iterable[str]) -> None:
         """Forget the plain words that are all over the texts: they are names that also served as a password."""
@@ -219,46 +147,94 @@ class Redactor:
                 if uses[word] > MAX_USES:
                     del self.words[word]
 
-    def _replace_encoded(self, text: str) -> str:
-        if not self.values:
-            return text
-        spans = [(span, self.values[secret]) for span, secret in encoded_spans(text, list(self.values))]
-        self.counts.update(kind for _, kind in spans)
+    def replace_known(self, value: Any) -> Any:
+        """Replace the values that were found before."""
+        if isinstance(value, str):
+            for secret, kind in self.values.items():
+                if secret in value:
+                    self.counts[kind] += value.count(secret)
+                    value = value.replace(secret, f"{MARK}{kind}]")
+            for word, kind in self.words.items():
+                if word in value:
+                    value, uses = _whole_word(word).subn(f"{MARK}{kind}]", value)
+                    self.counts[kind] += uses
+            spans = [(span, self.values[secret]) for span, secret in _encoded_spans(value, list(self.values))]
+            self.counts.update(kind for _, kind in spans)
+            return _replace_spans(value, spans)
+        if (fields := as_mapping(value)) is not None:
+            return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
+        if (entries := as_list(value)) is not None:
+            return [self.replace_known(item) for item in entries]
+        if isinstance(value, tuple):
+            return tuple(self.replace_known(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    def _apply_rules(self, text: str) -> str:
+        lowered = text.lower()
+        hints = {hint for hint in ALL_HINTS if hint in lowered}
+        for rule in RULES:
+            if rule.hints and hints.isdisjoint(rule.hints):
+                continue
+            spans = list(rule.find(text))
+            for start, end in spans:
+                self._mark(rule.kind, text[start:end])
+            text = _replace_spans(text, [(span, rule.kind) for span in spans])
+        return text
+
+    def _redact_split_literals(self, text: str) -> str:
+        """Find secrets that are put together from pieces, none of which would be found by itself."""
+        spans: list[tuple[Span, str]] = []
+        for pieces, before, value in _split_literals(text):
+            if len(pieces) < 2 or MARK.rstrip() in value:
+                continue
+            alone = Redactor()
+            if f'"{value}"' not in alone._apply_rules(f'{before}"{value}"') and "email" not in alone.counts:
+                kind = next(iter(alone.counts))
+                self.counts[kind] += 1
+                self.values.setdefault(value, kind)
+                spans += [(piece, kind) for piece in pieces]
         return _replace_spans(text, spans)
 
-    def _apply(self, rule: Rule, text: str) -> str:
-        pieces: list[str] = []
-        last = 0
-        for found in rule.pattern.finditer(text):
-            for start, end in matched_spans(found):
-                value = text[start:end]
-                if start < last or MARK.rstrip() in value or (rule.is_secret is not None and not rule.is_secret(value)):
-                    continue
-                pieces += [text[last:start], self._mark(rule.kind, value)]
-                last = end
-        return "".join([*pieces, text[last:]]) if pieces else text
+    def _redact_arguments(self, items: list[Any]) -> list[Any]:
+        """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
+        spans: dict[int, list[tuple[Span, str]]] = {}
+        for number, (start, end), kind in _argument_spans(items):
+            self._mark(kind, items[number][start:end])
+            spans.setdefault(number, []).append(((start, end), kind))
+        return [_replace_spans(item, spans[number]) if number in spans else item for number, item in enumerate(items)]
+
+    def _redact_lists(self, text: str) -> str:
+        """The same for lists that are written out in a text, as in `CMD ["tool", "--password", "…"]`."""
+        spans: list[tuple[Span, str]] = []
+        for match in _LIST.finditer(text) if "[" in text else ():
+            pieces = _pieces(text, match)
+            for number, (start, end), kind in _argument_spans([text[slice(*piece)] for piece in pieces]):
+                begin = pieces[number][0]
+                self._mark(kind, text[begin + start : begin + end])
+                spans.append(((begin + start, begin + end), kind))
+        return _replace_spans(text, spans)
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
         if kind != "email" and _is_distinctive(value):
             self.values.setdefault(value, kind)
-        elif kind != "email" and re.fullmatch(r"[^\s\[\]]{4,}", value) and value.lower() not in EVERYDAY:
+        elif kind != "email" and re.fullmatch(r"[^\s\[\]]{4,}", value) and not EVERYDAY.fullmatch(value):
             self.words.setdefault(value, kind)
         return f"{MARK}{kind}]"
 
     def _shorten_home_paths(self, text: str) -> str:
         if "/" not in text and "\\" not in text:
             return text
-        found = 0
+        own = 0
         if len(self.home) > 3 and self.home in text:  # it may be anywhere
-            text, found = re.subn(rf"{re.escape(self.home)}(?![\w.-])", "~", text)
-        text, more = HOME_FOLDER.subn("~", text)
-        if found + more:
-            self.counts[HOME] += found + more
+            text, own = re.subn(rf"{re.escape(self.home)}(?![\w.-])", "~", text)
+        text, others = HOME_FOLDER.subn("~", text)
+        if own + others:
+            self.counts[HOME] += own + others
         return text
 
 
-def _replace_spans(text: str, spans: list[tuple[tuple[int, int], str]]) -> str:
+def _replace_spans(text: str, spans: list[tuple[Span, str]]) -> str:
     pieces: list[str] = []
     last = 0
     for (start, end), kind in sorted(spans):
@@ -278,4 +254,126 @@ def _whole_word(word: str) -> re.Pattern[str]:
 def _is_distinctive(value: str) -> bool:
     """Is it unlikely that this value turns up elsewhere as anything but the same secret?"""
     kinds = sum(bool(re.search(pattern, value)) for pattern in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
-    return "\n" not in value and (len(value) >= 8 and kinds >= 2)
+    return "\n" not in value and len(value) >= 8 and kinds >= 2
+
+
+# Other forms of a secret.
+
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{8,}={0,2}")
+_HEX = re.compile(r"(?<![A-Za-z0-9])(?:0x)?((?:[0-9a-fA-F]{2}){6,})(?![A-Za-z0-9])")
+
+
+def _encoded_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[Span, str]]:
+    """Where one of these secrets is in the text in another form, and which."""
+    if not secrets:
+        return
+    plain = {secret: secret.encode("utf-8", "replace") for secret in secrets}
+    encoded = [(match.span(), _decode_base64(match[0])) for match in _BASE64.finditer(text)]
+    encoded += [(match.span(), bytes.fromhex(match[1])) for match in _HEX.finditer(text)]
+    for span, decoded in encoded:
+        yield from ((span, secret) for secret, data in plain.items() if data in decoded)
+    for secret in secrets:
+        if (escaped := quote(secret, safe="")) != secret:
+            yield from ((match.span(), secret) for match in re.finditer(re.escape(escaped), text))
+
+
+def _decode_base64(word: str) -> bytes:
+    letters = word.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(letters + "=" * (-len(letters) % 4)) if len(word) <= MAX_ENCODED else b""
+    except (binascii.Error, ValueError):
+        return b""
+
+
+_TEXT = r"[^\"'\\\n]{0,200}"
+_LITERAL = rf"(?:\"{_TEXT}\"|'{_TEXT}')"
+_JOINT = r"(?:\s*(?:\+|\.\.?|&|\|\||\\)\s*|\s+|\.concat\(\s*)"
+# `"a" + "b"`, `"a" "b"`, `a"b"` in a shell, `"".join(["a", "b"])`, `["a", "b"].join("")`, `CONCAT("a", "b")`.
+_CHAINS = (
+    re.compile(rf"(?:(?<==)[\w.-]{{2,40}}{_LITERAL}|{_LITERAL}{_JOINT}{_LITERAL})(?:{_JOINT}{_LITERAL})*"),
+    re.compile(rf"(?i:join|concat)\s*\(\s*[\[(]?\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+"),
+    re.compile(rf"[\[(]\s*{_LITERAL}(?:\s*,\s*{_LITERAL})+\s*[\])]\s*\.join\("),
+)
+_LIST = re.compile(rf"\[\s*{_LITERAL}(?:\s*,\s*{_LITERAL}){{1,200}}\s*,?\s*\]")
+_PIECE = re.compile(rf"\"({_TEXT})\"|'({_TEXT})'")
+
+
+def _pieces(text: str, match: re.Match[str]) -> list[Span]:
+    """Where the literals of a match are, without their quotes."""
+    return [piece.span(1 if piece[1] is not None else 2) for piece in _PIECE.finditer(text, *match.span())]
+
+
+def _split_literals(text: str) -> Iterator[tuple[list[Span], str, str]]:
+    """Every literal that is put together from pieces: where they are, what is before it in its line, and its value."""
+    if '"' not in text and "'" not in text:
+        return
+    for chain in _CHAINS:
+        for match in chain.finditer(text):
+            begin = match.start()
+            spans = [(start, end) for start, end in _pieces(text, match) if end > start]
+            if match[0][0] not in "\"'[(" and text[begin - 1] == "=":
+                spans.insert(0, (begin, min(text.index(mark, begin) for mark in "\"'" if mark in match[0])))
+            line = text[max(0, begin - 80) : begin].rpartition("\n")[2]
+            yield spans, line, "".join(text[start:end] for start, end in spans)
+
+
+# Secrets in a tool's arguments that their neighbors give away: a flag before them, or a field that names them.
+
+_ENDS_VALUE = re.compile(r"[\n\"'`\\]")  # in a line; in an argument it is part of the value
+_FLAG = re.compile(r"--?[\w-]+=|-\w(?=.)|")
+_ABOUT = ABOUT.replace("field|label|", "")  # of a page, both hold it
+# "#password", "Password field", "input[name=db_password]"; `SECRET_NAME` knows a name that is nothing else.
+_MENTION = re.compile(
+    rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{NAME})(?![ _-]?(?i:{_ABOUT}))(?=[^A-Za-z]|$|Input|Field|Box)"
+)
+
+
+def _names_from_neighbors(fields: Mapping[str, Any]) -> dict[str, str]:
+    """What `value` and `text` are the value of, where a field beside them names a secret."""
+    names = [
+        kind_of_name(name)
+        for field, name in fields.items()
+        if field.lower() in ("name", "key", "element", "selector", "field", "label", "variable")
+        if isinstance(name, str) and len(name) <= MAX_ARGUMENT and (SECRET_NAME.search(name) or _MENTION.search(name))
+    ]
+    return {
+        field: names[0]
+        for field, value in fields.items()
+        if names and field.lower() in ("value", "text")
+        if isinstance(value, str) and len(value) <= MAX_VALUE and "\n" not in value
+    }
+
+
+def _argument_spans(items: Sequence[Any]) -> Iterator[tuple[int, Span, str]]:
+    """Where a list holds secrets when it is read as a command line: which item, where in it, and the kind."""
+    matches: list[tuple[tuple[int, int], int, str]] = []
+    for mark in ("", '"'):
+        line, origin = _command_line(items, mark)
+        lowered = line.lower()
+        for rule in COMMAND_LINES:
+            if rule.hints and not any(hint in lowered for hint in rule.hints):
+                continue
+            for start, end in rule.find(line):
+                first, last = origin[start], origin[end - 1]
+                if first[0] == last[0]:
+                    matches.append((first, last[1] + 1, rule.kind))
+    number, done = -1, 0
+    for (item, start), end, kind in sorted(matches, key=lambda match: (match[0], -match[1])):
+        if item != number or start >= done:  # of those that overlap, the longest
+            yield item, (start, end), kind
+            number, done = item, end
+
+
+def _command_line(items: Sequence[Any], mark: str) -> tuple[str, list[tuple[int, int]]]:
+    """The items in one line, their values between quotes; and which item each letter is from, and where in it."""
+    pieces: list[str] = []
+    origin: list[tuple[int, int]] = []
+    for number, item in enumerate(items):
+        text = _ENDS_VALUE.sub("’", item) if isinstance(item, str) and len(item) <= MAX_ARGUMENT else "…"
+        flag = _FLAG.match(text)
+        begin = flag.end() if flag else 0
+        quotes = mark if begin < len(text) and not text[begin:].startswith("-") else ""
+        pieces += [" ", text[:begin], quotes, text[begin:], quotes]
+        origin += [(-1, -1), *((number, at) for at in range(begin)), *([(-1, -1)] * len(quotes))]
+        origin += [*((number, at) for at in range(begin, len(text))), *([(-1, -1)] * len(quotes))]
+    return "".join(pieces), origin

@@ -1,0 +1,522 @@
+"""The rules by which secrets are recognized, by their own shape or by their surroundings: one row of a table for each.
+
+A value without a shape of its own is a secret because of what is before it, unless it is a variable, a placeholder, an
+expression, or a plain word where a secret would be rare. To add a rule, add a row to the section that fits: the kind,
+the hints, the pattern with the secret in the group `value`, and a function that tells secrets from what looks like one.
+Then add examples to tests/fixtures/secrets. A kind is decided by the first rule that matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+MARK = "[REDACTED "
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A kind of secret. The group `value` is what is replaced, or the whole match if there is no such group."""
+
+    kind: str
+    hints: tuple[str, ...]  # in lower case; a text with none of them is not searched
+    pattern: re.Pattern[str]
+    is_secret: Callable[[str], bool] | None = None  # tells a secret from code that mentions one
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the secrets are in a text."""
+        group = "value" if "value" in self.pattern.groupindex else 0
+        for match in self.pattern.finditer(text):
+            value = match[group]
+            if value and MARK.rstrip() not in value and (self.is_secret is None or self.is_secret(value)):
+                yield match.span(group)
+
+
+def _rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] | None = None) -> Rule:
+    return Rule(kind, tuple(hints.split()), re.compile(pattern), is_secret)
+
+
+# Names of secrets.
+LONG_NAME = r"(?:pass(?:word|wd(?<!/etc/passwd)|phrase|wort|code)|pwd|kennwort)"
+# Short names that are also words: `pass: 214`, `psk`.
+SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
+_KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session)[_-]?key"
+NAME = rf"(?:{LONG_NAME}|secret|token|{_KEY}|client[_-]?secret|credentials?)"
+_TOKEN = rf"(?:(?:access|auth|api|bearer|deploy)[_-]?)?(?:token|{_KEY})"
+# `password_file`, `token_url`, `secretName`: about a secret, and not the secret.
+ABOUT = (
+    r"(?:file|path|dir|url|uri|env|name|type|count|length|len|min|max|size|regex|pattern|field|label|hint|hash(?!\w)"
+    r"|policy|prompt|reset|ref|key_?ref|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint)"
+)
+_ABOUT = rf"(?![_-]?{ABOUT})"
+SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I)
+
+
+def kind_of_name(name: str) -> str:
+    return "password" if re.search(r"pass|pwd", name, re.I) else "secret"
+
+
+# What tells values that are secrets from those that are not.
+_PLACEHOLDER = re.compile(
+    r"^(?:[*x.•]+|\.\.\.|<.*>?|\$.*|%.*|\{.*|\[.*|[:@]\w+|\?|(?:your|my|the|an?)[_-].*|.*_here|(?:example|sample|dummy|fake).*"
+    r"|(?:env|file|fd|stdin):?.*|!vault.*|changeme|placeholder|none|null|nil|true|false|undefined|string|str|int|required|optional"
+    r"|redacted|hidden|todo|test|secret|pass|passwd|password\d?|passphrase|pwd|token|key|user|include|foo|bar|\\?[nrt])$",
+    re.I,
+)
+_CODE = re.compile(r"[(){}\[\]<>]|^(?:os|self|process|env|config|settings|args|this|request|req|secrets)\.|->|=>")
+# Words with digits in them that follow `password` in prose.
+_TERM = re.compile(r"^(?:sha-?\d+|md5|bcrypt|argon2\w*|pbkdf2\w*|scrypt|base64|utf-?8|oauth2?|2fa|v\d+|\d+)$", re.I)
+# Words that follow the name of a secret in prose: `password: required`, `use --token when`, `token set correctly`.
+_PROSE_WORD = re.compile(
+    r"^(?:\w+ly|wrong|incorrect|invalid|missing|empty|unset|expired|unknown|needed|found|valid|enabled|disabled|prompt|auto|read|write"
+    r"|bytes|text|varchar|char|number|bool(?:ean)?|any|object|field|input|data|value|generic|hashed|encoded|bearer|basic|default"
+    r"|flag|option|argument|parameter|variable|from|with|when|that|this|which|before|after|instead|must|should|only|into|have|will|then"
+    r"|and|for|not|also|both|rather|here|there|again|anyway|manager|file|name|type|expiry|policy|reset|store)[.:,]?$",
+    re.I,
+)
+_FILE_ENDINGS = {"py", "js", "ts", "json", "yml", "yaml", "md", "txt", "toml", "lock", "tgz", "gz", "zip", "png", "svg"}
+
+
+def has_letters_and_digits(value: str) -> bool:
+    return bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value))
+
+
+def is_secret_field(value: str) -> bool:
+    return len(value) >= 4 and MARK.rstrip() not in value and not _PLACEHOLDER.match(value) and not value.isspace()
+
+
+def _is_login(value: str) -> bool:
+    return is_secret_field(value.partition(":")[2])
+
+
+def _is_password(value: str) -> bool:
+    return is_secret_field(value) and not _CODE.search(value)
+
+
+def _is_bare_password(value: str) -> bool:
+    """A password without quotes: a plain word is more likely a variable."""
+    return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
+
+
+def _is_mixed(value: str) -> bool:
+    """A password where most words are none: it has letters, and digits or signs."""
+    return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
+
+
+def _is_word(value: str) -> bool:
+    """A password that may be a plain word, where prose about passwords is possible too."""
+    return _is_password(value) and not _PROSE_WORD.match(value) and not value.startswith(("-", "/", ".", "~"))
+
+
+def _is_word_or_mixed(value: str) -> bool:
+    """A word that is not the name of a variable: `deploy_key`, `DEPLOY_KEY` and `newPassword` are."""
+    return _is_word(value) and not re.fullmatch(r"[A-Z][A-Z0-9_]*|\w+_\w+|[a-z]+(?:[A-Z][a-z]+)+", value)
+
+
+def _is_random(value: str) -> bool:
+    """Does it look machine-made, rather than like a word or an expression?"""
+    return (
+        len(value) >= 8
+        and not _PLACEHOLDER.match(value)
+        and not _CODE.search(value)
+        and not value.startswith(("/", "~", "./"))
+        and has_letters_and_digits(value)
+        and not re.fullmatch(r"[a-z_]+\d{0,2}(?:\.[a-z_]+\d{0,2})*", value)
+    )
+
+
+def _is_email(value: str) -> bool:
+    local, _, domain = value.partition("@")
+    # git@github.com:owner/name is an address of a repository, and react@18.2.0.tgz a file
+    return local.lower() not in ("git", "hg", "svn") and domain.rsplit(".", 1)[-1].lower() not in _FILE_ENDINGS
+
+
+# A value in quotes, or one word.
+_QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
+_VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
+_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?(?:[bru](?=[\"']))?"
+_HINTS = "pass pwd secret token key credential"
+
+_KEY_BLOCK = r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+SHAPES = (
+    _rule(
+        "private-key",
+        "-----begin",
+        rf"(?s){_KEY_BLOCK}(?:.(?!-----BEGIN))*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----",
+    ),
+    _rule("private-key", "-----begin", rf"{_KEY_BLOCK}(?:(?:\\n|\s)*[A-Za-z0-9+/=:,\-]{{8,}})*"),  # cut off
+    _rule("private-key", "private-lines", r"\bPrivate-Lines: \d+(?P<value>(?:\r?\n[A-Za-z0-9+/=]+)+)"),  # PuTTY
+    _rule("private-key", "age-secret-key-1", r"\bAGE-SECRET-KEY-1[A-Z0-9]{20,}"),
+    _rule("github-token", "github_pat_ ghp_ gho_ ghu_ ghs_ ghr_", r"\b(?:github_pat_\w{30,}|gh[pousr]_\w{30,})"),
+    _rule(
+        "gitlab-token",
+        "gl gr1348941",
+        r"\b(?:gl(?:pat|dt|ft|soat|rt|cbt|ptt|agent|imt|oas|ffct)-|GR1348941)[\w.-]{20,}",
+    ),
+    _rule("slack-token", "xox xapp-", r"\bxox[abeoprs]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}"),
+    _rule("slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[\w/+-]{20,}"),
+    _rule("discord-webhook", "/webhooks/", r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d+/[\w-]{20,}"),
+    _rule(
+        "stripe-key",
+        "sk_ rk_ pk_ whsec_",
+        r"\b(?:[srp]k|whsec)_(?:live_|test_)?[0-9A-Za-z]{20,}",
+        has_letters_and_digits,
+    ),
+    _rule("model-key", "sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-|admin-)?[A-Za-z0-9_-]{16,}", has_letters_and_digits),
+    _rule(
+        "model-key",
+        "gsk_ r8_ fw_ tgp_v1_ xai- pplx- nvapi- csk-",
+        r"\b(?:gsk|r8|fw|tgp_v1)_[A-Za-z0-9]{20,}|\b(?:xai|pplx|nvapi|csk)-[A-Za-z0-9_-]{20,}",
+    ),
+    _rule("huggingface-token", "hf_ api_org_", r"\b(?:hf|api_org)_[A-Za-z0-9]{30,}"),
+    _rule(
+        "google-key",
+        "aiza gocspx- ya29. 1//0",
+        r"\bAIza[\w-]{35}|\bGOCSPX-[\w-]{20,}|\bya29\.[\w-]{20,}|\b1//0[\w-]{30,}",
+    ),
+    _rule("npm-token", "npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+    _rule("pypi-token", "pypi-", r"\bpypi-[A-Za-z0-9_-]{40,}"),
+    _rule("mailgun-key", "key-", r"\bkey-[0-9a-f]{32}\b"),
+    _rule("digitalocean-token", "_v1_", r"\bdo[opr]_v1_[a-f0-9]{40,}"),
+    _rule("databricks-token", "dapi", r"\bdapi[0-9a-f]{32}(?:-\d)?\b"),
+    _rule("vault-token", "hvs. hvb. hvr.", r"\bhv[sbr]\.[\w-]{20,}"),
+    _rule("discord-token", "", r"\b[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40}"),
+    _rule("jwt", "eyj", r"\beyJ[\w-]{10,}\.eyJ[\w-]{6,}\.[\w-]*"),
+    _rule("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"),
+    _rule("square-token", "sq0 eaaa", r"\bsq0(?:atp|csp|idp)-[\w-]{20,}|\bEAAA[\w-]{50,}"),
+    _rule(
+        "service-token",
+        "lin_api_ ntn_ figd_ dckr_pat_ pmak- nrak- glsa_ atatt3 hrku- dp.pt. pul- tskey- "
+        "sntrys_ phc_ phx_ rubygems_ oy2 sbp_ pscale_ aq.ab",
+        r"\b(?:lin_api_|ntn_|figd_|dckr_pat_|PMAK-|NRAK-|glsa_|ATATT3|HRKU-|dp\.pt\.|pul-|tskey-[a-z]+-|sntrys_|phc_|phx_"
+        r"|rubygems_|oy2|sbp_|pscale_(?:tkn|pw)_|AQ\.Ab)[\w=.-]{20,}",
+        has_letters_and_digits,
+    ),
+    _rule("password-hash", "$", r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|\$(?:1|5|6|y|argon2id?)\$[^\s:\"']{20,}"),
+    _rule("aws-key", "akia asia abia acca a3t", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}"),
+    _rule(
+        "aws-key",
+        "aws",
+        r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']",
+    ),
+    _rule("sendgrid-key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
+    _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
+    _rule("twilio-key", "sk ac", r"(?:AC|SK)[a-z0-9]{32}"),
+    _rule("mailchimp-key", "-us", r"[0-9a-z]{32}-us\d{1,2}"),
+)
+
+_AUTHORIZATION = r"(?i)\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
+_CREDENTIAL = r"(?P<value>[A-Za-z0-9._~+/=-]{8,})(?![\w(\[.~+/=-])"
+URLS_AND_HEADERS = (
+    _rule("url-password", "://", r"(?<=://)(?P<value>[^\s/@:\"'<>\[\]{}$]*:[^\s/@\"'<>\[\]{}$]+)(?=@)", _is_login),
+    _rule("url-password", "jdbc:oracle", r"\bjdbc:oracle:\w+:[^\s/:@]+/(?P<value>[^\s@\"']{4,})@", _is_password),
+    _rule("url-token", "://", r"(?<=://)(?P<value>[A-Za-z0-9_-]{16,})(?=@[\w.-]+\.)", has_letters_and_digits),
+    _rule(
+        "url-secret",
+        "? #",
+        r"(?i)[?&#](?:access_token|token|api_?key|key|sig|signature|secret|auth|X-Amz-Signature|X-Amz-Credential)"
+        r"=(?P<value>[^\s&\"'<>#\[]{8,})",
+        has_letters_and_digits,
+    ),
+    _rule("url-secret", "?", r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_mixed),
+    _rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", _is_mixed),
+    _rule("authorization", "authorization", rf"{_AUTHORIZATION}(?:bearer|basic|token|digest|apikey)\s+{_CREDENTIAL}"),
+    _rule("authorization", "authorization", rf"{_AUTHORIZATION}{_CREDENTIAL}", has_letters_and_digits),
+    _rule("authorization", "bearer", r"(?i)\bBearer\s+(?P<value>[a-z0-9._~+/-]{16,}=*)", has_letters_and_digits),
+    _rule("cookie", "cookie", r"(?im)(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})"),
+    _rule("cookie", "cookie", r"(?i)\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})", has_letters_and_digits),
+    _rule("azure-key", "accesskey accountkey", r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})"),
+    _rule("azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"),
+    _rule(
+        "aws-key",
+        "secret",
+        r"(?i:aws.{0,20}secret.{0,20})[\"']?\s*[:=]\s*[\"']?(?P<value>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
+    ),
+)
+
+
+def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
+    """A password that a program takes after a flag."""
+    return _rule("password", hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}", _is_password)
+
+
+# These also find secrets in lists of arguments, such as `["--password", "…"]`.
+COMMAND_LINES = (
+    _rule(
+        "password",
+        "-u --user",
+        r"\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:(?P<value>[^\s\"']+)",
+        _is_password,
+    ),
+    _flag("mysql maria", r"mysql\w*|mariadb[\w-]*", "-p"),
+    _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
+    _flag("sshpass", "sshpass", r"-p\s*"),
+    _flag("mongo cypher", r"mongo\w*|cypher-shell", r"-p\s+"),
+    _flag("login", r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login", r"-p\s*"),
+    _flag("sqlcmd bcp mosquitto ipmitool zip", r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip", r"-P\s*"),
+    _flag("7z rar", r"7z[ar]?|rar|unrar", r"-h?p"),
+    _flag("ldap", r"ldap\w+", r"-w\s*"),
+    _flag("smbclient rpcclient winexe", "smbclient|rpcclient|winexe", r"-U\s*[\"']?[^\s%\"']+%"),
+    _flag("net", r"net\s+use", r"/user:\S+\s+"),
+    _flag("htpasswd", "htpasswd", r"(?:-\w*b\w*)\s(?:[^\n|;]{0,200}\s)?\S{1,100}\s\S{1,100}\s+"),
+    _flag("rabbitmqctl", "rabbitmqctl", r"(?:add_user|change_password)\s+\S+\s+"),
+    _flag("lftp", "lftp", r"-u\s*[\"']?[^\s,\"']+,"),
+    _flag("rdp rdesktop", r"\w*freerdp\w*|rdesktop", r"(?:/p:|-p\s*)"),
+    _flag("openssl", "openssl", r"-k\s+"),
+    _flag("security", r"security\s+add-\w+-password", r"-w\s+"),
+    _flag("vault", r"vault\s+login", r"(?:-\S+\s+)*", r"(?P<value>[\w.-]{12,})(?!\S)"),
+    _flag("ssh-keygen", "ssh-keygen", r"-[NP]\s+"),
+    _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
+    _flag("twine", r"twine\s+upload", r"-p\s*"),
+    _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
+    _rule(
+        "secret",
+        "configure",
+        r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})",
+        _is_random,
+    ),
+    _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
+    _rule("password", "sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@", _is_password),
+    _rule(
+        "password",
+        "chpasswd",
+        r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
+        _is_password,
+    ),
+    _rule("password", "chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})", _is_password),
+    _rule("password", "securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}", _is_password),
+    _rule(
+        "password",
+        "<<<",
+        r"\b(?:kinit|\w*passwd|su|cryptsetup|secret-tool|pass\s+insert|secrets?\s+put|env\s+add)\b"
+        rf"[^\n|;]{{0,200}}<<<\s*{_VALUE}",
+        _is_password,
+    ),
+    _rule(
+        "password",
+        "sudo -stdin",
+        rf"\b(?:echo|printf)\s+(?:-n\s+)?{_VALUE}(?(quote)[\"'])\s*\|\s*(?:sudo\s+(?:-\w+\s+)*-\w*S|[^\n|]{{0,200}}--?pass\w{{0,10}}-stdin)",
+        _is_password,
+    ),
+    # Flags that are named after what they take, whatever the program.
+    _rule("password", "pass pwd token secret", rf"(?i)\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}", _is_password),
+    _rule("password", "pass", rf"\s-pass(?:in|out)?[ =][\"']?pass:{_VALUE}", _is_password),
+    _rule("password", _HINTS, rf"(?i)\s--?(?!ask)[\w-]{{0,40}}?{NAME}s?[ =]{_QUOTED}", _is_password),
+    _rule(
+        "password",
+        "pass pwd",
+        rf"(?i)\s--?(?!ask)[\w-]*?(?:{LONG_NAME}|{SHORT_NAME})[ =](?P<value>[^\s\"']{{4,}})",
+        _is_bare_password,
+    ),
+    _rule("password", "pass pwd", rf"(?i)\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})", _is_password),
+    _rule("password", "pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word),
+    _rule("secret", _HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random),
+    _rule("secret", "token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
+    _rule("secret", "token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
+    _rule("password", "--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}", _is_password),
+    _rule("secret", "--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed),
+    _rule("pin", "--pin", r"(?i)\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b"),
+    # `moorctl token set VALUE`, `config set api.token VALUE`, `secret set NAME --body VALUE`, `secrets set NAME=VALUE`
+    _rule(
+        "secret",
+        _HINTS,
+        rf"(?i)\b(?:{LONG_NAME}|token|secret|{_KEY}|pin)[ :](?:set|add|put|store|save)\s+{_VALUE}",
+        _is_word_or_mixed,
+    ),
+    _rule("secret", _HINTS, rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}", _is_word_or_mixed),
+    _rule(
+        "secret",
+        "secret",
+        rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
+        _is_password,
+    ),
+    _rule(
+        "secret",
+        "secret",
+        rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
+        _is_password,
+    ),
+    _rule("password", "http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
+    _rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
+    _rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
+    _rule("password", "bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
+    # `setx NAME VALUE`, `env:set NAME VALUE`, and a Dockerfile's `ENV NAME VALUE`
+    _rule(
+        "password",
+        _HINTS,
+        r"(?im)(?:\bsetx\s+(?:/m\s+)?|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
+        rf"\w{{0,40}}?(?:{NAME}|_PASS)[ \t]+(?!=){_VALUE}",
+        _is_word,
+    ),
+)
+
+_IDENTIFIED = r"(?i)\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)?"
+# The value in the rest of a line of settings. Before a bracket it is code, and the word a variable.
+_TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
+# SQL, markup, pairs of a name and a value, settings without a sign between name and value, calls and assignments.
+FILES = (
+    _rule("password", "identified", rf"{_IDENTIFIED}{_QUOTED}", _is_password),
+    _rule("password", "identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", _is_mixed),
+    _rule("password", "password", r"(?i)\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'", _is_password),
+    _rule("password", "set", r"(?i)\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'", _is_password),
+    _rule(
+        "password",
+        "pass pwd",
+        rf"(?i)<[\w.:-]{{0,40}}{LONG_NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{4,}})</",
+        _is_password,
+    ),
+    _rule(
+        "secret",
+        _HINTS,
+        rf"(?i)<[\w.:-]{{0,40}}{NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{8,}})</",
+        _is_random,
+    ),
+    _rule(
+        "password",
+        _HINTS,
+        rf"(?i)\b(?:name|key|id)\s*=\s*[\"'][\w.:-]{{0,40}}{NAME}[\"'](?:\s+value\s*=\s*[\"']|\s*>)(?P<value>[^\"'<>\n]{{4,}})",
+        _is_password,
+    ),
+    _rule(
+        "password",
+        _HINTS,
+        rf"(?i)\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
+        _is_password,
+    ),
+    _rule(
+        "password",
+        "variable",
+        rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}",
+        _is_password,
+    ),
+    _rule("password", "password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
+    _rule(
+        "password",
+        _HINTS,
+        rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)",
+        _is_password,
+    ),
+    _rule(
+        "password",
+        "pass pwd",
+        rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
+        _is_word_or_mixed,
+    ),
+    _rule("secret", "token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
+    _rule(
+        "password",
+        "pass pwd",
+        rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
+        _is_word_or_mixed,
+    ),
+    _rule(
+        "password",
+        "requirepass masterauth bindpw rootpw auth-pass",
+        rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
+        _is_password,
+    ),
+    _rule(
+        "password",
+        "password",
+        r"(?i)password(?<!get.password)(?<!getpassword)(?<!hash.password)\(\s*(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)\s*\)",
+        _is_mixed,
+    ),
+    _rule(
+        "password",
+        "auth login credential",
+        r"(?i)(?:\blogin|\bauth\w{0,20}|BasicAuth\w{0,20}|\bcredentials?)\s*=?\s*[(\[]\s*([\"'])[^\"'\n]*\1\s*,\s*"
+        r"(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)",
+        _is_password,
+    ),
+    _rule("password", "pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}", _is_password),
+    _rule("password", "pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password),
+    _rule("password", "pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})", _is_password),
+    _rule("password", "pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
+    _rule("password", "pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
+    _rule(
+        "secret",
+        _HINTS,
+        rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})",
+        _is_random,
+    ),
+)
+
+_WORD = r"(?P<quote>[\"'`«])?(?P<value>(?(quote)[^\"'`»\n]{4,}|[^\s\"',;`«»]{4,200}?(?=[.,;:!?)]*(?:\s|$))))"
+_IS = (
+    r"(?:\s+(?:for|of|on|to|in)(?:\s+[\w.@-]+){1,4}?)?(?:\s+(?:is|was|are|will\s+be|ist|lautet|war|est|es)|\s*[-=]>)"
+    r"(?:\s+(?:now|still|set\s+to|jetzt))?\s*:?\s+"
+)
+_NAMED = rf"(?i)\b(?:{LONG_NAME}|the\s+pass|mot\s+de\s+passe|contraseña|senha)"
+_AS = rf"\s+as\s+(?:(?:the|your|my|its|an?)\s+)?(?:\w+\s+){{0,2}}?(?:{LONG_NAME}|secret|token|api[ _-]?key)\b"
+_USE = r"(?i)\b(?:use|enter|type|take|with|set)\s+"
+_PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|second|minute|day|year))"
+PROSE = (
+    _rule("pin", "pin pass", rf"(?i)\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}"),
+    _rule("pin", "pin", rf"\bPIN(?:\s+code)?\s+{_PIN}"),
+    _rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed),
+    _rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password),
+    _rule("password", "pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed),
+    _rule("password", "pass", rf"(?i)\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password),
+    _rule(
+        "password",
+        "passe contra senha пароль 密码 密碼 パスワード",
+        rf"(?i)(?:mot\s+de\s+passe|contraseña|senha|пароль|密[码碼]|パスワード)\s*[:：]\s*{_WORD}",
+        _is_mixed,
+    ),
+    _rule("password", _HINTS, rf"{_USE}{_QUOTED}{_AS}", _is_password),
+    _rule("password", _HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed),
+    _rule("password", "credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
+    _rule(
+        "secret",
+        "key token secret",
+        rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)"
+        r"[\"'`]?(?P<value>[\w.+/=-]{12,})",
+        _is_random,
+    ),
+)
+
+_IBM_ASSIGN = r"[\"']?\]? *(?::=|=>|::|[=: ]) *[\"']?"
+# Shapes so plain that the rules above are tried first.
+LAST = (
+    _rule("url-password", "://", r"://[^:/?#\[\]@!$&'()*+,;=\s]+:(?P<value>[^:/?#\[\]@!$&'()*+,;=\s]+)@"),
+    _rule(
+        "artifactory-token",
+        "akc ap",
+        r"(?<![^\s=:\"])(?:AKC[a-zA-Z0-9]{10,}|AP[\dA-F][a-zA-Z0-9]{8,})(?![^\s\"])",
+        has_letters_and_digits,
+    ),
+    _rule(
+        "ibm-key",
+        "key pwd pass token",
+        r"(?i)(?<!\w)(?:(?:ibm|cloud|iam)[_-]?){0,3}(?:api)?[_-]?(?:key|pwd|pass(?:word)?|token)"
+        rf"{_IBM_ASSIGN}(?P<value>[\w-]{{44}})(?![\w-])",
+    ),
+    _rule(
+        "ibm-key",
+        "cl sl softlayer",
+        r"(?i)(?<!\w)(?:cloudant|clou|cl|softlayer|sl)[_-]?(?:api)?[_-]?(?:key|pwd|pw|pass(?:word)?|token)"
+        rf"{_IBM_ASSIGN}(?P<value>[0-9a-z]{{64}}|[a-z]{{24}})(?!\w)",
+    ),
+    _rule(
+        "email",
+        "@",
+        r"(?<![\w.+/%-])[A-Za-z0-9][\w.+%-]*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b(?!\()",
+        _is_email,
+    ),
+)
+RULES: tuple[Rule, ...] = (*SHAPES, *URLS_AND_HEADERS, *COMMAND_LINES, *FILES, *PROSE, *LAST)
+
+# Somebody's home folder at the beginning of a path; what is below it stays.
+HOME_FOLDER = re.compile(
+    r"(?<![\w~.$}])(?:/(?:home|Users|var/home|export/home)/(?!\*|\$|<|\{|user\b|username\b|you\b|runner\b)[^\s/\\:;,\"'`()<>|&?*]+"
+    r"|/root(?=[/\s\"'`:;,)]|$)|[A-Za-z]:\\{1,2}Users\\{1,2}(?!Public\b)[^\s\\/:;,\"'`()<>|&?*]+"
+    r"|/(?:mnt/)?[a-z]/Users/[^\s/\\:;,\"'`()<>|&?*]+)"
+)
+# Values that are also everyday words of a session; such a password gives nothing away elsewhere.
+EVERYDAY = re.compile(
+    r"admin|root|postgres|mysql|mariadb|redis|mongo|minio|rabbitmq|elastic|guest|user|demo|local|localhost|default"
+    r"|docker|python|node|prod|staging|production|development|tests?|example|none|true|false|null|main|master|data"
+    r"|build|server|1234",
+    re.I,
+)
