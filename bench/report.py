@@ -21,7 +21,7 @@ from stored_runs import plan_of_models, result_of, store_run
 from upskill import Result, Trial, open_store
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
-from upskill.runs.results.stored import evaluation_of
+from upskill.runs.results.evaluation import evaluation_of
 
 WORDS = (Path(__file__).parent.parent / "docs" / "concepts.md").read_text(encoding="utf-8").split()
 RUNS = 5

@@ -927,7 +927,7 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
     with open_store(home / "runs") as store:
         run = next(iter(store.runs()))
         results = {result.trial.arm: result for result in store.results(run)}
-        assert run.plan["suite"]["cases"][0]["checks"][-1]["python"]["source"] == source
+        assert run.plan.suite.cases[0].checks[-1]["python"]["source"] == source
     names = ["extract", "compiles", "extract", "compiles", "command", "python"]
     for result in results.values():
         assert [judgement.check for judgement in result.judgements] == names

@@ -41,8 +41,7 @@ from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.reports.json import plain
 from upskill.runs.planning.plan import PlanOptions
-from upskill.runs.results.evaluation import stopping_point_of
-from upskill.runs.results.stored import evaluation_of
+from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
 from upskill.runs.running.evaluate import RunOptions, get_failure_descriptions
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import EXECUTORS, Executor, Job

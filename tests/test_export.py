@@ -380,7 +380,7 @@ def test_a_disk_that_is_full_leaves_nothing_behind(big: StoredRun, home: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
     Path("t.csv").write_text("the export of yesterday")
-    runs = Path(big.run.plan["suite"]["source"])
+    runs = Path(big.run.plan.suite.source)
     for kind, place in (("csv", "t.csv"), ("inspect", "logs"), ("skill-creator", "work")):
         command = [sys.executable, "-m", "upskill", "export", "last", "-d", runs, "--format", kind, "-o", place]
         done = subprocess.run(command, preexec_fn=small_disk, capture_output=True, text=True, check=False)

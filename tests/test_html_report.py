@@ -25,8 +25,8 @@ from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
 from upskill.reports.json import plain
+from upskill.runs.results.evaluation import evaluation_of, first_results
 from upskill.runs.results.feedback import import_feedback
-from upskill.runs.results.stored import evaluation_of, first_results
 from upskill.runs.stores.rows import Review
 from upskill.traces import Step
 

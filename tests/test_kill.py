@@ -58,8 +58,8 @@ def requests_of(folder: Path) -> set[Asked]:
         return set()
     with open_store(folder) as store:
         run = store.run("last")
-        prompts = {case["id"]: case["prompt"] for case in run.plan["suite"]["cases"]}
-        systems = {"baseline": SYSTEM, "skill": f"{SYSTEM}\n\n{run.plan['skill']['body']}"}
+        prompts = {case.id: case.prompt for case in run.plan.suite.cases}
+        systems = {"baseline": SYSTEM, "skill": f"{SYSTEM}\n\n{run.plan.skill.body}"}
         trials = [result.trial for result in store.results(run) if result.passed is not None]
         return {(trial.model, systems[trial.arm], prompts[trial.case], trial.seed) for trial in trials}
 

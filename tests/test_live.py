@@ -21,7 +21,7 @@ from upskill import Skill, Suite, open_store
 from upskill.reports import json as json_report
 from upskill.reports.live import skills, summaries, trials
 from upskill.reports.live.watcher import Rate
-from upskill.runs.results.stored import evaluation_of
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
 from upskill.suites.part import CaseFilter
 

@@ -11,8 +11,8 @@ import pytest
 
 from conftest import Upskill, greetings, write_script, write_skill
 from upskill import Address, Evaluation, Plan, Skill, Store, Suite, open_store
-from upskill.runs.results.evaluation import verdicts_of_run
-from upskill.runs.results.looks import looks_before, looks_of_run
+from upskill.runs.results.evaluation import evaluation_of
+from upskill.runs.results.looks import looks_before
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores.rows import Look
 
@@ -131,8 +131,7 @@ async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monke
             found = await evaluated(store, model, options=RunOptions(margin=margin, until_decided="cases"))
         assert set(told) == {0, 1, 2}
         assert told == sorted(told)
-        verdicts_of_run(found.run, found.outcomes, looks_of_run(store, found.run))
-        assert told[-1] == 2
+        assert evaluation_of(store, found.run).verdicts[0].look == 3
 
 
 def test_a_run_that_is_not_kept_still_counts_the_looks_that_were(upskill: Upskill, home: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Upskill, greetings, write_script, write_skill
-from upskill import Address, Plan, Skill, Suite, UsageError, open_store
+from upskill import Address, Models, Plan, Skill, Suite, UsageError, open_store
+from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.planning.preregistration import register
-from upskill.runs.results.looks import looks_of_run
 from upskill.runs.running.evaluate import RunOptions, evaluate
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
@@ -70,14 +70,16 @@ async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_l
 
 
 async def test_a_part_of_a_planned_run_is_no_planned_look(home: Path) -> None:
-    plan = make_plan(home)
+    plan, file = make_plan(home), home / "plan.json"
+    register(file, plan, 0.05, None, 0)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}))
     with open_store(home / "runs") as store:
         await evaluate(replace(plan, seed=9), store=store)
-        found = await evaluate(plan, store=store, options=RunOptions(preregister=home / "plan.json"))
-        registered = "2000-01-01T00:00:00+00:00"
-        run = store.annotate(found.run, registered=registered)
-        assert looks_of_run(store, run)["student"].number == 1
-        assert looks_of_run(store, replace(run, passed=run.passed - 1))["student"].number == 2
+        few_calls = Models(ledger=Ledger(Ceilings(calls=3)))
+        part = await evaluate(plan, store=store, models=few_calls, options=RunOptions(preregister=file))
+        assert part.looks["student"].number == 2
+        complete = await evaluate(plan, store=store, options=RunOptions(preregister=file))
+        assert complete.looks["student"].number == 1
 
 
 async def test_a_plan_that_comes_after_results_says_so(home: Path) -> None:

@@ -34,6 +34,7 @@ from upskill import (
 )
 from upskill.errors import StoreError
 from upskill.runs.planning.plan import Arm, Judgement
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import STORES, Look, Page, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
 from upskill.traces import Step, Trace, Usage
@@ -554,7 +555,7 @@ async def test_a_run_counts_what_it_has(store: Store) -> None:
     run = store.run(run.id)
     assert (run.passed, run.failed, run.errored, run.finished) == (4, 2, 0, True)
     assert run.models == ["one"]
-    assert run.plan == PLAN.plain()
+    assert run.plan == StoredPlan.of(PLAN)
 
 
 def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> None:
@@ -588,8 +589,8 @@ async def test_runs_are_listed_by_skill_and_in_either_order(store: Store) -> Non
 
 def test_settings_of_an_analysis_are_stored_with_the_plan(store: Store) -> None:
     run = store.annotate(begin(store), margin=0.1, scope=None)
-    assert store.run(run.id).plan == PLAN.plain() | {"margin": 0.1, "scope": None}
-    assert store.annotate(run, margin=0.2).plan["margin"] == 0.2
+    assert store.run(run.id).plan == replace(StoredPlan.of(PLAN), margin=0.1)
+    assert store.annotate(run, margin=0.2).plan.margin == 0.2
     assert store.find_run(PLAN) == store.run(run.id)  # still the same trials
 
 

@@ -19,7 +19,7 @@ from postgres_server import Server as PostgresServer
 from test_store import PLAN, SAILOR, SKILL, TRIALS, add_all, begin, result_of
 from upskill import Address, Store, UsageError, open_store
 from upskill.models import Asked
-from upskill.runs.results.looks import looks_of_run
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Look, Review, Run, find_store
 from upskill.runs.stores.copying import ROWS_AT_ONCE, copy_store
 
@@ -103,7 +103,7 @@ async def test_a_copy_has_everything_and_copying_again_brings_only_what_is_new(p
         await source.add_result(next(source.runs()), result_of(TRIALS[1]))  # the errored one
         assert (await asyncio.to_thread(copy_store, source, target)).new_results == 1
         assert everything(target) == everything(source)
-        assert looks_of_run(target, target.run(run.id)) == looks_of_run(source, run)
+        assert evaluation_of(target, target.run(run.id)).looks == evaluation_of(source, run).looks
 
 
 async def test_an_interrupted_copy_goes_on_where_it_was(places: tuple[str, str]) -> None:

@@ -16,6 +16,7 @@ from upskill.agents import Task
 from upskill.agents.chat import chat_request
 from upskill.plain import digest
 from upskill.runs.planning.plan import GENERATION, Judgement
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.traces import Step, Trace, Usage
 
 ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")
@@ -170,8 +171,10 @@ def test_a_result_can_be_carried_to_another_process() -> None:
 
 
 def test_what_the_store_keeps_of_a_plan_is_plain_json() -> None:
-    plain = plan_of(judge=JUDGE).plain()
+    stored = StoredPlan.of(plan_of(judge=JUDGE))
+    plain = stored.to_dict()
     assert json.loads(json.dumps(plain)) == plain
+    assert StoredPlan.from_dict(plain) == stored
     assert plain["skill"]["body"] == "Say ahoy to the guest."
     assert [case["id"] for case in plain["suite"]["cases"]] == ["greet-1", "greet-2", "greet-3"]
     assert [model["name"] for model in plain["models"]] == ["one", "two"]
@@ -179,9 +182,9 @@ def test_what_the_store_keeps_of_a_plan_is_plain_json() -> None:
 
 def test_the_suite_of_a_stored_plan_can_be_read_again() -> None:
     plan = plan_of()
-    plain = plan.plain()["suite"]
-    again = Suite.parse({"cases": plain["cases"]})
-    assert again.fingerprint == plan.suite.fingerprint == plain["fingerprint"]
+    again = StoredPlan.of(plan).to_plan()
+    assert again.suite.fingerprint == plan.suite.fingerprint
+    assert again.skill.visible_hash == plan.skill.visible_hash
 
 
 def test_an_outcome_has_the_numbers_of_its_result() -> None:

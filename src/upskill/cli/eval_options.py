@@ -21,7 +21,6 @@ from upskill.options import MOST_REPEATS, option
 from upskill.reports import REPORTS
 from upskill.runs.planning.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
-from upskill.runs.results.failing import failing_cases
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.executors import Executor, RemoteExecutor
 from upskill.runs.stores import find_store
@@ -321,6 +320,8 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
 
     def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
+        from upskill.runs.results.evaluation import failing_cases  # noqa: PLC0415 - numpy comes with it
+
         students = choose_students(self.models, self.settings, lambda _: None)
         models = [resolve(name, self.base_url).name for name in students]
         store, found = find_store(self.runs_dir or self.settings.store), None

@@ -25,11 +25,11 @@ def find_run(store: RunStore, name: str) -> Run:
         return store.run(name)
     skill = None
     for run in store.runs(newest_first=True):
-        held_out = {bool(case.get("held_out")) for case in run.plan["suite"]["cases"]}
+        held_out = {case.held_out for case in run.plan.suite.cases}
         if name == "last:held-out" and held_out == {True}:
             return run
         if held_out == {True}:
-            skill = skill or run.plan["skill"]["visible_hash"]
-        elif held_out == {False} and skill in (None, run.plan["skill"]["visible_hash"]):
+            skill = skill or run.plan.skill.visible_hash
+        elif held_out == {False} and skill in (None, run.plan.skill.visible_hash):
             return run
     raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")

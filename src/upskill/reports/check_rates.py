@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 
-from upskill.plain import as_mapping
 from upskill.reports.numbers import percent
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.verdicts.statistics import effective_trials, wilson_interval
 
 
@@ -44,9 +44,9 @@ class CheckRate:
         return f"{percent(self.rate)} [{percent(low)}, {percent(high)}] of {len(self.passed)}"
 
 
-def check_rates(plan: Mapping[str, Any], results: Iterable[Result]) -> list[CheckRate]:
+def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
     """Every check in the order of the suite. One that a trial never came to, for a cut-off answer, has failed."""
-    checks = {case["id"]: _names(case) for case in plan["suite"]["cases"]}
+    checks = {case.id: list(dict.fromkeys(case.check_names)) for case in plan.suite.cases}
     order = list(dict.fromkeys(name for names in checks.values() for name in names))
     found: dict[tuple[str, str, str], CheckRate] = {}
     for result in results:
@@ -58,12 +58,8 @@ def check_rates(plan: Mapping[str, Any], results: Iterable[Result]) -> list[Chec
             looked = [judgement.passed for judgement in result.judgements if judgement.check == name]
             row.passed.append(bool(looked) and all(looked))
             row.cases.append(trial.case)
-    arms: list[str] = list(plan["arms"])
+    arms: list[str] = list(plan.arms)
     return sorted(found.values(), key=lambda row: (row.model, order.index(row.check), arms.index(row.arm)))
-
-
-def _names(case: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(next(iter(as_mapping(check) or {"": ""})) for check in case["checks"]))
 
 
 def render(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:

@@ -92,7 +92,7 @@ def render_case(store: RunStore, found: Comparison, case: ComparedCase) -> Itera
     colour = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{colour}]{case.change}[/{colour}]  [dim]{shares}[/dim]")
-    prompt = next(each["prompt"] for each in found.after.run.plan["suite"]["cases"] if each["id"] == case.id)
+    prompt = found.after.run.plan.suite.by_id[case.id].prompt
     yield _line(prompt.strip())
     answers = shown_answers(store, found, case)
     panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]

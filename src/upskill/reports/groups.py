@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
 from upskill.verdicts.to_json import split_to_json
@@ -13,14 +14,14 @@ MOST_GROUPS = 40  # of each kind that are shown: those with most cases
 NOT_TAGGED = "(no tag)"
 
 
-def author_of(case: Mapping[str, Any], source: str = "") -> str:
+def author_of(case: StoredCase, source: str = "") -> str:
     """Who wrote a case of a stored plan, as far as the case tells."""
-    said = case.get("metadata", {}).get("author")
+    said = case.metadata.get("author")
     if isinstance(said, str) and said.strip():
         return said.strip()
-    if OWN_FACTS in case.get("tags", ()):
+    if OWN_FACTS in case.tags:
         return "the skill's own lines"
-    if case.get("evidence"):
+    if case.evidence:
         return "a model, from evidence"
     return "a model" if source == "generated" else "people"
 
@@ -28,13 +29,13 @@ def author_of(case: Mapping[str, Any], source: str = "") -> str:
 def lifts_by_group(evaluation: Evaluation) -> dict[str, list[dict[str, Any]]]:
     """By tag and by author: how many cases there are, and the lift of each model. One group that has every case says
     nothing new, and is left out."""
-    suite = evaluation.run.plan["suite"]
+    suite = evaluation.run.plan.suite
     tags: dict[str, list[str]] = {}
     authors: dict[str, list[str]] = {}
-    for case in suite["cases"]:
-        for tag in case.get("tags") or [NOT_TAGGED]:
-            tags.setdefault(tag, []).append(case["id"])
-        authors.setdefault(author_of(case, suite.get("source", "")), []).append(case["id"])
+    for case in suite.cases:
+        for tag in case.tags or [NOT_TAGGED]:
+            tags.setdefault(tag, []).append(case.id)
+        authors.setdefault(author_of(case, suite.source), []).append(case.id)
     return {"tag": list(_lifts(evaluation, tags)), "author": list(_lifts(evaluation, authors))}
 
 

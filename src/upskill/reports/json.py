@@ -25,11 +25,11 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
         "run": evaluation.run.id,
-        "skill": {key: stored["skill"][key] for key in ("name", "fingerprint", "tokens")},
+        "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
             "held_out": len(plan.suite.held_out),
-            "fingerprint": stored["suite"]["fingerprint"],
+            "fingerprint": stored.suite.fingerprint,
             "part": asdict(plan.suite.part) if plan.suite.part else None,
         },
         "models": [

@@ -18,6 +18,7 @@ from rich.text import Text
 from upskill.plain import counted
 from upskill.reports.numbers import dollars
 from upskill.runs.planning.plan import Result, Trial
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, Tally
 from upskill.sandboxes import printable
 from upskill.traces import Step
@@ -36,17 +37,17 @@ def render_heading(
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
-    if recorded := run.plan.get("replay_of"):
+    if recorded := run.plan.replay_of:
         yield Text(f"played from a file of replies: answers are those of the run {recorded[0]}, begun {recorded[1]}")
-    baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
+    baseline = "older skill" if run.plan.reference_skill else "baseline"
     for tally in tallies:
         arm = baseline if tally.arm == "baseline" else tally.arm
         counts = f"{tally.passed} passed, {tally.failed} failed, {tally.errored} errored"
         yield Padding(Text(f"{tally.model} · {arm}: {counts}"), (0, 0, 0, 2))
-    if sandbox := run.plan.get("sandbox"):
-        distractors: list[str] = run.plan.get("distractors") or []
+    if sandbox := run.plan.sandbox:
+        distractors = run.plan.distractors
         others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
-        yield Text(f"agent {run.plan['agent']}{others}")
+        yield Text(f"agent {run.plan.agent}{others}")
         yield Text(_sandbox(sandbox))
     if leaks:
         from upskill.reports.terminal import invalid  # noqa: PLC0415 - numpy comes with it
@@ -67,13 +68,11 @@ def _sandbox(record: Mapping[str, Any]) -> str:
     return f"{held}; reduced: {record['reduced']}" if record.get("reduced") else held
 
 
-def render_case(
-    case: dict[str, Any], results: list[Result], baseline: str, *, detailed: bool
-) -> Iterator[RenderableType]:
-    held_out = "held-out" if case["held_out"] else "train"
-    yield Text.from_markup(f"[bold]{escape(case['id'])}[/bold]  [dim]{held_out}[/dim]")
-    yield Padding(Text(case["prompt"].strip()), (0, 0, 0, 2))
-    for name, text in case.get("files", {}).items():
+def render_case(case: StoredCase, results: list[Result], baseline: str, *, detailed: bool) -> Iterator[RenderableType]:
+    held_out = "held-out" if case.held_out else "train"
+    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [dim]{held_out}[/dim]")
+    yield Padding(Text(case.prompt.strip()), (0, 0, 0, 2))
+    for name, text in case.files.items():
         yield Padding(Text(f"{name}:\n{text}", style="dim"), (0, 0, 0, 2))
     if not detailed:
         for result in results:

@@ -8,7 +8,7 @@ ask, independent of one another; runs of one query may depend on each other in a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,15 +145,6 @@ def compute_firing_metrics(model: str, queries: Queries, outcomes: Iterable[Outc
         _precision(positives, recall, negatives, false_triggers),
         _accuracy(positives, recall, negatives, false_triggers),
     )
-
-
-def firing_of_run(plan: Mapping[str, Any], outcomes: Collection[Outcome]) -> tuple[FiringMetrics, ...]:
-    """The metrics of each model in a stored run of queries; none of a run of anything else."""
-    cases = plan["suite"]["cases"]
-    if not cases or any([set(check) for check in case["checks"]] != [{FIRES}] for case in cases):
-        return ()
-    queries = Queries(tuple(Query(case["prompt"], bool(case["checks"][0][FIRES])) for case in cases))
-    return tuple(compute_firing_metrics(model["name"], queries, outcomes) for model in plan["models"])
 
 
 def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[Estimate, float] | None:

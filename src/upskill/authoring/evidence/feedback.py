@@ -7,7 +7,7 @@ it is measured by, and is kept from it. What becomes of each review is told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from upskill.authoring.search.refiners import Failure
 from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.feedback import LONGEST_NOTE, Remark, find_case, read_feedback, trial_of
 from upskill.runs.stores import Run, Store, find_store
 from upskill.skills import Skill
@@ -157,9 +158,9 @@ def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, su
     result = store.result(run, trial) if store and run and trial else None
     ids = [case.id for case in suite.cases] if suite else []
     case = trial.case if trial else find_case(remark.case, ids) or ""
-    stored = next((each for each in run.plan["suite"]["cases"] if each["id"] == case), None) if run else None
+    stored = run.plan.suite.by_id.get(case) if run else None
     own = suite.by_id.get(case) if suite else None
-    prompt = str(stored["prompt"]) if stored else own.prompt if own else ""
+    prompt = stored.prompt if stored else own.prompt if own else ""
     mark = Mark(remark, case, prompt, _answer(result), result.passed if result else None)
     return replace(mark, unusable=_why_not(mark, run, skill, _is_hidden(prompt, stored, own, suite)))
 
@@ -168,10 +169,10 @@ def _answer(result: Result | None) -> str:
     return result.trace.answer if result and result.trace else ""
 
 
-def _is_hidden(prompt: str, stored: Mapping[str, Any] | None, own: Case | None, suite: Suite | None) -> bool:
+def _is_hidden(prompt: str, stored: StoredCase | None, own: Case | None, suite: Suite | None) -> bool:
     """Held out here or in the run, under whatever id."""
     prompts = {case.prompt for case in suite.held_out} if suite else set[str]()
-    return bool((stored and stored.get("held_out")) or (own and own.held_out) or prompt in prompts)
+    return bool((stored and stored.held_out) or (own and own.held_out) or prompt in prompts)
 
 
 def _why_not(mark: Mark, run: Run | None, skill: Skill, hidden: bool) -> str:

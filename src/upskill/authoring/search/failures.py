@@ -41,10 +41,10 @@ def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suit
     known = {case.id for case in suite.train} if suite else set[str]()
     found: dict[str, Failure] = {}
     for run in store.runs():
-        if run.plan["skill"].get("visible_hash") != skill.visible_hash or student.name not in run.models:
+        if run.plan.skill.visible_hash != skill.visible_hash or student.name not in run.models:
             continue
         try:
-            cases = Suite.parse({"cases": run.plan["suite"]["cases"]}, run.id).by_id
+            cases = Suite.parse({"cases": [case.to_dict() for case in run.plan.suite.cases]}, run.id).by_id
         except UsageError:  # it uses a check of a package that is no longer installed
             continue
         for failure in failures_in_run(store, run, cases, model=student.name):

@@ -13,7 +13,7 @@ from upskill.cli.options import json_option, open_existing_store, runs_dir_optio
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.planning.plan import Arm
-from upskill.runs.results.comparison import Comparison, Side, case_ids, compare
+from upskill.runs.results.comparison import Comparison, Side, compare
 from upskill.runs.stores import Run, RunStore
 from upskill.settings import Settings
 
@@ -76,9 +76,9 @@ def _show(store: RunStore, found: Comparison, most: int) -> None:
 def _run_before_last(store: RunStore) -> Run:
     """The latest before the last one that has its skill and some of its cases."""
     last = find_run(store, "last")
-    cases = case_ids(last)
+    cases = last.plan.suite.by_id.keys()
     runs = (run for run in store.runs(last.skill, newest_first=True) if run.id != last.id)
-    return next((run for run in runs if cases & case_ids(run)), None) or find_run(store, "last~1")
+    return next((run for run in runs if cases & run.plan.suite.by_id.keys()), None) or find_run(store, "last~1")
 
 
 def _sides(one: Run, two: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
@@ -89,8 +89,8 @@ def _sides(one: Run, two: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
         for model in named:
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
-        if arm not in run.plan["arms"]:
-            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan['arms'])}.")
+        if arm not in run.plan.arms:
+            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
     pairs = [(models[0], models[-1])] if models else [(model, model) for model in one.models if model in two.models]
     if not pairs and len(one.models) == len(two.models) == 1:
         pairs = [(one.models[0], two.models[0])]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 from click.shell_completion import (
@@ -22,6 +22,10 @@ from click.shell_completion import (
 
 from upskill.cli.help import Command
 from upskill.installation import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from upskill.runs.planning.stored_plan import StoredCase
+    from upskill.suites import Case
 
 VARIABLE = "_UPSKILL_COMPLETE"  # as click makes it from the command's name
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -146,14 +150,14 @@ def _runs(context: click.Context) -> Iterable[str]:
 
 
 def _cases(context: click.Context) -> Iterable[str]:
-    return (case["id"] for case in _known_cases(context))
+    return (case.id for case in _known_cases(context))
 
 
 def _tags(context: click.Context) -> Iterable[str]:
-    return (tag for case in _known_cases(context) for tag in case.get("tags", ()))
+    return (tag for case in _known_cases(context) for tag in case.tags)
 
 
-def _known_cases(context: click.Context) -> list[dict[str, Any]]:
+def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     """Of the run, or of the suite, that stands earlier on the line."""
     from upskill.runs.stores import find_store  # noqa: PLC0415
     from upskill.settings import Settings  # noqa: PLC0415
@@ -167,12 +171,12 @@ def _known_cases(context: click.Context) -> list[dict[str, Any]]:
         if store is None:
             return []
         with store:
-            return store.run(first).plan["suite"]["cases"]
+            return store.run(first).plan.suite.cases
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
     suite = Suite.load(given["tests"]) if given.get("tests") else Suite.of(Skill.load(first))
-    return [case.plain() for case in suite.cases] if suite else []
+    return suite.cases if suite else []
 
 
 complete_models, complete_targets, complete_agents = map(_completer, (_models, _targets, _agents))

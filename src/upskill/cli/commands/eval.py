@@ -209,7 +209,7 @@ def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options:
 
 def _warn_of_sandbox(run: Run) -> None:
     """Warn of a sandbox that holds back less than it should, before anything is run in it."""
-    if record := run.plan.get("sandbox"):
+    if record := run.plan.sandbox:
         from upskill.sandboxes import SandboxChoice  # noqa: PLC0415 - only where something acts
 
         if warning := SandboxChoice(**record).warning:
@@ -227,7 +227,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
         trials = counted(len(evaluation.invalid), "trial")
         note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
-    from upskill.runs.results.stored import first_results  # noqa: PLC0415 - with what reports need, once it has run
+    from upskill.runs.results.evaluation import first_results  # noqa: PLC0415 - with what reports need, once it has run
 
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(

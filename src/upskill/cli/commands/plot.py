@@ -125,7 +125,7 @@ class _Options:
             return list(dict.fromkeys(self.kinds))
         name = Path(self.output or "").stem.lower()
         named = [kind for kind, words in KINDS.items() if any(word in name for word in words)]
-        return named[:1] or ["forest" if "baseline" in run.plan["arms"] else "bars"]
+        return named[:1] or ["forest" if "baseline" in run.plan.arms else "bars"]
 
     def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
         """Where each kind goes; UsageError where it cannot be written, before anything is computed."""
@@ -152,7 +152,7 @@ class _Options:
 def _draw(options: _Options) -> None:
     from upskill.reports.json import plain  # noqa: PLC0415 - numpy comes with it
     from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
-    from upskill.runs.results.stored import evaluation_of  # noqa: PLC0415
+    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
     with open_existing_store(options.runs_dir or Settings.load().store) as store:
         run = find_run(store, options.run)
@@ -173,7 +173,7 @@ def _draw(options: _Options) -> None:
         look = PictureOptions(
             width=options.width,
             theme="light" if png and options.theme == "auto" else options.theme,
-            older_skill=bool(run.plan.get("reference_skill")),
+            older_skill=bool(run.plan.reference_skill),
             notes=missing,
         )
         _write(_picture(kind, document, evaluation, look, options.by), file, png=png)

@@ -30,7 +30,7 @@ def command(run: str, output: str | None, runs_dir: str | None) -> None:
     """
     from upskill.reports import ReportContext  # noqa: PLC0415 - numpy comes with the rest
     from upskill.reports.html.page import render  # noqa: PLC0415
-    from upskill.runs.results.stored import evaluation_of, first_results  # noqa: PLC0415
+    from upskill.runs.results.evaluation import evaluation_of, first_results  # noqa: PLC0415
 
     with open_existing_store(runs_dir or Settings.load().store) as store:
         found = find_run(store, run)

@@ -93,10 +93,9 @@ def command(
 
 
 def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
-    from upskill.runs.results.evaluation import verdicts_of_run  # noqa: PLC0415
-    from upskill.runs.results.looks import looks_of_run  # noqa: PLC0415
+    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
-    return verdicts_of_run(run, list(store.outcomes(run)), looks_of_run(store, run))
+    return evaluation_of(store, run).verdicts
 
 
 def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
@@ -153,14 +152,14 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     shown: list[Text] = []
     for run, verdict in rows:
         open_end = "" if run.finished else f"  (unfinished: {_so_far(run)})"
-        if part := run.plan["suite"].get("part"):
-            open_end += f"  ({len(run.plan['suite']['cases'])} of {part['of']} cases, {escape(part['chosen'])})"
+        if part := run.plan.suite.part:
+            open_end += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {escape(part.chosen)})"
         shown.append(
             Text.from_markup(
                 f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
             )
         )
-        names = ("older skill", "this skill") if run.plan.get("reference_skill") else ("baseline", "with skill")
+        names = ("older skill", "this skill") if run.plan.reference_skill else ("baseline", "with skill")
         width = 1 + max(map(len, names))
         for name, arm in zip(names, _arms(verdict), strict=True):
             if not arm["passed"] + arm["failed"]:

@@ -21,8 +21,8 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
 from upskill.runs.planning.plan import Arm, Result
+from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
-from upskill.runs.results.snapshots import mixed_snapshots
 from upskill.runs.stores import Page, Run, RunStore
 from upskill.sandboxes import printable
 from upskill.settings import Settings
@@ -93,13 +93,13 @@ class _Options:
 
     def results(self, store: RunStore, run: Run, page: Page | None) -> Iterator[Result]:
         """The results that were asked for; UsageError for a case or a model that the run does not have."""
-        cases = [case["id"] for case in run.plan["suite"]["cases"]]
+        cases = [case.id for case in run.plan.suite.cases]
         for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
         arm = self.arm or ("skill" if self.failed else None)
-        if arm and arm not in run.plan["arms"]:
-            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan['arms'])}.")
+        if arm and arm not in run.plan.arms:
+            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
@@ -111,8 +111,8 @@ def _show_page(store: RunStore, run: Run, options: _Options) -> None:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
     notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
     show(*trials.render_heading(run, store.tally(run), store.leaks(run), notes))
-    baseline = "older skill" if run.plan.get("reference_skill") else "baseline"
-    cases = {item["id"]: item for item in run.plan["suite"]["cases"]}
+    baseline = "older skill" if run.plan.reference_skill else "baseline"
+    cases = {item.id: item for item in run.plan.suite.cases}
     for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         show(*trials.render_case(cases[case_id], list(group), baseline, detailed=options.case is not None))
     if len(results) > PAGE:
@@ -124,7 +124,8 @@ def _show_json(store: RunStore, run: Run, options: _Options) -> None:
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
     invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
-    click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {to_json_text(run.plan)},\n  "trials": [', nl=False)
+    plan = to_json_text(run.plan.to_dict())
+    click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {plan},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
         click.echo(f"{',' if number else ''}\n    {to_json_text(trials.to_json(result), 4)}", nl=False)
     people = agreement_with_people(store, run)
@@ -146,7 +147,7 @@ def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
         return
     if not rates:
         note(f"No trial of {run.id} was scored, so no check passed or failed.")
-    show(*render(rates, "older skill" if run.plan.get("reference_skill") else "baseline"))
+    show(*render(rates, "older skill" if run.plan.reference_skill else "baseline"))
 
 
 def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:

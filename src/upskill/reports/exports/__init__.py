@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from upskill.outputs import whole_file, whole_folder
 from upskill.registry import Registry
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, RunStore
 
 EXPORTS = Registry(
@@ -50,15 +50,15 @@ class StoredRun:
     store: RunStore
     run: Run
 
-    @cached_property
-    def cases(self) -> dict[str, Mapping[str, Any]]:
+    @property
+    def cases(self) -> Mapping[str, StoredCase]:
         """The cases of its suite by their ids, in their order."""
-        return {case["id"]: case for case in self.run.plan["suite"]["cases"]}
+        return self.run.plan.suite.by_id
 
     @property
     def baseline(self) -> str:
         """What the arm `baseline` is called: with `--against` it has an older skill."""
-        return "older skill" if self.run.plan.get("reference_skill") else "baseline"
+        return "older skill" if self.run.plan.reference_skill else "baseline"
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
         return self.store.results(self.run, model=model, arm=arm)

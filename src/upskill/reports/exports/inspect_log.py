@@ -27,7 +27,7 @@ def write(source: StoredRun, folder: Path) -> None:
     models = source.run.models
     for number, model in enumerate(models, start=1):
         name = file_name(model, number if len(models) > 1 else 0).replace("_", "-")  # which parts the parts of a name
-        for arm in source.run.plan["arms"]:
+        for arm in source.run.plan.arms:
             log = _Log(source, model, arm)
             task = file_name(f"{source.run.skill}-{arm}").replace("_", "-")
             log.write(folder / f"{created:%Y-%m-%dT%H-%M-%S}-00-00_{task}_{name}.eval")
@@ -81,8 +81,8 @@ class _Log:
             "created": run.created,
             "task": f"{run.skill} ({self._arm})",
             "task_id": digest([run.skill, self.arm]),
-            "task_version": plan["skill"]["fingerprint"],
-            "solver": f"upskill/{plan['agent']}",
+            "task_version": plan.skill.fingerprint,
+            "solver": f"upskill/{plan.agent}",
             "tags": [self.arm],
             "dataset": {
                 "name": run.skill,
@@ -92,13 +92,13 @@ class _Log:
             },
             "model": self.model,
             "model_generate_config": {
-                "temperature": plan.get("temperature"),
-                "max_tokens": plan.get("max_output_tokens"),
-                "seed": plan.get("seed"),
+                "temperature": plan.temperature,
+                "max_tokens": plan.max_output_tokens,
+                "seed": plan.seed,
             },
-            "config": {"epochs": plan["runs"]},
+            "config": {"epochs": plan.runs},
             "packages": {"upskill": __version__},
-            "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan["suite"]["fingerprint"]},
+            "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint},
         }
 
     @property
@@ -106,11 +106,11 @@ class _Log:
         return self.source.baseline if self.arm == "baseline" else self.arm
 
     def _plan(self) -> dict[str, Any]:
-        return {"name": "upskill", "steps": [{"solver": f"upskill/{self.source.run.plan['agent']}", "params": {}}]}
+        return {"name": "upskill", "steps": [{"solver": f"upskill/{self.source.run.plan.agent}", "params": {}}]}
 
     def _header(self, spec: dict[str, Any]) -> dict[str, Any]:
         run = self.source.run
-        wanted = len(self.source.cases) * run.plan["runs"]
+        wanted = len(self.source.cases) * run.plan.runs
         names = sorted(self.scored, key=lambda name: name != OUTCOME)
         return {
             "version": VERSION,

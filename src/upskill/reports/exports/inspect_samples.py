@@ -9,6 +9,7 @@ from typing import Any
 from upskill.plain import as_list, as_mapping
 from upskill.reports.exports import StoredRun, file_name
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
 from upskill.traces import Step, Trace, Usage
 
 OUTCOME = "outcome"  # the score that says whether the trial passed
@@ -21,30 +22,30 @@ LONGEST = 1000  # characters of a text in a summary
 def sample(source: StoredRun, result: Result) -> dict[str, Any]:
     trial, trace = result.trial, result.trace
     plan = source.run.plan
-    case = source.cases.get(trial.case, {"id": trial.case, "prompt": ""})
-    judge = plan.get("judge")
+    case = source.cases.get(trial.case) or StoredCase(id=trial.case, prompt="")
+    judge = plan.judge
     used = {trial.model: usage(result.usage)}
     if judge and result.judging.total_tokens:
-        add_usage(used, judge["name"], usage(result.judging))
+        add_usage(used, judge.name, usage(result.judging))
     metadata: dict[str, Any] = {
         "case": trial.case,
         "arm": trial.arm,
         "seed": trial.seed,
-        "held_out": bool(case.get("held_out")),
+        "held_out": case.held_out,
     }
     more = {
-        "tags": case.get("tags"),
+        "tags": list(case.tags),
         "cause": result.cause,
         "activated": result.activated,
         "leak": result.leak,
-        **case.get("metadata", {}),
+        **case.metadata,
     }
     metadata |= {name: value for name, value in more.items() if value not in (None, "", [])}
     return {
         "id": sample_id(source, trial.case),
-        "epoch": trial.seed - plan.get("seed", 0) + 1,
-        "input": case["prompt"],
-        "target": str(case.get("reference") or case.get("expected_output") or ""),
+        "epoch": trial.seed - plan.seed + 1,
+        "input": case.prompt,
+        "target": case.reference or case.expected_output,
         "messages": [*_asked(source, result, case), *(_messages(trace) if trace else ())],
         "output": _output(result),
         "scores": _scores(result) if result.passed is not None else None,
@@ -57,7 +58,7 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "working_time": result.seconds,
         "uuid": result.key,
         "error": _error(result) if result.passed is None else None,
-        "limit": _limit(trace, plan.get("bounds") or {}),
+        "limit": _limit(trace, plan),
     }
 
 
@@ -116,14 +117,14 @@ def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, A
     )
 
 
-def _asked(source: StoredRun, result: Result, case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _asked(source: StoredRun, result: Result, case: StoredCase) -> Iterator[dict[str, Any]]:
     """What the student was told: the skill where it is in the prompt, and the task with its files."""
     plan = source.run.plan
-    if plan["agent"] == "chat" and result.trial.arm == "skill":
-        yield {"role": "system", "content": plan["skill"].get("body", "")}
-    files = [f"{name}:\n```\n{text}\n```" for name, text in case.get("files", {}).items()]
-    shown = files if plan["agent"] == "chat" else []
-    yield {"role": "user", "content": "\n\n".join([*shown, case["prompt"]]), "source": "input"}
+    if plan.agent == "chat" and result.trial.arm == "skill":
+        yield {"role": "system", "content": plan.skill.body}
+    files = [f"{name}:\n```\n{text}\n```" for name, text in case.files.items()]
+    shown = files if plan.agent == "chat" else []
+    yield {"role": "user", "content": "\n\n".join([*shown, case.prompt]), "source": "input"}
 
 
 def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
@@ -194,9 +195,10 @@ def _error(result: Result) -> dict[str, Any]:
     return {"message": result.error, "traceback": traceback, "traceback_ansi": traceback}
 
 
-def _limit(trace: Trace | None, bounds: Mapping[str, Any]) -> dict[str, Any] | None:
+def _limit(trace: Trace | None, plan: StoredPlan) -> dict[str, Any] | None:
     stop = trace.stop if trace else ""
-    return {"type": LIMITS[stop], "limit": bounds[stop]} if stop in LIMITS and bounds.get(stop) else None
+    limit = getattr(plan.bounds, stop) if stop in LIMITS else None
+    return {"type": LIMITS[stop], "limit": limit} if limit else None
 
 
 def clean(value: Any) -> Any:

@@ -18,7 +18,8 @@ HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 def write(run: StoredRun, stream: BinaryIO) -> None:
     for result in run.results():
         row = trial_row(run, result)
-        row["tags"] = list(run.cases.get(result.trial.case, {}).get("tags", ()))
+        case = run.cases.get(result.trial.case)
+        row["tags"] = list(case.tags) if case else []
         row["findings"] = json.loads(row["findings"])
         row["steps"] = [_step(step) for step in result.trace.steps] if result.trace else []
         if result.traceback:

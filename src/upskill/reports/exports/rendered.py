@@ -10,7 +10,7 @@ from upskill.reports.exports import FileExport, StoredRun
 
 def _write(kind: str, run: StoredRun, stream: BinaryIO) -> None:
     from upskill.reports import ReportContext  # noqa: PLC0415
-    from upskill.runs.results.stored import evaluation_of  # noqa: PLC0415 - numpy comes with it
+    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
 
     report: Report = REPORTS.load(kind)
     text = report(evaluation_of(run.store, run.run), ReportContext(results=run.results))

@@ -17,7 +17,7 @@ from typing import IO, Any
 from upskill.plain import counted
 from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.reports.exports.skill_creator_run import expectations, run_row, write_json, write_run
-from upskill.runs.planning.plan import Result
+from upskill.runs.planning.plan import Arm, Result
 from upskill.sandboxes import printable
 
 METRICS = ("pass_rate", "time_seconds", "tokens")
@@ -80,7 +80,7 @@ class _Workspace:
         self.source = source
         self.model = model
         self.place = place
-        older = bool(source.run.plan.get("reference_skill"))
+        older = bool(source.run.plan.reference_skill)
         self.names = (
             {"skill": "new_skill", "baseline": "old_skill"}
             if older
@@ -89,16 +89,16 @@ class _Workspace:
         self.found = {self.names[arm]: _Configuration() for arm in ("skill", "baseline") if arm in self._arms}
 
     @property
-    def _arms(self) -> list[str]:
-        return self.source.run.plan["arms"]
+    def _arms(self) -> tuple[Arm, ...]:
+        return self.source.run.plan.arms
 
     def write(self) -> None:
         self.place.mkdir(parents=True)
         for number, case in enumerate(self.source.cases.values()):
             written = {
                 "eval_id": number,
-                "eval_name": case["id"],
-                "prompt": case["prompt"],
+                "eval_name": case.id,
+                "prompt": case.prompt,
                 "assertions": expectations(case),
             }
             # Its viewer looks beside the runs, its scripts in the folder of the case.
@@ -118,7 +118,7 @@ class _Workspace:
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         numbers = {case: number for number, case in enumerate(self.source.cases)}
-        first = self.source.run.plan.get("seed", 0)
+        first = self.source.run.plan.seed
         for result in self.source.results(self.model):
             trial = result.trial
             if trial.arm not in self.names or trial.case not in numbers:

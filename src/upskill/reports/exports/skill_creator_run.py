@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from upskill.reports.exports import StoredRun
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase
 
 
-def expectations(case: Mapping[str, Any]) -> list[str]:
+def expectations(case: StoredCase) -> list[str]:
     """The checks of a case in words."""
-    return [f"{name}: {_words(value)}" for check in case.get("checks", ()) for name, value in check.items()]
+    return [f"{name}: {_words(value)}" for check in case.checks for name, value in check.items()]
 
 
 def _words(value: object) -> str:
@@ -83,7 +83,8 @@ def _metrics(result: Result, answer: str) -> dict[str, Any]:
 
 
 def _transcript(source: StoredRun, result: Result) -> str:
-    parts = [f"## Eval Prompt\n\n{source.cases.get(result.trial.case, {}).get('prompt', '')}"]
+    case = source.cases.get(result.trial.case)
+    parts = [f"## Eval Prompt\n\n{case.prompt if case else ''}"]
     for number, step in enumerate(result.trace.steps if result.trace else (), start=1):
         if step.kind == "tool":
             said = f"{json.dumps(step.arguments, ensure_ascii=False, default=str)}\n\n{step.output}"

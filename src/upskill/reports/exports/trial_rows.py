@@ -9,6 +9,7 @@ from upskill.reports.exports import StoredRun
 from upskill.reports.groups import author_of
 from upskill.reports.trials import OUTCOMES
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase
 
 Kind = Literal["text", "whole", "number", "boolean"]
 COLUMNS: dict[str, Kind] = {
@@ -48,7 +49,7 @@ COLUMNS: dict[str, Kind] = {
 
 def trial_row(source: StoredRun, result: Result) -> dict[str, Any]:
     trial, usage, trace = result.trial, result.usage, result.trace
-    case = source.cases.get(trial.case, {})
+    case = source.cases.get(trial.case) or StoredCase(id=trial.case, prompt="")
     passed, checks = result.checks_passed
     findings = [
         {"check": one.check, "passed": one.passed, "reason": one.reason, "decides": one.decides}
@@ -59,9 +60,9 @@ def trial_row(source: StoredRun, result: Result) -> dict[str, Any]:
         "skill": source.run.skill,
         "model": trial.model,
         "case": trial.case,
-        "tags": ", ".join(case.get("tags", ())),
-        "held_out": bool(case.get("held_out")),
-        "author": author_of(case, source.run.plan["suite"].get("source", "")),
+        "tags": ", ".join(case.tags),
+        "held_out": case.held_out,
+        "author": author_of(case, source.run.plan.suite.source),
         "arm": trial.arm,
         "seed": trial.seed,
         "outcome": OUTCOMES[result.passed],
@@ -83,7 +84,7 @@ def trial_row(source: StoredRun, result: Result) -> dict[str, Any]:
         "activated": result.activated,
         "leak": result.leak,
         "answered_by": trace.model if trace else "",
-        "prompt": case.get("prompt", ""),
+        "prompt": case.prompt,
         "answer": trace.answer if trace else "",
         "findings": json.dumps(findings, ensure_ascii=False),
     }

@@ -105,7 +105,7 @@ def write(source: StoredRun, folder: Path) -> None:
         {
             "batch_id": batch,
             "model": ", ".join(run.models),
-            "task": run.plan["skill"].get("description") or run.skill,
+            "task": run.plan.skill.description or run.skill,
             "total_runs": len(results),
             "passed_runs": sum(result["passed"] for result in results),
             "results": results,
@@ -117,7 +117,7 @@ def _result(run: Run, batch: str, number: int, key: tuple[str, int, str], done: 
     model, _, arm = key
     metadata = {
         "model": model,
-        "task": run.plan["skill"].get("description") or run.skill,
+        "task": run.plan.skill.description or run.skill,
         "batch_id": batch,
         "run_number": number,
         "timestamp": run.created,

@@ -22,10 +22,12 @@ from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_r
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
 from upskill.reports.trials import OUTCOMES
 from upskill.runs.planning.plan import Result
+from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
 from upskill.runs.results.evaluation import Evaluation
+from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
 from upskill.verdicts.advice import ACTIVATION_CAVEAT, conclude
-from upskill.verdicts.firing import FiringMetrics, firing_of_run
+from upskill.verdicts.firing import FIRES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
@@ -56,7 +58,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     run, plan = evaluation.run, evaluation.run.plan
     older = evaluation.plan.reference_skill is not None
     document = json_report.plain(evaluation)
-    firing = firing_of_run(plan, evaluation.outcomes)
+    firing = _firing_metrics(evaluation)
     return {
         "format": 1,
         "upskill": __version__,
@@ -64,23 +66,23 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "run": {
             "id": run.id,
             "skill": run.skill,
-            "description": plan["skill"].get("description", ""),
+            "description": plan.skill.description,
             "created": run.created,
             "trials": run.trials,
             "scored": run.passed + run.failed,
             "errored": run.errored,
-            "agent": plan.get("agent", "chat"),
-            "runs": plan["runs"],
-            "seeds": [page_seed(plan.get("seed", 0) + number) for number in range(min(plan["runs"], MOST_SEEDS))],
-            "temperature": plan.get("temperature"),
-            "judge": (plan.get("judge") or {}).get("name"),
-            "sandbox": (plan.get("sandbox") or {}).get("version"),
-            "distractors": plan.get("distractors") or [],
+            "agent": plan.agent,
+            "runs": plan.runs,
+            "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MOST_SEEDS))],
+            "temperature": plan.temperature,
+            "judge": plan.judge.name if plan.judge else None,
+            "sandbox": (plan.sandbox or {}).get("version"),
+            "distractors": list(plan.distractors),
             "margin": evaluation.margin,
             "older_skill": older,
             "invalid": evaluation.leaked,
         },
-        "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan["arms"]},
+        "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan.arms},
         "headline": headline(evaluation, firing),
         "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
         or [conclude(verdict, run.skill, verdict.model, baseline_is_skill=older) for verdict in evaluation.verdicts],
@@ -107,7 +109,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             ]
             for model, found in evaluation.looks.items()
         },
-        "cases": cases_to_page(plan["suite"]),
+        "cases": cases_to_page(plan.suite),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
@@ -156,9 +158,18 @@ def _conclude_firing(metrics: FiringMetrics, skill: str) -> str:
     return f"{metrics.model} opens {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
+def _firing_metrics(evaluation: Evaluation) -> tuple[FiringMetrics, ...]:
+    """The metrics of each model in a run of queries; none in a run of anything else."""
+    cases = evaluation.run.plan.suite.cases
+    if not cases or any(case.check_names != (FIRES,) for case in cases):
+        return ()
+    queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
+    return tuple(compute_firing_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)
+
+
 def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     """How the trials of each control ended, model by model."""
-    arms = [arm for arm in evaluation.run.plan["arms"] if arm not in ("baseline", "skill")]
+    arms = [arm for arm in evaluation.run.plan.arms if arm not in ("baseline", "skill")]
     found: list[dict[str, Any]] = []
     for model, arm in product(evaluation.run.models, arms):
         rows = [row for row in evaluation.outcomes_of(model) if row.arm == arm]
@@ -169,24 +180,24 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     return found
 
 
-def cases_to_page(suite: Mapping[str, Any], most: int = LONGEST_PROMPT) -> list[dict[str, Any]]:
+def cases_to_page(suite: StoredSuite, most: int = LONGEST_PROMPT) -> list[dict[str, Any]]:
     """The cases of a stored suite. Texts longer than `most` characters are cut, and say how long they were."""
-    return [_case(case, suite.get("source", ""), most) for case in suite["cases"]]
+    return [_case(case, suite.source, most) for case in suite.cases]
 
 
-def _case(case: Mapping[str, Any], source: str, most: int) -> dict[str, Any]:
-    files = list(case.get("files", {}).items())
+def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
+    files = list(case.files.items())
     return {
-        "id": case["id"],
-        "prompt": cut(case["prompt"], most),
-        "held_out": bool(case.get("held_out")),
-        "tags": list(case.get("tags", ())),
+        "id": case.id,
+        "prompt": cut(case.prompt, most),
+        "held_out": case.held_out,
+        "tags": list(case.tags),
         "author": author_of(case, source),
-        "checks": [_check(check, most) for check in case.get("checks", ())],
+        "checks": [_check(check, most) for check in case.checks],
         "files": [[name, cut(text, most)] for name, text in files[:MOST_FILES]],
         "more_files": max(0, len(files) - MOST_FILES),
-        "reference": cut(case.get("reference", ""), most),
-        "expected": cut(case.get("expected_output", ""), most),
+        "reference": cut(case.reference, most),
+        "expected": cut(case.expected_output, most),
     }
 
 
@@ -199,9 +210,9 @@ def _check(check: Mapping[str, Any], most: int) -> list[str]:
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
     """By case, model and arm, in the order of the plan: how many trials passed, failed and errored."""
     plan = evaluation.run.plan
-    cases = {case["id"]: number for number, case in enumerate(plan["suite"]["cases"])}
+    cases = {case.id: number for number, case in enumerate(plan.suite.cases)}
     models = {model: number for number, model in enumerate(evaluation.run.models)}
-    arms = {arm: number for number, arm in enumerate(plan["arms"])}
+    arms = {arm: number for number, arm in enumerate(plan.arms)}
     matrix = [[[[0, 0, 0] for _ in arms] for _ in models] for _ in cases]
     place = {True: 0, False: 1, None: 2}
     for row in evaluation.outcomes:

@@ -54,7 +54,7 @@ def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
 
     def make(most: int) -> bool:
         nonlocal text
-        cases = cases_to_page(evaluation.run.plan["suite"], most)
+        cases = cases_to_page(evaluation.run.plan.suite, most)
         text = compress(to_json_bytes(found | {"cases": cases}))
         return len(text) <= room
 

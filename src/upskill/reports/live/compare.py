@@ -24,12 +24,12 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
         if model not in run.models:
             raise UsageError(f"{run.id}: no model is called {model!r}")
     arm = arm or "skill"
-    cases, others = ({case["id"] for case in run.plan["suite"]["cases"]} for run in (before, after))
+    cases, others = (run.plan.suite.by_id.keys() for run in (before, after))
     if cases.isdisjoint(others):
         return _without_cases(Side(before, first, cast("Arm", arm)), Side(after, second, cast("Arm", arm)))
     found = compare(store, Side(before, first, cast("Arm", arm)), Side(after, second, cast("Arm", arm)))
     changed = [*found.changed("worse"), *found.changed("better")]
-    prompts = {case["id"]: case["prompt"] for case in after.plan["suite"]["cases"]}
+    prompts = {case.id: case.prompt for case in after.plan.suite.cases}
     return {
         "before": _side(found.before),
         "after": _side(found.after),
@@ -72,12 +72,12 @@ def _side(side: Side) -> dict[str, Any]:
     return {
         "run": run.id,
         "skill": run.skill,
-        "version": run.plan["skill"].get("visible_hash", "")[:8],
+        "version": run.plan.skill.visible_hash[:8],
         "created": run.created,
         "model": side.model,
         "arm": side.arm,
         "models": run.models,
-        "arms": run.plan["arms"],
+        "arms": list(run.plan.arms),
     }
 
 

@@ -43,19 +43,19 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
     progress = store.progress(run)
     costs = [row.cost_usd for row in progress]
     verdicts, current = last_verdicts(store, run)
-    suite = run.plan["suite"]
+    suite = run.plan.suite
     return {
         "id": run.id,
         "number": run.number,
         "skill": run.skill,
-        "version": run.plan["skill"].get("visible_hash", "")[:8],
+        "version": run.plan.skill.visible_hash[:8],
         "created": run.created,
         "models": run.models,
-        "agent": run.plan.get("agent", "chat"),
-        "cases": len(suite["cases"]),
-        "held_out": sum(bool(case.get("held_out")) for case in suite["cases"]),
-        "part": bool(suite.get("part")),
-        "against": bool(run.plan.get("reference_skill")),
+        "agent": run.plan.agent,
+        "cases": len(suite.cases),
+        "held_out": sum(case.held_out for case in suite.cases),
+        "part": bool(suite.part),
+        "against": bool(run.plan.reference_skill),
         "trials": run.trials,
         "passed": run.passed,
         "failed": run.failed,

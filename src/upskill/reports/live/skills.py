@@ -27,10 +27,10 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     known: dict[str, tuple[dict[str, Any], Run]] = {}
     latest = list(islice(store.runs(name, newest_first=True), MOST_RUNS))
     for run in reversed(latest):
-        skill = run.plan["skill"]
+        skill = run.plan.skill
         version = versions.setdefault(
-            skill.get("visible_hash", ""),
-            {"hash": skill.get("visible_hash", "")[:8], "tokens": skill.get("tokens"), "runs": [], "verdicts": {}},
+            skill.visible_hash,
+            {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": [], "verdicts": {}},
         )
         version["runs"].append(run.id)
         version |= {"latest": run.id, "created": run.created}
@@ -74,8 +74,8 @@ def _picture(name: str, lifts: list[dict[str, Any]], width: int) -> str:
 
 
 def skill_text(run: Run) -> str:
-    skill = run.plan["skill"]
-    return f"{skill.get('description', '')}\n\n{skill.get('body', '')}"
+    skill = run.plan.skill
+    return f"{skill.description}\n\n{skill.body}"
 
 
 def line_diff(before: str, after: str) -> list[list[Any]]:

@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from upskill.errors import UpskillError
 from upskill.reports.html.data import summary, to_json_bytes
-from upskill.runs.results.stored import evaluation_of
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Run, Store, find_store
 
 SMALL = 3_000  # results that are computed while the page waits

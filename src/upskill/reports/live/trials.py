@@ -11,6 +11,7 @@ from typing import Any, cast
 from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.trials import OUTCOMES
 from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.outcome import Outcome
 
@@ -40,13 +41,13 @@ class TrialFilter:
 
 def list_trials(store: Store, run: Run, wanted: TrialFilter, after: Trial | None) -> dict[str, Any]:
     """Up to a page of trials that fit, and where to go on; it may have to be asked again to fill a page."""
-    cases: dict[str, Mapping[str, Any]] = {case["id"]: case for case in run.plan["suite"]["cases"]}
+    cases = run.plan.suite.by_id
     rows: list[dict[str, Any]] = []
     last: Outcome | None = None
     began = time.monotonic()
     for looked_at, row in enumerate(_outcomes(store, run, wanted.case or None, after), start=1):
         last = row
-        case = cases.get(row.case, {})
+        case = cases.get(row.case) or StoredCase(id=row.case, prompt="")
         if _fits(row, case, wanted) and (not wanted.text or _says_it(store, run, row, case, wanted.text)):
             rows.append(trial_row(row))
         if len(rows) == PAGE or looked_at == LOOKED_AT or time.monotonic() - began > SECONDS:
@@ -103,17 +104,17 @@ def trial_at(place: str) -> Trial:
     return Trial(model, case, cast("Arm", arm), seed)
 
 
-def _fits(row: Outcome, case: Mapping[str, Any], wanted: TrialFilter) -> bool:
+def _fits(row: Outcome, case: StoredCase, wanted: TrialFilter) -> bool:
     return (
         (not wanted.model or row.model == wanted.model)
         and (not wanted.arm or row.arm == wanted.arm)
         and (not wanted.outcome or OUTCOMES[row.passed] == wanted.outcome)
-        and (not wanted.tag or wanted.tag in case.get("tags", ()))
+        and (not wanted.tag or wanted.tag in case.tags)
     )
 
 
-def _says_it(store: Store, run: Run, row: Outcome, case: Mapping[str, Any], text: str) -> bool:
-    if text in f"{row.case}\n{row.model}\n{case.get('prompt', '')}".lower():
+def _says_it(store: Store, run: Run, row: Outcome, case: StoredCase, text: str) -> bool:
+    if text in f"{row.case}\n{row.model}\n{case.prompt}".lower():
         return True
     result = store.result(run, trial_of(row))
     if result is None:

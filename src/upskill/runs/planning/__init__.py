@@ -1,6 +1,7 @@
 """Planning: which trials a run has and what they will cost, before anything is run.
 
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from `PlanOptions`
+- `stored_plan`: StoredPlan, what a store keeps of a plan
 - `options`: options that every verb which calls models shares
 - `begun_keys`: trial keys; `output_limit`: default answer length of embedded models
 - `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift

@@ -6,7 +6,7 @@ A Plan says which trials there are; a Result is how one ended. A stored Plan wit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Literal
@@ -34,7 +34,6 @@ LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the sto
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
-LARGEST_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
@@ -212,46 +211,6 @@ class Plan:
     def twins(self) -> dict[str, str]:
         """Cases that ask nearly the same, each with the first of them: they count as one."""
         return find_twins(self.suite.cases)
-
-    def plain(self) -> dict[str, Any]:
-        """What the store keeps of a plan: enough to show its trials when the skill's folder is gone."""
-        return {
-            "skill": {
-                "name": self.skill.name,
-                "description": self.skill.description,
-                "fingerprint": self.skill.fingerprint,
-                "visible_hash": self.skill.visible_hash,
-                "tokens": self.skill.tokens,
-                "body": self.skill.body,
-                **_meta(self.skill),
-            },
-            "suite": {
-                "source": self.suite.source,
-                "fingerprint": self.suite.fingerprint,
-                **self.suite.plain(),
-                "part": asdict(self.suite.part) if self.suite.part else None,
-            },
-            "models": [asdict(address) for address in self.models],
-            "arms": list(self.arms),
-            "runs": self.runs,
-            "seed": self.seed,
-            "agent": self.agent,
-            "temperature": self.temperature,
-            "max_output_tokens": self.max_output_tokens,
-            "limit_is_stated": self.limit_is_stated,
-            "judge": asdict(self.judge) if self.judge else None,
-            "reference_skill": self.reference_skill.fingerprint if self.reference_skill else None,
-            "distractors": [skill.name for skill in self.distractors],
-            "bounds": asdict(self.bounds),
-            "twins": self.twins,
-            **({"replay": self.replay, "replay_of": self.replay_of} if self.replay else {}),
-        }
-
-
-def _meta(skill: Skill) -> dict[str, str]:
-    """Where its lines come from, as its `skill_meta.json` tells; nothing where it has none, or a huge one."""
-    meta = skill.read("skill_meta.json") or b""
-    return {"meta": meta.decode("utf-8", "replace")} if 0 < len(meta) <= LARGEST_META else {}
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:

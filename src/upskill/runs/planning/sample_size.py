@@ -83,7 +83,7 @@ def sample_sizes_without_suite(
 def _latest_outcomes(store: RunStore, skill: str, model: str) -> list[Outcome]:
     """Of the latest run whose baseline was no skill at all."""
     for run in store.runs(skill, newest_first=True):
-        if model not in run.models or run.plan.get("reference_skill"):
+        if model not in run.models or run.plan.reference_skill:
             continue
         found = [outcome for outcome in store.outcomes(run) if outcome.model == model]
         if {"baseline", "skill"} <= {outcome.arm for outcome in found}:

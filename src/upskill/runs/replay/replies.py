@@ -7,7 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,11 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
 
 
 def _check_exportable(run: Run) -> None:
-    if run.plan.get("replay"):
+    if run.plan.replay:
         raise UsageError(
             f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
         )
-    agent: str = run.plan["agent"]
+    agent: str = run.plan.agent
     if isinstance(AGENTS.load(agent)(), ExternalAgent):
         raise UsageError(
             f"{run.id}: nothing that {agent} asks its model is kept, so there are no replies to export",
@@ -73,21 +73,21 @@ def _check_exportable(run: Run) -> None:
 
 def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[str, Any]:
     plan = run.plan
-    judge = plan["judge"] and plan["judge"]["name"]
-    names = [model["name"] for model in plan["models"]]
+    judge = plan.judge and plan.judge.name
+    names = run.models
     return {
         "format": FORMAT,
         "version": VERSION,
         "run": run.id,
         "created": run.created,
-        "skill": plan["skill"]["name"],
-        "visible_hash": plan["skill"]["visible_hash"],
+        "skill": plan.skill.name,
+        "visible_hash": plan.skill.visible_hash,
         "models": [_model_row(*pair) for pair in zip(models, called, strict=True)],
         "students": len(names),
         "judge": None if not judge else names.index(judge) if judge in names else len(names),
-        **{name: plan[name] for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
-        "limit_is_stated": plan.get("limit_is_stated", False),
-        "bounds": plan.get("bounds", {}),
+        **{name: getattr(plan, name) for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
+        "limit_is_stated": plan.limit_is_stated,
+        "bounds": asdict(plan.bounds),
     }
 
 
@@ -128,16 +128,15 @@ class _Writer:
         self.store = store
         self.done = done
         plan = run.plan
-        names = [model["name"] for model in plan["models"]]
-        judge = plan["judge"]
-        rows = [*plan["models"], *([judge] if judge and judge["name"] not in names else [])]
-        self.models = [Address(**row) for row in rows]
+        names = run.models
+        judge = plan.judge
+        self.models = [*plan.models, *([judge] if judge and judge.name not in names else [])]
         self.names = _names(self.models)
         self.numbers = {model.name: number for number, model in enumerate(self.models)}
-        self.judge = judge["name"] if judge else ""
+        self.judge = judge.name if judge else ""
         self.case = ""
         self.written: set[tuple[int, str]] = set()  # of one case: trials come case by case
-        self.acts = plan["agent"] != "chat"
+        self.acts = plan.agent != "chat"
 
     def write(self, line: Mapping[str, Any]) -> None:
         self.text.write(json.dumps(line, separators=(",", ":"), default=fields_of) + "\n")

@@ -6,13 +6,16 @@ A case that was edited, or that only one of the runs has, says nothing about the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from upskill.agents import Bounds
 from upskill.errors import UsageError
+from upskill.models import Address
 from upskill.plain import as_mapping, counted
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, RunStore
 from upskill.verdicts.statistics import sign_flip_p_value
 
@@ -78,7 +81,7 @@ class Comparison:
 
     @property
     def same_skill(self) -> bool:
-        return _skill(self.before.run) == _skill(self.after.run)
+        return self.before.run.plan.skill.visible_hash == self.after.run.plan.skill.visible_hash
 
     @property
     def differences(self) -> list[str]:
@@ -88,11 +91,11 @@ class Comparison:
 
 def compare(store: RunStore, before: Side, after: Side) -> Comparison:
     """Compare two sides; UsageError where they have no case in common."""
-    old, new = (_cases(side.run) for side in (before, after))
+    old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]
     if not both:
         raise UsageError(f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of one suite.")
-    edited = [case for case in both if _decider(old[case]) != _decider(new[case])]
+    edited = [case for case in both if _identity(old[case]) != _identity(new[case])]
     scores = before.scores(store), after.scores(store)
     alike = [case for case in both if case not in edited]
     cases = [
@@ -115,16 +118,16 @@ def compare(store: RunStore, before: Side, after: Side) -> Comparison:
 def _no_test(found: Comparison) -> str:
     if found.edited or found.only_before or found.only_after or found.unscored:
         return "the runs do not have the same cases with a score"
-    if any(side.run.plan["suite"].get("part") for side in (found.before, found.after)):
+    if any(side.run.plan.suite.part for side in (found.before, found.after)):
         return "somebody chose the cases, which are a part of the suite"
-    if any(found.before.run.plan[field] != found.after.run.plan[field] for field in ("runs", "seed")):
+    if any(getattr(found.before.run.plan, name) != getattr(found.after.run.plan, name) for name in ("runs", "seed")):
         return "the runs do not have the same seeds"
     return ""
 
 
 def _p_value(found: Comparison) -> float:
     """Of "the two are interchangeable", exact: cases change their sides as a whole, and twins together."""
-    twins = {**found.before.run.plan.get("twins", {}), **found.after.run.plan.get("twins", {})}
+    twins = {**found.before.run.plan.twins, **found.after.run.plan.twins}
     whole = math.lcm(*(case.gain.denominator for case in found.cases))
     gains = [int(case.gain * whole) for case in found.cases]
     return sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in found.cases])
@@ -134,7 +137,7 @@ def _differences(found: Comparison) -> Iterator[str]:
     before, after = found.before, found.after
     if before.run.skill != after.run.skill:
         yield f"the skill's name ({before.run.skill} → {after.run.skill})"
-    addresses = [next(one for one in side.run.plan["models"] if one["name"] == side.model) for side in (before, after)]
+    addresses = [next(one for one in side.run.plan.models if one.name == side.model) for side in (before, after)]
     if before.model != after.model:
         yield f"the model ({before.model} → {after.model})"
     elif addresses[0] != addresses[1]:
@@ -146,33 +149,25 @@ def _differences(found: Comparison) -> Iterator[str]:
     ):
         if number:
             yield f"the suite ({counted(number, 'case')} {what})"
-    for key, words in _SETTINGS.items():
-        old, new = (_plain(side.run.plan.get(key)) for side in (before, after))
+    for key, label in _SETTINGS.items():
+        old, new = (_describe_setting(getattr(side.run.plan, key)) for side in (before, after))
         if old != new:
-            yield f"{words} ({old} → {new})"
-    if before.arm == "baseline" and before.run.plan.get("reference_skill") != after.run.plan.get("reference_skill"):
+            yield f"{label} ({old} → {new})"
+    if before.arm == "baseline" and before.run.plan.reference_skill != after.run.plan.reference_skill:
         yield "the older skill of the baseline"
 
 
-def _plain(setting: Any) -> str:
-    """A setting in a word or two."""
-    named = as_mapping(setting)
-    if named is None:
-        return str(setting)
-    return str(named.get("name") or ", ".join(f"{key} {value}" for key, value in named.items()))
+def _describe_setting(setting: Any) -> str:
+    if isinstance(setting, Address):
+        return setting.name
+    if isinstance(setting, Bounds):
+        return ", ".join(f"{name} {value}" for name, value in asdict(setting).items())
+    if isinstance(setting, tuple):
+        return ", ".join(cast("tuple[str, ...]", setting)) or "none"
+    sandbox = as_mapping(setting)
+    return str(sandbox["name"] if sandbox else setting)
 
 
-def _skill(run: Run) -> str:
-    return run.plan["skill"]["visible_hash"]
-
-
-def case_ids(run: Run) -> set[str]:
-    return set(_cases(run))
-
-
-def _cases(run: Run) -> dict[str, Mapping[str, Any]]:
-    return {case["id"]: case for case in run.plan["suite"]["cases"]}
-
-
-def _decider(case: Mapping[str, Any]) -> list[Any]:
-    return [case.get(key) or None for key in _DECIDES]
+def _identity(case: StoredCase) -> list[Any]:
+    """What decides the outcome of a case."""
+    return [getattr(case, name) for name in _DECIDES]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 from upskill.agents import AGENTS, ExternalAgent
-from upskill.runs.planning.plan import BOTH_ARMS, Plan, Trial
+from upskill.plain import counted
+from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration
-from upskill.runs.results.feedback import PeopleAgreement
-from upskill.runs.results.looks import Looks
-from upskill.runs.stores import Run
-from upskill.suites import OWN_FACTS
-from upskill.suites.part import Part
+from upskill.runs.planning.stored_plan import StoredPlan
+from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
+from upskill.runs.results.looks import Looks, known_looks, looks_before, make_look
+from upskill.runs.stores import Look, Page, Run, RunStore
+from upskill.suites import OWN_FACTS, Suite
 from upskill.verdicts.advice import as_look_up, as_part
 from upskill.verdicts.outcome import Outcome, Scope
-from upskill.verdicts.requirements import Requirement, Ruling, check_requirement
+from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
 from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions, compute_verdict
+
+MAX_BUGS = 1000  # that are kept with their tracebacks
+MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
 
 
 @dataclass
@@ -30,41 +35,83 @@ class Evaluation:
     outcomes: list[Outcome]
     errors: list[tuple[str, str, int]]  # model, message, how many trials
     spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
-    stopped: dict[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
-    margin: float = 0.05  # a lift within it counts as none
-    making_cost: float | None = None  # dollars that the skill cost to make
-    making_source: str = ""  # who says so
-    target: float | None = None  # the pass rate that would be good enough
-    requirements: Sequence[Requirement] = ()  # of every verdict
-    scope: Scope | None = None  # the test under which one may look after every round, and stop
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
-    registration: Registration | None = None  # the plan that was written down beforehand, and that the run follows
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    halted: str = ""  # the ceiling that ended the run before its end
     warnings: list[str] = field(default_factory=list[str])
     # What shows that the arms were not isolated: then no number of the run means anything.
     invalid: list[tuple[Trial, str]] = field(default_factory=list[tuple[Trial, str]])
     # The trials that a bug in upskill ended, each with its error and its traceback.
     bugs: list[tuple[Trial, str, str]] = field(default_factory=list[tuple[Trial, str, str]])
     people: PeopleAgreement | None = None  # what people said of its answers, and how well its checks agree
-    failures: list[str] = field(default_factory=list[str])  # on train cases, in words; only where they were asked for
+    failures: list[str] = field(default_factory=list[str])  # on train cases; only for `evaluate_skill`
+
+    # How the run was last analyzed.
+
+    @property
+    def margin(self) -> float:
+        """A lift within it counts as none."""
+        return self.run.plan.margin
+
+    @property
+    def scope(self) -> Scope | None:
+        """The test under which one may look after every round, and stop."""
+        return self.run.plan.scope
+
+    @property
+    def making_cost(self) -> float | None:
+        """Dollars that the skill cost to make."""
+        return self.run.plan.analysis.making_cost
+
+    @property
+    def making_source(self) -> str:
+        """Who says what the skill cost to make."""
+        return self.run.plan.analysis.making_source
+
+    @property
+    def target(self) -> float | None:
+        """The pass rate that would be good enough."""
+        return self.run.plan.analysis.target
+
+    @property
+    def halted(self) -> str:
+        """The ceiling that ended the run before its end."""
+        return self.run.plan.analysis.halted
+
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """Models that were given up, and why."""
+        return self.run.plan.analysis.stopped
+
+    @property
+    def registration(self) -> Registration | None:
+        """The plan that was written down beforehand, and that the run follows."""
+        stored = self.run.plan.analysis.registration
+        return Registration(**stored, plan={}) if stored and not self.halted else None
+
+    @cached_property
+    def requirements(self) -> list[Requirement]:
+        """What every verdict has to meet."""
+        return [parse_requirement(text) for text in self.run.plan.analysis.requirements]
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """One verdict per model, in the order of the plan."""
         return [
-            replace(self._verdict(self.outcomes_of(address.name), self.making_cost), model=address.name)
+            replace(self._verdict(self.outcomes_of(address.name), making_cost=self.making_cost), model=address.name)
             for address in self.plan.models
         ]
 
     def _verdict(
-        self, rows: list[Outcome], making_cost: float | None = None, cases: Iterable[str] | None = None
+        self, outcomes: list[Outcome], making_cost: float | None = None, cases: Iterable[str] | None = None
     ) -> Verdict:
-        # A wall that did not stand for one model stood for none.
-        looks = self.looks.get(rows[0].model) if rows else None
         return verdict_so_far(
-            self.plan, rows, self.scope, self.margin, making_cost, leaked=self.leaked, looks=looks, cases=cases
+            self.run.plan,
+            outcomes,
+            leaked=self.leaked,  # a wall that did not stand for one model stood for none
+            looks=self.looks.get(outcomes[0].model) if outcomes else None,
+            making_cost=making_cost,
+            cases=cases,
         )
 
     @cached_property
@@ -145,46 +192,42 @@ class Evaluation:
 
 
 def verdict_so_far(
-    plan: Plan,
-    rows: list[Outcome],
-    scope: Scope | None,
-    margin: float,
-    making_cost: float | None = None,
+    plan: StoredPlan,
+    outcomes: list[Outcome],
     *,
-    leaked: bool = False,
+    leaked: bool,
     looks: Looks | None = None,
+    making_cost: float | None = None,
     cases: Iterable[str] | None = None,
 ) -> Verdict:
     """The verdict over one model's outcomes, at whatever point of the plan they have come to.
 
     `cases` are the ones that the outcomes were picked from; None: all.
     """
+    suite = plan.suite
     verdict = compute_verdict(
-        rows,
+        outcomes,
         VerdictOptions(
-            margin=margin,
-            anytime=scope,
-            stopping_point=stopping_point_of(rows, scope, plan.runs, plan.suite.by_id if cases is None else cases),
+            margin=plan.margin,
+            anytime=plan.scope,
+            stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, suite.by_id if cases is None else cases),
             making_cost=making_cost,
-            tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in plan.suite.cases},
+            tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
             twins=plan.twins,
             baseline_is_skill=plan.reference_skill is not None,
             isolation_broken=leaked,
             earlier_looks=len(looks.earlier) if looks else 0,
         ),
     )
-    own_facts = any(OWN_FACTS in case.tags for case in plan.suite.cases)
-    return _withhold(verdict, plan.suite.part, len(plan.suite.cases), own_facts=own_facts)
+    # No decision that these cases cannot bear, however large the lift.
+    if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
+        return as_part(verdict, suite.part, len(suite.cases))
+    return as_look_up(verdict) if any(OWN_FACTS in case.tags for case in suite.cases) else verdict
 
 
-def _withhold(verdict: Verdict, part: Part | None, cases: int, *, own_facts: bool) -> Verdict:
-    """The verdict without a decision that these cases cannot bear, however large the lift."""
-    if part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
-        return as_part(verdict, part, cases)
-    return as_look_up(verdict) if own_facts else verdict
-
-
-def stopping_point_of(rows: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]) -> StoppingPoint:
+def stopping_point_of(
+    outcomes: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]
+) -> StoppingPoint:
     """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test.
 
     The last look is taken once: when every round has a score of each of these cases in both arms. While a trial is
@@ -192,34 +235,83 @@ def stopping_point_of(rows: Iterable[Outcome], scope: Scope | None, runs: int, c
     """
     if scope != "cases":
         return "open"
-    scored = {(row.seed, row.case, row.arm) for row in rows if row.passed is not None and row.arm in BOTH_ARMS}
+    scored = {(row.seed, row.case, row.arm) for row in outcomes if row.passed is not None and row.arm in BOTH_ARMS}
     return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
 
 
-def verdicts_of_run(run: Run, rows: list[Outcome], looks: Mapping[str, Looks] | None = None) -> list[Verdict]:
-    """The verdicts of a stored run, under the scope and the margin that it was carried out with."""
-    looks = looks or {}
-    cases = [case["id"] for case in run.plan["suite"]["cases"]]
-    scope: Scope | None = run.plan.get("scope")
-    by_model: dict[str, list[Outcome]] = {}
-    for row in rows:
-        by_model.setdefault(row.model, []).append(row)
-    verdicts = [
-        compute_verdict(
-            found,
-            VerdictOptions(
-                margin=run.plan.get("margin", 0.05),
-                anytime=scope,
-                stopping_point=stopping_point_of(found, scope, run.plan["runs"], cases),
-                twins=run.plan.get("twins", {}),
-                baseline_is_skill=bool(run.plan.get("reference_skill")),
-                isolation_broken=any(row.leaked for row in rows),
-                earlier_looks=len(looks[model].earlier) if model in looks else 0,
-            ),
-        )
-        for model, found in by_model.items()
+def evaluation_of(store: RunStore, run: Run, plan: Plan | None = None) -> Evaluation:
+    """Everything that can be said of a stored run, under the settings that it was last evaluated with.
+
+    `plan` is the one that was carried out; without it, what the store keeps of it.
+    """
+    run = store.run(run.id)
+    snapshots = store.snapshots(run)
+    evaluation = Evaluation(
+        plan or run.plan.to_plan(),
+        run,
+        list(store.outcomes(run)),
+        store.errors(run),
+        store.spent(run),
+        snapshots=snapshots,
+        warnings=list(dict.fromkeys([*mixed_snapshots(snapshots), *run.plan.analysis.warnings])),
+        invalid=store.leaks(run),
+        bugs=list(islice(store.bugs(run), MAX_BUGS)),
+        people=agreement_with_people(store, run),
+    )
+    # With rounds, trials that a decision has made needless are no part of the plan.
+    done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
+    known = known_looks(store, run, carried_out=done and not evaluation.halted)
+    evaluation.looks = {
+        model: looks_before(known, look_at(store, evaluation, model)) for model in evaluation.plan.addresses
+    }
+    return evaluation
+
+
+def look_at(store: RunStore, evaluation: Evaluation, model: str) -> Look:
+    """The look that reading an evaluation is: the stored one where somebody has seen the same before."""
+    look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
+    return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)
+
+
+def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A warning for every model of which several snapshots answered the trials of one run."""
+    return [
+        f"{model}: {len(trials)} snapshots of it answered ("
+        + ", ".join(f"{name}: {counted(number, 'trial')}" for name, number in trials.items())
+        + "), so the arms may not have met the same model; --fresh runs all trials again"
+        for model, trials in snapshots.items()
+        if len(trials) > 1
     ]
-    own_facts = any(OWN_FACTS in case.get("tags", ()) for case in run.plan["suite"]["cases"])
-    stored = run.plan["suite"].get("part")
-    part = Part(**stored) if stored else None
-    return [_withhold(verdict, part, len(cases), own_facts=own_facts) for verdict in verdicts]
+
+
+def first_results(store: RunStore, run: Run, seeds: int) -> Iterator[Result]:
+    """The results of the first so many seeds of each case, without a look at the others."""
+    page = Page(seeds * len(run.plan.arms))
+    for case in run.plan.suite.cases:
+        for model in run.models:
+            yield from store.results(run, case.id, model, page=page)
+
+
+def failing_cases(store: RunStore, skill: str, suite: Suite, models: Collection[str]) -> set[str] | None:
+    """The cases of a suite that a model failed with this skill in the latest run that has them; an error is no pass.
+
+    A later run of a part replaces what an earlier one says of its cases. None: no stored run has any of them.
+    """
+    latest: dict[str, bool] = {}
+    runs = (run for run in store.runs(skill, newest_first=True) if _is_of(run, suite) and {*models} & {*run.models})
+    for run in islice(runs, MAX_RUNS_SEARCHED):
+        failed: dict[str, bool] = {}
+        for outcome in store.outcomes(run):
+            if outcome.arm == "skill" and outcome.model in models and outcome.case in suite.by_id:
+                failed[outcome.case] = failed.get(outcome.case, False) or outcome.passed is not True
+        latest = failed | latest
+        if latest.keys() == suite.by_id.keys():
+            break
+    return {case for case, failed in latest.items() if failed} if latest else None
+
+
+def _is_of(run: Run, suite: Suite) -> bool:
+    """It was read from the same file, or asks the same under the same id."""
+    stored = run.plan.suite
+    prompts = {case.id: case.prompt for case in stored.cases}
+    return stored.source == suite.source or any(prompts.get(case.id) == case.prompt for case in suite.cases)

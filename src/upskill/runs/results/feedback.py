@@ -167,10 +167,10 @@ def feedback_document(run: Run, reviews: Iterable[Review]) -> dict[str, Any]:
 def trial_of(remark: Remark, run: Run) -> Trial | None:
     """The trial of a run that a remark is about; None where it does not say, or the run has no such trial."""
     plan = run.plan
-    case = find_case(remark.case, [case["id"] for case in plan["suite"]["cases"]])
+    case = find_case(remark.case, [case.id for case in plan.suite.cases])
     model = remark.model or (run.models[0] if len(run.models) == 1 else "")
-    seed = plan.get("seed", 0) + remark.draw - 1 if remark.seed is None else remark.seed
-    if case is None or model not in run.models or remark.arm not in plan["arms"]:
+    seed = plan.seed + remark.draw - 1 if remark.seed is None else remark.seed
+    if case is None or model not in run.models or remark.arm not in plan.arms:
         return None
     return Trial(model, case, cast("Arm", remark.arm), seed)
 

@@ -62,7 +62,7 @@ def _share_a_case(one: Look, two: Look) -> bool:
     return bool(one.cases.keys() & two.cases.keys() or set(one.cases.values()) & set(two.cases.values()))
 
 
-def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin: float, scope: str | None) -> Look:
+def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look:
     """A look at this model's outcomes, before anything was concluded from them."""
     return Look(
         run=run.id,
@@ -74,8 +74,8 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str, margin:
         cases={case.id: case.fingerprint for case in plan.suite.cases},
         runs=plan.runs,
         seed=plan.seed,
-        margin=margin,
-        scope=scope or "",
+        margin=run.plan.margin,
+        scope=run.plan.scope or "",
         trials=sum(row.passed is not None for row in rows),
         version=__version__,
         asked=timestamp(),
@@ -90,10 +90,10 @@ def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
     plans that were registered before any was run, or several runs of one plan, only the first is a first look.
     """
     known = [look for look in store.looks(run.skill) if not _is_of_recorded(store, run, look)]
-    registered = str(run.plan.get("registered") or "") if carried_out else ""
+    registered = (run.plan.registered or "") if carried_out else ""
     if not registered:
         return known
-    plans = {one.id: str(one.plan.get("registered") or "") for one in store.runs() if one.skill == run.skill}
+    plans = {one.id: one.plan.registered or "" for one in store.runs() if one.skill == run.skill}
 
     def was_planned(look: Look) -> bool:
         return look.run != run.id and "" < plans.get(look.run, "") <= registered
@@ -103,22 +103,11 @@ def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
 
 def _is_of_recorded(store: RunStore, run: Run, look: Look) -> bool:
     """Whether a look was at the run that this one plays again, which shows nothing new unless checks have changed."""
-    name, created = run.plan.get("replay_of") or ("", "")
-    if look.run != name or look.suite_fingerprint != run.plan["suite"]["fingerprint"]:
+    name, created = run.plan.replay_of or ("", "")
+    if look.run != name or look.suite_fingerprint != run.plan.suite.fingerprint:
         return False
     recorded = next((one for one in store.runs(run.skill) if one.id == name), None)
     return recorded is None or recorded.created == created
-
-
-def looks_of_run(store: RunStore, run: Run) -> dict[str, Looks]:
-    """By model: the looks before the latest one at a stored run."""
-    latest = {look.model: look for look in store.looks_at(run.id)}
-    found: dict[str, Looks] = {}
-    for model, look in latest.items():
-        # A plan is carried out when all of it has run, or when the rounds have come to a decision.
-        done = run.finished or bool(look.scope and look.decision != "undecided")
-        found[model] = looks_before(known_looks(store, run, carried_out=done), look)
-    return found
 
 
 def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:
@@ -132,7 +121,7 @@ def current_verdicts(store: RunStore, run: Run) -> dict[str, Mapping[str, Any]]:
     scored: Counter[str] = Counter()
     for tally in store.tally(run):
         scored[tally.model] += tally.passed + tally.failed
-    settings = (run.plan.get("margin"), run.plan.get("scope") or "", __version__)
+    settings = (run.plan.margin, run.plan.scope or "", __version__)
     return {
         look.model: look.verdict
         for look in store.looks_at(run.id)
@@ -142,16 +131,16 @@ def current_verdicts(store: RunStore, run: Run) -> dict[str, Mapping[str, Any]]:
 
 def limits_of(run: Run, decision: str) -> str:
     """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
-    plan, suite = run.plan, run.plan["suite"]
+    plan, suite = run.plan, run.plan.suite
     said: list[str] = []
-    if part := suite.get("part"):
-        said.append(f"only {len(suite['cases'])} of {part['of']} cases")
-    if plan.get("reference_skill"):
+    if part := suite.part:
+        said.append(f"only {len(suite.cases)} of {part.of} cases")
+    if plan.reference_skill:
         said.append("against an older skill")
-    if "baseline" not in plan["arms"]:
+    if "baseline" not in plan.arms:
         said.append("without a baseline")
     done = run.passed + run.failed + run.errored
-    if done < run.trials and not (plan.get("scope") and decision != "undecided"):  # which it came to before its end
+    if done < run.trials and not (plan.scope and decision != "undecided"):  # which it came to before its end
         said.append(f"only {done:,} of {counted(run.trials, 'trial')}")
     return ", ".join(said)
 

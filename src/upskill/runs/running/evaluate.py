@@ -10,13 +10,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
 from upskill.record import record
 from upskill.runs.planning.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, RemoteExecutor, Session
 from upskill.runs.running.executors.local import Local
@@ -142,11 +143,10 @@ class _Run:
 
     def _judge(self, run: Run) -> Evaluation:
         """What the results come to, and a note that somebody looked at it."""
-        from upskill.runs.results.stored import evaluation_of, look_at  # noqa: PLC0415 - arithmetic, only when trials are done
+        from upskill.runs.results.evaluation import evaluation_of, look_at  # noqa: PLC0415 - numpy, only when trials are done
         from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415
 
         evaluation = evaluation_of(self.store, run, self.plan)
-        evaluation.requirements = self.options.requirements
         if self.options.keep_look and "baseline" in self.plan.arms:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
@@ -171,24 +171,18 @@ class _Run:
 
         return register(file, self.plan, self.options.margin, self.options.until_decided, scored)
 
-    def _analysis(self, warnings: list[str], registration: Registration | None) -> dict[str, Any]:
-        """What reports of the run show besides its results, as plain data."""
+    def _analysis(self, warnings: list[str], registration: Registration | None) -> Analysis:
         options = self.options
-        return {
-            "making_cost": options.making_cost,
-            "making_source": options.making_source,
-            "target": options.target,
-            "requirements": [requirement.text for requirement in options.requirements],
-            "halted": self.halted,
-            "stopped": self.stopped,
-            "warnings": [*warnings, *islice(self.noticed, MOST_NOTICED)],
-            "registration": registration
-            and {
-                "path": registration.path,
-                "registered": registration.registered,
-                "results_before": registration.results_before,
-            },
-        }
+        return Analysis(
+            making_cost=options.making_cost,
+            making_source=options.making_source,
+            target=options.target,
+            requirements=tuple(requirement.text for requirement in options.requirements),
+            halted=self.halted,
+            stopped=dict(self.stopped),
+            warnings=(*warnings, *islice(self.noticed, MOST_NOTICED)),
+            registration=registration.to_dict() if registration else None,
+        )
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
         plan = self.plan
@@ -300,13 +294,12 @@ class _Run:
         from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
         from upskill.runs.results.looks import known_looks, looks_before, make_look  # noqa: PLC0415
 
-        options = self.options
         rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
-        look = make_look(self.plan, run, rows, model, options.margin, options.until_decided)
+        look = make_look(self.plan, run, rows, model)
         # As the store has them now: another process may have looked meanwhile.
         looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
-        verdict = verdict_so_far(self.plan, rows, options.until_decided, options.margin, leaked=leaked, looks=looks)
+        verdict = verdict_so_far(run.plan, rows, leaked=leaked, looks=looks)
         hopeless = verdict.reason in (
             "isolation",
             "snapshots",

@@ -17,7 +17,7 @@ NOTE = "spent_before"
 
 def stop_spending(run: Run) -> dict[str, Any]:
     """Takes the note away."""
-    return {NOTE: None} if run.plan.get(NOTE) else {}
+    return {NOTE: None} if run.plan.spent_before else {}
 
 
 def go_on_spending(store: RunStore, run: Run, ledger: Ledger | None) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def go_on_spending(store: RunStore, run: Run, ledger: Ledger | None) -> dict[str
         return {}
     calls = store.count_calls(run)
     spent = {role: Usage(tokens, cost_usd=cost) for role, (tokens, cost) in store.spent(run).items()}
-    if note := run.plan.get(NOTE):
+    if note := run.plan.spent_before:
         ledger.calls += max(0, calls - note["calls"])
         for role, usage in spent.items():
             tokens, cost = note["spent"].get(role, (0, 0.0))

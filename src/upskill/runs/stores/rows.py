@@ -16,6 +16,7 @@ from upskill.models import Asked
 from upskill.plain import compact
 from upskill.record import record
 from upskill.runs.planning.plan import Arm, Judgement, Result, Trial
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.skills import SkillFile
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause
@@ -31,7 +32,7 @@ class Run:
     skill: str
     created: str
     trials: int
-    plan: dict[str, Any]
+    plan: StoredPlan
     passed: int = 0
     failed: int = 0
     errored: int = 0
@@ -42,7 +43,7 @@ class Run:
 
     @property
     def models(self) -> list[str]:
-        return [model["name"] for model in self.plan["models"]]
+        return [model.name for model in self.plan.models]
 
 
 @record

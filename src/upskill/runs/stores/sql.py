@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
 from sys import intern
@@ -15,6 +16,7 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.planning.plan import Plan, Result, Trial
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Page, Run
 from upskill.runs.stores.database import Transaction, repeatable
 from upskill.runs.stores.key_filter import KeyFilter
@@ -87,7 +89,7 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
     @repeatable
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
         name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
-        written = to_json(plan.plain())
+        written = to_json(StoredPlan.of(plan).to_dict())
         # Looked up and added in one transaction: another process may be starting the same plan.
         with self._transaction() as db:
             known = db.execute(
@@ -104,10 +106,11 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
 
     @repeatable
     def annotate(self, run: Run, **settings: Any) -> Run:
-        if all(run.plan.get(key) == value for key, value in settings.items()):
+        plan = replace(run.plan, **settings)
+        if plan == run.plan:
             return run
         with self._transaction() as db:
-            db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(run.plan | settings), run.number))
+            db.execute("UPDATE runs SET plan = ? WHERE number = ?", (to_json(plan.to_dict()), run.number))
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
@@ -154,7 +157,7 @@ class SqlStore(SqlLooks, SqlProgress, SqlBatches, SqlCandidates):
 
     def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
         plans = self._stream("SELECT number, plan FROM runs WHERE skill = ? ORDER BY number DESC", skill)
-        runs = list(islice((number for number, plan in plans if _is_whole(json.loads(plan))), RUNS_SEARCHED))
+        runs = list(islice((number for number, plan in plans if _is_whole(_read_plan(plan))), RUNS_SEARCHED))
         found: dict[str, int] = {}
         left = iter(keys)
         while runs and (some := list(islice(left, KEYS_AT_ONCE))):
@@ -361,19 +364,19 @@ def _run(row: tuple[Any, ...]) -> Run:
     return Run(number, run_id, fingerprint, skill, created, trials, _read_plan(plan), *map(int, counts))
 
 
-def _read_plan(text: str) -> dict[str, Any]:
-    return _read_again(text) if len(text) <= _LONGEST_KEPT else json.loads(text)
+def _read_plan(text: str) -> StoredPlan:
+    return _read_again(text) if len(text) <= _LONGEST_KEPT else StoredPlan.from_dict(json.loads(text))
 
 
 @lru_cache(maxsize=64)
-def _read_again(text: str) -> dict[str, Any]:
+def _read_again(text: str) -> StoredPlan:
     # The live page lists the same runs all the time, and reading their plans would be most of its work.
-    return json.loads(text)
+    return StoredPlan.from_dict(json.loads(text))
 
 
-def _is_whole(plan: Mapping[str, Any]) -> bool:
+def _is_whole(plan: StoredPlan) -> bool:
     """Whether all of a suite was run, by models and not from a file."""
-    return plan["suite"].get("part") is None and plan.get("replay") is None
+    return plan.suite.part is None and not plan.replay
 
 
 def free_id(db: Transaction, name: str, known: int = 0) -> str:

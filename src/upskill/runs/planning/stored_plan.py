@@ -1,0 +1,295 @@
+"""A StoredPlan is what a store keeps of a plan: enough to show and judge a run when the skill's folder is gone.
+
+Beside the plan it says how the run is analyzed, which is no part of its trials and may change with every command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+from upskill.agents import Bounds
+from upskill.errors import UsageError
+from upskill.models import Address
+from upskill.runs.planning.plan import Arm, Plan
+from upskill.skills import Skill, SkillFile
+from upskill.suites import Case, Suite
+from upskill.suites.part import Part
+from upskill.verdicts.outcome import Scope
+
+MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSkill:
+    name: str
+    description: str = ""
+    fingerprint: str = ""
+    visible_hash: str = ""
+    tokens: int = 0
+    body: str = ""
+    meta: str = ""  # its skill_meta.json: where its lines come from
+
+    @classmethod
+    def of(cls, skill: Skill) -> StoredSkill:
+        meta = skill.read("skill_meta.json") or b""
+        return cls(
+            name=skill.name,
+            description=skill.description,
+            fingerprint=skill.fingerprint,
+            visible_hash=skill.visible_hash,
+            tokens=skill.tokens,
+            body=skill.body,
+            meta=meta.decode("utf-8", "replace") if len(meta) <= MAX_META else "",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        stored = asdict(self)
+        if not self.meta:
+            del stored["meta"]
+        return stored
+
+    def to_skill(self) -> Skill:
+        """Its text and provenance; its hashes are those of the files that it had."""
+        files = (SkillFile("skill_meta.json", self.meta.encode("utf-8")),) if self.meta else ()
+        return _SkillWithHashes(
+            self.name, self.description, self.body, {}, files, hashes=(self.fingerprint, self.visible_hash)
+        )
+
+
+@dataclass(frozen=True)
+class _SkillWithHashes(Skill):
+    hashes: tuple[str, str] = ("", "")
+
+    @property
+    def fingerprint(self) -> str:
+        return self.hashes[0]
+
+    @property
+    def visible_hash(self) -> str:
+        return self.hashes[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCase:
+    """A case as a suite file has it: its checks need not be installed here."""
+
+    id: str
+    prompt: str
+    checks: tuple[Mapping[str, Any], ...] = ()  # the config of each by its name
+    held_out: bool = False
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: tuple[str, ...] = ()
+    reference: str = ""
+    expected_output: str = ""
+    evidence: tuple[str, ...] = ()
+    output_file: str = ""
+    right: tuple[str | Mapping[str, str], ...] = ()
+    wrong: tuple[str | Mapping[str, str], ...] = ()
+    max_output_tokens: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    gpu: bool = False
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        known = {name: _frozen(stored[name]) for name in _CASE_FIELDS if name in stored}
+        return cls(**known)
+
+    def to_dict(self) -> dict[str, Any]:
+        always = {
+            "id": self.id,
+            "prompt": self.prompt,
+            "checks": [dict(check) for check in self.checks],
+            "held_out": self.held_out,
+        }
+        others = {name: _thawed(value) for name in _CASE_FIELDS if (value := getattr(self, name))}
+        return always | {name: value for name, value in others.items() if name not in always}
+
+    @property
+    def check_names(self) -> tuple[str, ...]:
+        return tuple(next(iter(check), "") for check in self.checks)
+
+
+_CASE_FIELDS = tuple(each.name for each in fields(StoredCase))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _thawed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSuite:
+    source: str = ""
+    fingerprint: str = ""
+    cases: tuple[StoredCase, ...] = ()
+    max_output_tokens: int | None = None
+    part: Part | None = None  # which cases of it were chosen; None: all of them
+
+    @classmethod
+    def of(cls, suite: Suite) -> StoredSuite:
+        return cls(
+            source=suite.source,
+            fingerprint=suite.fingerprint,
+            cases=tuple(StoredCase.from_dict(case.plain()) for case in suite.cases),
+            max_output_tokens=suite.max_output_tokens,
+            part=suite.part,
+        )
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        return cls(
+            source=stored.get("source", ""),
+            fingerprint=stored.get("fingerprint", ""),
+            cases=tuple(map(StoredCase.from_dict, stored["cases"])),
+            max_output_tokens=stored.get("max_output_tokens"),
+            part=Part(**stored["part"]) if stored.get("part") else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        stored = {
+            "source": self.source,
+            "fingerprint": self.fingerprint,
+            "cases": [case.to_dict() for case in self.cases],
+        }
+        limit = {"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {}
+        return stored | limit | ({"part": asdict(self.part)} if self.part else {})
+
+    @cached_property
+    def by_id(self) -> dict[str, StoredCase]:
+        return {case.id: case for case in self.cases}
+
+    def to_suite(self) -> Suite:
+        """The suite with its checks; without any where one of them is not installed here."""
+        limit = {"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {}
+        try:
+            suite = Suite.parse({"cases": [case.to_dict() for case in self.cases], **limit}, self.source)
+        except UsageError:
+            cases = (Case(case.id, case.prompt, (), tags=case.tags, held_out=case.held_out) for case in self.cases)
+            suite = Suite(tuple(cases), self.source)
+        return replace(suite, part=self.part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What reports of a run show besides its results."""
+
+    making_cost: float | None = None  # dollars that the skill cost to make
+    making_source: str = ""  # who says so
+    target: float | None = None  # the pass rate that would be good enough
+    requirements: tuple[str, ...] = ()
+    halted: str = ""  # the ceiling that ended the run before its end
+    stopped: Mapping[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
+    warnings: tuple[str, ...] = ()
+    registration: Mapping[str, Any] | None = None  # of a run that follows one: path, registered, results_before
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        return cls(**{each.name: _frozen(stored[each.name]) for each in fields(cls) if each.name in stored})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
+
+
+_LEFT_OUT_WHEN_EMPTY = ("twins", "replay", "replay_of", "registered", "analysis", "spent_before")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPlan:
+    skill: StoredSkill
+    suite: StoredSuite
+    models: tuple[Address, ...]
+    arms: tuple[Arm, ...]
+    runs: int = 1
+    seed: int = 0
+    agent: str = "chat"
+    temperature: float | None = None
+    max_output_tokens: int = 4096
+    limit_is_stated: bool = False
+    judge: Address | None = None
+    reference_skill: str | None = None  # the fingerprint of the skill that the baseline arm had
+    distractors: tuple[str, ...] = ()  # names
+    bounds: Bounds = field(default_factory=Bounds)
+    twins: Mapping[str, str] = field(default_factory=dict[str, str])  # cases that ask nearly the same as another
+    replay: str = ""
+    replay_of: tuple[str, str] | None = None
+
+    # How it is analyzed.
+    scope: Scope | None = None
+    margin: float = 0.05  # a lift within it counts as none
+    registered: str | None = None  # when its plan was written down
+    sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
+    analysis: Analysis = field(default_factory=Analysis)
+    spent_before: Mapping[str, Any] | None = None  # calls, and tokens and dollars by role, before the command that runs
+
+    @classmethod
+    def of(cls, plan: Plan) -> StoredPlan:
+        return cls(
+            skill=StoredSkill.of(plan.skill),
+            suite=StoredSuite.of(plan.suite),
+            models=plan.models,
+            arms=plan.arms,
+            runs=plan.runs,
+            seed=plan.seed,
+            agent=plan.agent,
+            temperature=plan.temperature,
+            max_output_tokens=plan.max_output_tokens,
+            limit_is_stated=plan.limit_is_stated,
+            judge=plan.judge,
+            reference_skill=plan.reference_skill.fingerprint if plan.reference_skill else None,
+            distractors=tuple(skill.name for skill in plan.distractors),
+            bounds=plan.bounds,
+            twins=plan.twins,
+            replay=plan.replay,
+            replay_of=plan.replay_of,
+        )
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        known = {each.name: _frozen(stored[each.name]) for each in fields(cls) if stored.get(each.name) is not None}
+        known |= {
+            "skill": StoredSkill(**stored["skill"]),
+            "suite": StoredSuite.from_dict(stored["suite"]),
+            "models": tuple(Address(**model) for model in stored["models"]),
+            "judge": Address(**stored["judge"]) if stored.get("judge") else None,
+            "bounds": Bounds(**(stored.get("bounds") or {})),
+            "analysis": Analysis.from_dict(stored.get("analysis") or {}),
+        }
+        return cls(**known)
+
+    def to_dict(self) -> dict[str, Any]:
+        stored = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
+        stored |= {
+            "skill": self.skill.to_dict(),
+            "suite": self.suite.to_dict(),
+            "models": [asdict(address) for address in self.models],
+            "judge": asdict(self.judge) if self.judge else None,
+            "bounds": asdict(self.bounds),
+            "analysis": self.analysis.to_dict() if self.analysis != Analysis() else None,
+        }
+        return {name: value for name, value in stored.items() if value or name not in _LEFT_OUT_WHEN_EMPTY}
+
+    def to_plan(self) -> Plan:
+        """The plan as far as it is stored: of the skill its text and provenance, of a reference skill nothing."""
+        plan = Plan(
+            self.skill.to_skill(),
+            self.suite.to_suite(),
+            self.models,
+            arms=self.arms,
+            runs=self.runs,
+            seed=self.seed,
+            agent=self.agent,
+            temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
+            limit_is_stated=self.limit_is_stated,
+            judge=self.judge,
+            reference_skill=Skill("", "", "", {}, ()) if self.reference_skill else None,
+            bounds=self.bounds,
+        )
+        vars(plan)["twins"] = dict(self.twins)  # as they were found then
+        return plan
