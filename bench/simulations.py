@@ -19,10 +19,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from upskill.verdicts.missing import MAX_ERROR_RATE
-from upskill.verdicts.sequential import Sequential, bets
-from upskill.verdicts.statistics import Floats, lift_excludes, paired_lift, studentised_bounds
-from upskill.verdicts.verdict import EARLY_ALPHA_SHARE, level_of_look
+from upskill.verdicts.arms import MAX_ERROR_RATE
+from upskill.verdicts.compute import EARLY_ALPHA_SHARE, level_of_look
+from upskill.verdicts.statistics import Floats, Sequential, bets, lift_excludes, paired_lift, studentized_bounds
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -242,7 +241,7 @@ def world_tables(sims: int) -> Iterator[str]:
             means, true = world(rates)(rng, (sims, cases), runs)
             runs_each = 3 * runs if world is duplicated else runs
             above, below = misses(means, runs_each, true)
-            low, high = studentised_bounds(means, runs_each, resamples=2_000)
+            low, high = studentized_bounds(means, runs_each, resamples=2_000)
             covers.append(1.0 - above - below)
             sides += [above, below]
             before.append(float(max((low > true + 1e-12).mean(), (high < true - 1e-12).mean())))
@@ -263,7 +262,7 @@ def world_tables(sims: int) -> Iterator[str]:
         f"{sims:,} suites a cell, {', '.join(map(str, CASES))} cases × {', '.join(map(str, RUNS))} runs, so a cell is "
         f"uncertain by ±{200 * math.sqrt(0.04 * 0.96 / sims):.1f} points. A side is how often the interval lies wholly "
         "above the true lift, or wholly below it: with a true lift of 0, that is a false `helps` or a false `hurts`. "
-        "The last column is the studentised interval without the bound for cases not seen."
+        "The last column is the studentized interval without the bound for cases not seen."
     )
     yield ""
     yield from price_table(sims, rng)
@@ -276,7 +275,7 @@ def price_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
         for lift in (0.2, 0.4):
             before, after = chances(rng, (sims, cases), (0.2, 0.2 + lift))
             means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-            alone = (studentised_bounds(means, runs, resamples=2_000)[0] > 0).mean()
+            alone = (studentized_bounds(means, runs, resamples=2_000)[0] > 0).mean()
             row += [percent(alone, 0), percent(misses(means, runs, 0.0)[0], 0)]
         rows.append(row)
     yield "What it costs in power: how often the answer is `helps` where the baseline passes 20 % and the lift is real."
@@ -331,7 +330,7 @@ def errors_by_arm(
     pairs = (~errored).sum(axis=2)
     differences = np.where(errored, 0, passed_with.astype(np.float64) - passed)
     means = differences.sum(axis=2) / np.maximum(pairs, 1)
-    naive = studentised_bounds(means, runs, resamples=1_000)[0] > 0
+    naive = studentized_bounds(means, runs, resamples=1_000)[0] > 0
     worst = passed_with.astype(np.float64) - passed  # an errored trial counts as failed, which here it was
     few = errored.mean(axis=(1, 2)) <= MAX_ERROR_RATE
     ours = few & naive & lift_excludes(worst.mean(axis=2), runs, 0.0, resamples=1_000)[0]

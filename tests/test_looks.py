@@ -116,7 +116,8 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
 
 async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from upskill.runs.results import evaluation as module  # noqa: PLC0415
-    from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict  # noqa: PLC0415
+    from upskill.verdicts.compute import compute_verdict  # noqa: PLC0415
+    from upskill.verdicts.verdict import Verdict, VerdictOptions  # noqa: PLC0415
 
     told: list[int] = []
 

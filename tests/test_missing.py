@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from test_verdict import alike, both
+from upskill.verdicts.compute import compute_verdict, level_of_look
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import lift_excludes, studentised_bounds
-from upskill.verdicts.to_json import verdict_to_json
-from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict, level_of_look
+from upskill.verdicts.statistics import lift_excludes, studentized_bounds
+from upskill.verdicts.verdict import Verdict, VerdictOptions
 
 
 def test_more_than_a_tenth_of_errors_in_one_arm_decides_nothing() -> None:
@@ -32,7 +32,7 @@ def test_helps_has_to_survive_the_worst_case() -> None:
     assert found.missing.worst.value == pytest.approx((8 - 4) / 40)
     assert found.missing.best.value == pytest.approx(8 / 40)
     assert "could explain it" in found.recommendation
-    said = verdict_to_json(found)["missing"]
+    said = found.to_dict()["missing"]
     assert said["worst"]["value"] == pytest.approx(0.1)
     assert said["changes_decision"] is True
 
@@ -125,7 +125,7 @@ def test_a_skill_that_breaks_a_tenth_of_the_tasks_is_not_said_to_help() -> None:
     for cases in (10, 20):
         broken = rng.random((1500, cases)) < 0.1
         means = (rng.binomial(5, np.where(broken, 0.0, 1.0)) - rng.binomial(5, np.full(broken.shape, 0.9))) / 5
-        by_spread = studentised_bounds(means, 5, resamples=1000)[0] > 0
+        by_spread = studentized_bounds(means, 5, resamples=1000)[0] > 0
         above, below = lift_excludes(means, 5, 0.0, resamples=1000)
         assert by_spread.mean() > 0.08
         assert above.mean() <= 0.04

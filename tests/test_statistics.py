@@ -14,8 +14,7 @@ from scipy import stats as scipy_stats
 from upskill.verdicts import planning, statistics
 from upskill.verdicts.outcome import Scope
 from upskill.verdicts.planning import EvidenceNeeded, VarianceComponents
-from upskill.verdicts.sequential import Sequential, bets
-from upskill.verdicts.unseen import unseen_bound
+from upskill.verdicts.statistics import Sequential, bets, unseen_bound
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 
@@ -186,7 +185,7 @@ def test_thousands_of_cases_are_weighed_by_students_t() -> None:
 def test_many_varied_cases_give_nearly_the_interval_of_scipys_bootstrap() -> None:
     rng = np.random.default_rng(3)
     means = np.rint(np.clip(rng.normal(0.3, 0.4, size=150), -1, 1) * 5) / 5
-    low, high = statistics.studentised_bounds(means[np.newaxis, :], 5)
+    low, high = statistics.studentized_bounds(means[np.newaxis, :], 5)
     reference = stats.bootstrap((means,), np.mean, method="BCa", n_resamples=5000, rng=np.random.default_rng(0))
     expected = reference.confidence_interval
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=0.01)
@@ -196,7 +195,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
     rates = rng.beta(1, 2, size=(1000, 20)), rng.beta(2, 1, size=(1000, 20))
     means = (rng.binomial(3, rates[1]) - rng.binomial(3, rates[0])) / 3
-    low, high = statistics.studentised_bounds(means, 3, resamples=1000)
+    low, high = statistics.studentized_bounds(means, 3, resamples=1000)
     assert 0.925 < np.mean((low <= 1 / 3) & (high >= 1 / 3)) < 0.975
 
 

@@ -15,11 +15,11 @@ from scipy import stats as scipy_stats
 
 from upskill.errors import UsageError
 from upskill.verdicts.choices import cheapest, list_choices, pareto
+from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import check_requirement, parse_requirement
-from upskill.verdicts.to_json import verdict_to_json
-from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict
+from upskill.verdicts.verdict import Verdict, VerdictOptions
 
 stats: Any = scipy_stats  # has no types of its own that strict checking could follow
 SCORES = {"P": True, "F": False, "E": None}
@@ -240,7 +240,7 @@ def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) 
 @settings(deadline=None, max_examples=40)
 @given(SUITES)
 def test_every_verdict_can_be_written_as_json(cases: dict[str, tuple[str, str]]) -> None:
-    plain = verdict_to_json(compute_verdict(both(cases), VerdictOptions(making_cost=1.0)))
+    plain = compute_verdict(both(cases), VerdictOptions(making_cost=1.0)).to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
 
@@ -392,31 +392,31 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     [
         (
             both(alike(10, "F", "P")),
-            "It is better than the older skill with this model: +100 points (+47 to +100) over 10 pairs.",
+            "It is better than the reference skill with this model: +100 points (+47 to +100) over 10 pairs.",
         ),
         (
             both(alike(10, "P", "F")),
             (
-                "It is worse than the older skill with this model: -100 points (-100 to -47) over 10 pairs. Keep "
-                "the older one."
+                "It is worse than the reference skill with this model: -100 points (-100 to -47) over 10 pairs. Keep "
+                "the reference skill."
             ),
         ),
         (
             both(alike(60, "P", "P")),
             (
-                "It makes no difference to the older skill with this model: it changes nothing by more than 5 points. "
-                "Keep the older one."
+                "It makes no difference to the reference skill with this model: it changes nothing by more than 5 "
+                "points. Keep the reference skill."
             ),
         ),
         (
             cheaper_by(10, alike(60, "P", "P")),
-            "It saves tokens: this model passes as often as with the older skill, with 10% fewer tokens.",
+            "It saves tokens: this model passes as often as with the reference skill, with 10% fewer tokens.",
         ),
     ],
     ids=["helps", "hurts", "no effect", "saves"],
 )
-def test_against_an_older_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
-    assert compute_verdict(rows, VerdictOptions(baseline_is_skill=True)).recommendation == said
+def test_against_a_reference_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
+    assert compute_verdict(rows, VerdictOptions(has_reference=True)).recommendation == said
 
 
 def test_a_lower_level_decides_sooner() -> None:
@@ -520,23 +520,23 @@ def acting(rows: list[Outcome], opened: Mapping[str, str], **more: Any) -> list[
     ]
 
 
-def test_where_nothing_could_be_opened_there_is_no_activation() -> None:
+def test_where_nothing_could_be_activated_there_is_no_activation() -> None:
     found = compute_verdict(both(alike(4, "F", "P")))
-    assert found.activation is found.baseline.opened is found.skill.opened is None
+    assert found.activation is found.baseline.activated is found.skill.activated is None
     assert found.skill.turns is None
 
 
-def test_the_lift_is_split_by_whether_the_skill_was_opened() -> None:
+def test_the_lift_is_split_by_whether_the_skill_was_activated() -> None:
     cases = {"a": ("FF", "PP"), "b": ("FF", "PF"), "c": ("FP", "FP"), "d": ("PF", "FF")}
     found = compute_verdict(acting(both(cases), {"a": "OO", "b": "O.", "c": "..", "d": ".."})).activation
     assert found is not None
-    assert (found.trials, found.opened, found.rate) == (8, 3, 0.375)
+    assert (found.trials, found.activated, found.rate) == (8, 3, 0.375)
     assert found.interval[0] < 0.375 < found.interval[1]
-    assert (found.activated.pairs, found.activated.lift) == (3, 1.0)
+    assert (found.where_activated.pairs, found.where_activated.lift) == (3, 1.0)
     # Of b its second run, of c and d both: the cases weigh the same.
-    assert (found.not_activated.pairs, found.not_activated.lift) == (5, pytest.approx((0 + 0 - 0.5) / 3))
-    assert found.not_activated.interval is not None
-    assert found.not_activated.interval[0] < -1 / 6 < found.not_activated.interval[1]
+    assert (found.where_not_activated.pairs, found.where_not_activated.lift) == (5, pytest.approx((0 + 0 - 0.5) / 3))
+    assert found.where_not_activated.interval is not None
+    assert found.where_not_activated.interval[0] < -1 / 6 < found.where_not_activated.interval[1]
 
 
 def test_a_part_has_the_interval_that_a_run_of_its_pairs_would_have() -> None:
@@ -545,11 +545,14 @@ def test_a_part_has_the_interval_that_a_run_of_its_pairs_would_have() -> None:
     opened = dict.fromkeys(won, "O") | dict.fromkeys(rest, ".")
     whole, alone = compute_verdict(acting(both(won | rest), opened)), compute_verdict(both(won))
     assert whole.activation is not None
-    assert (whole.activation.activated.lift, whole.activation.activated.interval) == (alone.lift, alone.interval)
-    assert whole.activation.activated.pairs == alone.pairs == 10
+    assert (whole.activation.where_activated.lift, whole.activation.where_activated.interval) == (
+        alone.lift,
+        alone.interval,
+    )
+    assert whole.activation.where_activated.pairs == alone.pairs == 10
 
 
-def test_the_share_that_opened_has_the_interval_of_a_pass_rate() -> None:
+def test_the_share_that_activated_has_the_interval_of_a_pass_rate() -> None:
     cases = {"a": ("FFF", "PPP"), "b": ("FFF", "FFF"), "c": ("FFF", "PPF"), "d": ("FFF", "FPF")}
     letters = {case: after.replace("P", "O") for case, (_, after) in cases.items()}
     found = compute_verdict(acting(both(cases), letters))
@@ -559,7 +562,7 @@ def test_the_share_that_opened_has_the_interval_of_a_pass_rate() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(SUITES, st.randoms(use_true_random=False))
-def test_what_was_opened_changes_nothing_about_the_lift_that_was_offered(
+def test_what_was_activated_changes_nothing_about_the_lift_that_was_offered(
     cases: dict[str, tuple[str, str]], random: Any
 ) -> None:
     rows = both(cases)
@@ -576,14 +579,18 @@ def test_what_was_opened_changes_nothing_about_the_lift_that_was_offered(
         assert not scored
     else:
         assert found.activation.trials == len(scored)
-        assert found.activation.activated.pairs + found.activation.not_activated.pairs == found.pairs
+        assert found.activation.where_activated.pairs + found.activation.where_not_activated.pairs == found.pairs
 
 
-def test_all_opened_leaves_the_other_part_empty() -> None:
+def test_all_activated_leaves_the_other_part_empty() -> None:
     found = compute_verdict(acting(both(alike(6, "F", "P")), dict.fromkeys(alike(6, "", ""), "O"))).activation
     assert found is not None
-    assert (found.not_activated.pairs, found.not_activated.lift, found.not_activated.interval) == (0, None, None)
-    assert found.activated.lift == 1
+    assert (found.where_not_activated.pairs, found.where_not_activated.lift, found.where_not_activated.interval) == (
+        0,
+        None,
+        None,
+    )
+    assert found.where_activated.lift == 1
 
 
 def test_turns_and_tool_calls_are_means_and_tool_errors_a_share_of_the_calls() -> None:
@@ -596,8 +603,8 @@ def test_turns_and_tool_calls_are_means_and_tool_errors_a_share_of_the_calls() -
     assert (found.baseline.turns, found.baseline.tool_calls, found.baseline.tool_errors) == (1, 0, None)
 
 
-def test_a_skill_that_is_rarely_opened_wants_a_better_description() -> None:
-    said = "Improve its description: the skill was opened in 3 of 20 trials (`upskill trigger SKILL --improve`)."
+def test_a_skill_that_is_rarely_activated_wants_a_better_description() -> None:
+    said = "Improve its description: the skill was activated in 3 of 20 trials (`upskill trigger SKILL --improve`)."
     names = [f"case-{number:02d}" for number in range(20)]
     rarely = {name: "O" if number < 3 else "." for number, name in enumerate(names)}
     undecided = compute_verdict(acting(both(alike(20, "F", "F")), rarely))
@@ -635,7 +642,7 @@ def test_one_trial_that_saw_a_hidden_skill_leaves_nothing_to_decide_by(place: st
     assert "the arms were not isolated" in found.recommendation
     for text in ("decision=undecided", "decision!=hurts", "point:lift>=-1", "pass_rate>=0"):
         ruling = check_requirement(parse_requirement(text), found)
-        assert (ruling.held, ruling.reason) == (False, "the run is invalid: its arms were not isolated")
+        assert (ruling.held, ruling.reason) == (False, "the run is invalid: the arms were not isolated")
 
 
 def test_a_leak_elsewhere_in_the_run_counts_here_too() -> None:

@@ -48,7 +48,7 @@ _WHERE = {
     "UsageError": "upskill.errors",
     "Verdict": "upskill.verdicts.verdict",
     "VerdictOptions": "upskill.verdicts.verdict",
-    "compute_verdict": "upskill.verdicts.verdict",
+    "compute_verdict": "upskill.verdicts.compute",
     "evaluate": "upskill.runs.running.evaluate",
     "evaluate_now": "upskill.runs.running.evaluate",
     "evaluate_skill": "upskill.runs.running.evaluate",
@@ -157,8 +157,9 @@ if TYPE_CHECKING:
     from upskill.skills.install import install
     from upskill.suites import Case, Suite
     from upskill.traces import Trace
+    from upskill.verdicts.compute import compute_verdict
     from upskill.verdicts.outcome import Outcome
-    from upskill.verdicts.verdict import Verdict, VerdictOptions, compute_verdict
+    from upskill.verdicts.verdict import Verdict, VerdictOptions
 
 
 def __getattr__(name: str) -> Any:

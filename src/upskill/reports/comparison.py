@@ -16,7 +16,7 @@ from upskill.reports import trials
 from upskill.runs.planning.plan import Arm, Result, Trial
 from upskill.runs.results.comparison import ComparedCase, Comparison, Side
 from upskill.runs.stores import RunStore
-from upskill.verdicts.to_json import rounded
+from upskill.verdicts.statistics import rounded
 
 ALPHA = 0.05
 MOST_NAMED = 5  # cases of one kind

@@ -24,8 +24,8 @@ from upskill.reports.terminal import bars, bug_panel
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
 from upskill.traces import Step
-from upskill.verdicts.advice import LOOK_UP, signed_points
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.verdict import LOOK_UP, Verdict
 
 STEP_WIDTH = 110  # characters
 

@@ -8,7 +8,6 @@ from typing import Any
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import OWN_FACTS
-from upskill.verdicts.to_json import split_to_json
 
 MOST_GROUPS = 40  # of each kind that are shown: those with most cases
 NOT_TAGGED = "(no tag)"
@@ -47,5 +46,5 @@ def _lifts(evaluation: Evaluation, groups: Mapping[str, list[str]]) -> Iterator[
         yield {
             "name": name,
             "cases": len(ids),
-            "models": {model: split_to_json(verdict) for model, verdict in verdicts.items()},
+            "models": {model: verdict.split_to_dict() for model, verdict in verdicts.items()},
         }

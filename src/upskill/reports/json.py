@@ -13,7 +13,7 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
-from upskill.verdicts.to_json import interval_to_json, rounded, split_to_json, verdict_to_json
+from upskill.verdicts.statistics import rounded, rounded_interval
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
@@ -33,10 +33,15 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             "part": asdict(plan.suite.part) if plan.suite.part else None,
         },
         "models": [
-            verdict_to_json(verdict)
+            verdict.to_dict()
             | {"looks": _looks(evaluation, verdict.model)}
             | {"diagnosis": _diagnosis(evaluation, verdict.model)}
-            | {"splits": {"fit": split_to_json(fit[verdict.model]), "held_out": split_to_json(held_out[verdict.model])}}
+            | {
+                "splits": {
+                    "fit": fit[verdict.model].split_to_dict(),
+                    "held_out": held_out[verdict.model].split_to_dict(),
+                }
+            }
             for verdict in evaluation.verdicts
         ],
         "groups": lifts_by_group(evaluation),
@@ -118,7 +123,7 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
             "model": choice.model,
             "arm": choice.arm,
             "pass_rate": rounded(choice.pass_rate),
-            "interval": interval_to_json(choice.interval),
+            "interval": rounded_interval(choice.interval),
             "cost_per_task": rounded(choice.cost_per_task, 8),
         }
 

@@ -14,11 +14,19 @@ from upskill.reports.numbers import (
     pass_rate,
     percent,
 )
-from upskill.reports.sentences import MOST_BUGS, REPORT_BUG, bug_heading, causes, looks, uneven_errors
+from upskill.reports.sentences import (
+    ACTIVATION_CAVEAT,
+    MOST_BUGS,
+    REPORT_BUG,
+    bug_heading,
+    causes,
+    looks,
+    uneven_errors,
+)
 from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, signed_points
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.advice import signed_points
+from upskill.verdicts.verdict import LOOK_UP, Verdict
 
 MARKS = {"helps": "🟢", "saves": "🟢", "hurts": "🔴", "no effect": "⚪", "undecided": "🟡"}
 
@@ -99,9 +107,12 @@ def _activity(verdicts: list[Verdict]) -> Iterator[str]:
             continue
         cells = [
             _escape(verdict.model),
-            f"{found.opened}/{found.trials} ({percent(found.rate)})",
+            f"{found.activated}/{found.trials} ({percent(found.rate)})",
             lift_in_points(verdict.lift, verdict.interval, verdict.pairs),
-            *(lift_in_points(part.lift, part.interval, part.pairs) for part in (found.activated, found.not_activated)),
+            *(
+                lift_in_points(part.lift, part.interval, part.pairs)
+                for part in (found.where_activated, found.where_not_activated)
+            ),
             " → ".join(decimal(arm.turns) for arm in arms),
             " → ".join(decimal(arm.tool_calls) for arm in arms),
             " → ".join(percent(arm.tool_errors) for arm in arms),

@@ -11,12 +11,13 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
-from upskill.verdicts.diagnosis import CaseProblem, diagnose, tell_problem
+from upskill.verdicts.diagnosis import CaseProblem, describe_problem, diagnose
 from upskill.verdicts.outcome import CAUSES, Cause
 from upskill.verdicts.verdict import Verdict
 
 MOST_ERRORS = 10
 MOST_BUGS = 3
+ACTIVATION_CAVEAT = "Decide by the lift offered: which trials activate the skill is not random."
 REPORT_BUG = "Please report it with them in upskill's issue tracker."
 
 
@@ -219,7 +220,7 @@ def diagnosis(evaluation: Evaluation) -> Iterator[str]:
                 if kind != "unscored":
                     by_kind.setdefault(kind, []).append(found.case)
         for kind, cases in by_kind.items():
-            yield name + tell_problem(kind, cases, baseline_is_skill=evaluation.plan.reference_skill is not None)
+            yield name + describe_problem(kind, cases, has_reference=evaluation.plan.reference_skill is not None)
 
 
 def splits(evaluation: Evaluation) -> Iterator[str]:

@@ -28,8 +28,8 @@ from upskill.reports.numbers import (
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, LOOK_UP, conclude, decision_in_words
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.advice import conclude, decision_in_words
+from upskill.verdicts.verdict import LOOK_UP, Verdict
 
 BAR_WIDTH = 20
 ARM_NAMES = {"baseline": "baseline", "skill": "with skill", "placebo": "placebo", "baseline_repeat": "baseline again"}
@@ -75,16 +75,16 @@ def _conclusions(evaluation: Evaluation) -> Iterator[RenderableType]:
     shown = evaluation.verdicts[:1] if evaluation.leaked else evaluation.verdicts
     for verdict in shown:
         mark, colour = MARKS[verdict.decision] if not evaluation.leaked else MARKS["hurts"]
-        said = conclude(verdict, skill, verdict.model, baseline_is_skill=older)
+        said = conclude(verdict, skill, verdict.model, has_reference=older)
         yield Paragraph(f"{mark} {said}", f"bold {colour}", hanging=2)
 
 
 def _all_bars(evaluation: Evaluation) -> Iterator[RenderableType]:
-    verdicts, baseline_is_skill = evaluation.verdicts, evaluation.plan.reference_skill is not None
+    verdicts, has_reference = evaluation.verdicts, evaluation.plan.reference_skill is not None
     for verdict in verdicts:
         if len(verdicts) > 1:
             yield Paragraph(verdict.model, "bold")
-        yield bars(verdict, baseline_is_skill=baseline_is_skill)
+        yield bars(verdict, has_reference=has_reference)
 
 
 def _details(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -153,9 +153,9 @@ def bar(share: float | None, width: int = BAR_WIDTH) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def bars(verdict: Verdict, *, baseline_is_skill: bool = False) -> RenderableType:
+def bars(verdict: Verdict, *, has_reference: bool = False) -> RenderableType:
     """The pass rates of both arms, what a task takes, and what an agent that acts did."""
-    names = ARM_NAMES_OF_TWO_SKILLS if baseline_is_skill else ARM_NAMES
+    names = ARM_NAMES_OF_TWO_SKILLS if has_reference else ARM_NAMES
     width = max(11, 1 + max(len(names[arm]) for arm in ("baseline", "skill")))
     lines: list[str] = []
     for arm in (verdict.baseline, verdict.skill):
@@ -171,35 +171,35 @@ def bars(verdict: Verdict, *, baseline_is_skill: bool = False) -> RenderableType
     if change is not None and change.relative is not None and verdict.pairs:
         before, after = mean_tokens(verdict.baseline), mean_tokens(verdict.skill)
         lines.append(f"  tokens a task: {before:,.0f} → {after:,.0f} ({percent(change.relative, signed=True)})")
-    return Group(Text.from_markup("\n".join([*lines, ""])), *_activity(verdict, baseline_is_skill=baseline_is_skill))
+    return Group(Text.from_markup("\n".join([*lines, ""])), *_activity(verdict, has_reference=has_reference))
 
 
-def _activity(verdict: Verdict, *, baseline_is_skill: bool) -> Iterator[RenderableType]:
+def _activity(verdict: Verdict, *, has_reference: bool) -> Iterator[RenderableType]:
     """What an agent that acts did: whether it opened the skill, what that was worth, turns and tool calls."""
-    rows = list(_activity_rows(verdict, baseline_is_skill=baseline_is_skill))
+    rows = list(_activity_rows(verdict, has_reference=has_reference))
     yield from (Paragraph(f"{label:<8}{said}", hanging=8) for label, said in rows)
     if rows:
         yield Text("")
 
 
-def _activity_rows(verdict: Verdict, *, baseline_is_skill: bool) -> Iterator[tuple[str, str]]:
+def _activity_rows(verdict: Verdict, *, has_reference: bool) -> Iterator[tuple[str, str]]:
     arms = (verdict.baseline, verdict.skill)
     found = verdict.activation
     if found is not None:
         low, high = (percent(bound) for bound in found.interval)
-        line = f"in {found.opened} of {counted(found.trials, 'trial')} ({percent(found.rate)}, {low} to {high})"
-        if baseline_is_skill and verdict.baseline.opened is not None:
-            line += f"; the older skill in {verdict.baseline.opened} of {verdict.baseline.scored}"
-        yield "opened", line
+        line = f"in {found.activated} of {counted(found.trials, 'trial')} ({percent(found.rate)}, {low} to {high})"
+        if has_reference and verdict.baseline.activated is not None:
+            line += f"; the older skill in {verdict.baseline.activated} of {verdict.baseline.scored}"
+        yield "activated", line
         if verdict.lift is not None:
             offered = lift_in_points(verdict.lift, verdict.interval, verdict.pairs)
             parts = [
                 f"{words} {lift_in_points(part.lift, part.interval, part.pairs)}"
-                for words, part in (("opened", found.activated), ("not opened", found.not_activated))
+                for words, part in (("activated", found.where_activated), ("not activated", found.where_not_activated))
                 if part.lift is not None
             ]
             yield "lift", " · ".join([f"offered {offered}", *parts])
-            yield "", ACTIVATION_CAVEAT
+            yield "", sentences.ACTIVATION_CAVEAT
     if found is None and not any(arm.tool_calls for arm in arms):
         return
     turns = before_after(*(decimal(arm.turns) for arm in arms))

@@ -20,8 +20,7 @@ from upskill.reports.terminal import bug_panel
 from upskill.runs.planning.plan import Plan
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
-from upskill.verdicts.statistics import Estimate
-from upskill.verdicts.to_json import estimate_to_json, rounded
+from upskill.verdicts.statistics import Estimate, rounded
 
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
 
@@ -198,7 +197,7 @@ def improvement_to_json(found: Improvement) -> dict[str, Any]:
             and {
                 "before": test.before.plain(),
                 "after": test.after.plain(),
-                "change": estimate_to_json(test.change),
+                "change": test.change.to_dict() if test.change else None,
                 "p_value": rounded(test.p_value),
             },
             "ended": found.ended,

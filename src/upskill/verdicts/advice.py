@@ -1,30 +1,28 @@
-"""A verdict in words: what it comes to, and what to do about it."""
+"""A verdict in words: its conclusion, and what to do about it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from upskill.plain import counted
-
-if TYPE_CHECKING:
-    from upskill.suites.part import Part
-    from upskill.verdicts.arms import ArmOutcomes
-    from upskill.verdicts.verdict import Verdict
+from upskill.suites.part import Part
+from upskill.verdicts.arms import ArmOutcomes
+from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Verdict
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
-LOW_ACTIVATION = 0.5  # opened in a smaller share of trials, a skill without effect may only need a better description
-LOOK_UP = "look-up of its own facts"  # the reason of a verdict over cases that ask for the skill's own lines
-PART = "part of the suite"  # the reason of a verdict over cases that somebody chose
-ACTIVATION_CAVEAT = "Decide by the lift offered: which trials open the skill is not random."
+LOW_ACTIVATION = (
+    0.5  # activated in a smaller share of trials, a skill without effect may only need a better description
+)
+NOT_ISOLATED = "The arms were not isolated, so no number of this run means anything."
+INVALID = "INVALID: the arms were not isolated, so no number of this run means anything."
 
 
 def signed_points(share: float) -> str:
     """A share as signed percentage points: +55."""
-    whole = round(100 * share)
-    return f"{whole:+d}" if whole else "0"
+    points = round(100 * share)
+    return f"{points:+d}" if points else "0"
 
 
 def decision_in_words(decision: str, reason: str) -> str:
@@ -40,46 +38,67 @@ def lift_in_words(verdict: Verdict) -> str:
     return f"{signed_points(verdict.lift)} points ({low} to {high}) over {counted(verdict.pairs, 'pair')}"
 
 
-def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, baseline_is_skill: bool = False) -> str:
-    """What a verdict comes to, in one sentence; `baseline_is_skill`: the baseline is an older skill."""
+def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False) -> str:
+    """The verdict in one sentence; `has_reference`: the skill is compared with a reference skill."""
+    conclusion_of = _conclude_against_reference if has_reference else _conclude
+    sentence = conclusion_of(verdict, skill, model)
+    return sentence[0].upper() + sentence[1:] if skill == "it" else sentence
+
+
+def _conclude(verdict: Verdict, skill: str, model: str) -> str:
     lift = lift_in_words(verdict)
-    older = " than the older skill" if baseline_is_skill else ""
-    if verdict.decision == "undecided":
-        said = _conclude_undecided(verdict, skill, model, "is better" + older if older else "helps")
-    elif verdict.decision == "helps":
-        said = f"{skill} is better{older} with {model}: {lift}." if older else f"{skill} helps {model}: {lift}."
-    elif verdict.decision == "hurts":
-        said = f"{skill} is worse{older} with {model}: {lift}." if older else f"{skill} hurts {model}: {lift}."
-    elif verdict.decision == "saves":
-        as_often = f"passes as often as {'with the older skill' if older else 'without it'}"
-        if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
-            said = f"{skill} saves tokens: {model} {as_often}, with {verdict.token_savings:.0%} fewer tokens."
-        else:
-            said = f"{skill} saves money: {model} {as_often}, and a passed task costs less."
-    else:
-        compared = "makes no difference to the older skill with" if older else "has no effect on"
-        said = f"{skill} {compared} {model}: it changes nothing by more than {100 * verdict.margin:g} points."
-    return said[0].upper() + said[1:] if skill == "it" else said
+    if verdict.decision == "helps":
+        return f"{skill} helps {model}: {lift}."
+    if verdict.decision == "hurts":
+        return f"{skill} hurts {model}: {lift}."
+    if verdict.decision == "saves":
+        return _conclude_savings(verdict, skill, f"{model} passes as often as without it")
+    if verdict.decision == "no effect":
+        return f"{skill} has no effect on {model}: {_within_margin(verdict)}"
+    return _conclude_undecided(verdict, skill, model, f"{skill} helps {model}")
 
 
-def _conclude_undecided(verdict: Verdict, skill: str, model: str, helps: str) -> str:
-    reason, lift, with_ = verdict.reason, lift_in_words(verdict), "" if helps == "helps" else " with"
-    if reason == "isolation":
-        return "INVALID: the arms were not isolated, so no number of this run means anything."
-    if reason == LOOK_UP:
+def _conclude_against_reference(verdict: Verdict, skill: str, model: str) -> str:
+    lift = lift_in_words(verdict)
+    if verdict.decision == "helps":
+        return f"{skill} is better than the reference skill with {model}: {lift}."
+    if verdict.decision == "hurts":
+        return f"{skill} is worse than the reference skill with {model}: {lift}."
+    if verdict.decision == "saves":
+        return _conclude_savings(verdict, skill, f"{model} passes as often as with the reference skill")
+    if verdict.decision == "no effect":
+        return f"{skill} makes no difference to the reference skill with {model}: {_within_margin(verdict)}"
+    return _conclude_undecided(verdict, skill, model, f"{skill} is better than the reference skill with {model}")
+
+
+def _conclude_savings(verdict: Verdict, skill: str, as_often: str) -> str:
+    if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
+        return f"{skill} saves tokens: {as_often}, with {verdict.token_savings:.0%} fewer tokens."
+    return f"{skill} saves money: {as_often}, and a passed task costs less."
+
+
+def _within_margin(verdict: Verdict) -> str:
+    return f"it changes nothing by more than {100 * verdict.margin:g} points."
+
+
+def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) -> str:
+    lift = lift_in_words(verdict)
+    if verdict.is_invalid:
+        return INVALID
+    if verdict.reason == LOOK_UP:
         return f"Look-up of its own facts: {lift}."
-    if reason == PART:
+    if verdict.reason == PART:
         return f"A part of the suite decides nothing about {skill} with {model}: {lift}."
-    if reason == "no baseline":
+    if verdict.reason == "no baseline":
         why = "the baseline was not run" if verdict.skill.scored else "no trial has been scored"
-        return f"Whether {skill} {helps}{with_} {model} is not known: {why}."
+        return f"Whether {claim} is not known: {why}."
     why = {
-        "snapshots": "the arms were answered by different snapshots of the model",
-        "errors": f"{_errored(verdict)}, too many to say anything",
-        "unfinished": "over a tenth of the pairs have a trial that was not run in one of the arms",
+        SNAPSHOTS: "the arms were answered by different snapshots of the model",
+        ERRORS: f"{_errored(verdict)}, too many to say anything",
+        UNFINISHED: "over a tenth of the pairs have a trial that was not run in one of the arms",
         "no pairs": "no case was scored in both arms",
-    }.get(reason, lift)
-    return f"Undecided whether {skill} {helps}{with_} {model}: {why}."
+    }.get(verdict.reason, lift)
+    return f"Undecided whether {claim}: {why}."
 
 
 def _errored(verdict: Verdict) -> str:
@@ -89,10 +108,10 @@ def _errored(verdict: Verdict) -> str:
     return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
 
 
-def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> str:
+def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> str:
     """What to do about it, in a sentence or two; empty where there is nothing to do."""
     failing = f"Cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
-    reject = "Keep the older one" if baseline_is_skill else "Do not use it with this model"
+    reject = "Keep the reference skill" if has_reference else "Do not use it with this model"
     if verdict.decision == "helps":
         rate = verdict.skill.pass_rate or 0.0
         return (failing or ("Many cases still fail." if rate < 0.5 else "")) if rate < GOOD_PASS_RATE else ""
@@ -100,25 +119,25 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_sk
         return ""
     if verdict.decision == "hurts":
         return f"{reject}."
-    rarely_opened = _rarely_opened(verdict)
+    rarely_activated = _rarely_activated(verdict)
     if verdict.decision == "no effect":
         savings = verdict.token_savings
         costs = f": it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
-        return " ".join(filter(None, (f"{reject}{costs}.", rarely_opened or failing)))
+        return " ".join(filter(None, (f"{reject}{costs}.", rarely_activated or failing)))
     if verdict.reason == LOOK_UP:
         return (
             "The student finds what the skill says; whether that helps with a task is not shown. Give cases of your "
             "own with --tests."
         )
     more = _advise_evidence(verdict)
-    return f"{rarely_opened} {more}" if rarely_opened and verdict.evidence_needed is not None else more
+    return f"{rarely_activated} {more}" if rarely_activated and verdict.evidence_needed is not None else more
 
 
-def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, baseline_is_skill: bool = False) -> Verdict:
-    """A verdict whose decision and reason are known, with what it comes to and what to do in words."""
-    advice = advise(verdict, failing_tags, baseline_is_skill=baseline_is_skill)
-    said = conclude(verdict, baseline_is_skill=baseline_is_skill)
-    return replace(verdict, advice=advice, recommendation=f"{said} {advice}".rstrip())
+def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> Verdict:
+    """A verdict whose decision and reason are known, with its conclusion and advice."""
+    advice = advise(verdict, failing_tags, has_reference=has_reference)
+    conclusion = conclude(verdict, has_reference=has_reference)
+    return replace(verdict, advice=advice, recommendation=f"{conclusion} {advice}".rstrip())
 
 
 def as_look_up(verdict: Verdict) -> Verdict:
@@ -136,8 +155,8 @@ def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
         else "a part that somebody chose says nothing about the rest"
     )
     advice = f"{cases} of {part.of} cases, chosen with {part.chosen}: {why}. Run them all for a verdict."
-    found = replace(verdict, decision="undecided", reason=PART, evidence_needed=None, advice=advice)
-    return replace(found, recommendation=f"{conclude(found)} {advice}")
+    withheld = replace(verdict, decision="undecided", reason=PART, evidence_needed=None, advice=advice)
+    return replace(withheld, recommendation=f"{conclude(withheld)} {advice}")
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
@@ -151,22 +170,22 @@ def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: i
     return [tag for rate, tag in rates if rate < 0.5][:limit]
 
 
-def _rarely_opened(verdict: Verdict) -> str:
+def _rarely_activated(verdict: Verdict) -> str:
     activation = verdict.activation
     if activation is None or activation.rate >= LOW_ACTIVATION:
         return ""
-    opened = f"the skill was opened in {activation.opened} of {counted(activation.trials, 'trial')}"
-    return f"Improve its description: {opened} (`upskill trigger SKILL --improve`)."
+    rarely = f"the skill was activated in {activation.activated} of {counted(activation.trials, 'trial')}"
+    return f"Improve its description: {rarely} (`upskill trigger SKILL --improve`)."
 
 
 def _advise_evidence(verdict: Verdict) -> str:
-    if verdict.reason == "isolation":
+    if verdict.reason == ISOLATION:
         return ""
-    if verdict.reason == "snapshots":
+    if verdict.reason == SNAPSHOTS:
         return "Run again with --fresh."
-    if verdict.reason == "errors":
+    if verdict.reason == ERRORS:
         return "Repair the errors and run again."
-    if verdict.reason == "unfinished":
+    if verdict.reason == UNFINISHED:
         return "Finish the run first."
     if verdict.missing is not None and verdict.missing.changes_decision:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from upskill.verdicts.to_json import interval_to_json, rounded
+from upskill.verdicts.statistics import rounded, rounded_interval
 
 LEVEL = 0.95
 DRAWS = 4_000
@@ -49,7 +49,7 @@ class Agreement:
             "passed_but_wrong": self.only_check,
             "failed_but_right": self.only_person,
             "kappa": rounded(self.kappa),
-            "interval": interval_to_json(self.interval),
+            "interval": rounded_interval(self.interval),
             "level": LEVEL,
         }
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
-from upskill.record import record
+import numpy as np
+
 from upskill.verdicts import statistics
-from upskill.verdicts.lazy_numpy import np
-from upskill.verdicts.outcome import Cause, Outcome
+from upskill.verdicts.outcome import CAUSES, Cause, Outcome
+from upskill.verdicts.statistics import Estimate, rounded
 
 Interval = tuple[float, float]
 Key = tuple[str, int]  # case, seed
 SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
+MAX_ERROR_RATE = 0.10  # share of an arm's trials that may error before nothing can be decided
+SUSPICIOUS = 0.05  # the p-value from which on error rates differ beyond chance
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ArmOutcomes:
     """The trials of one arm."""
 
@@ -30,7 +34,7 @@ class ArmOutcomes:
         return [trial for trial in self.trials.values() if trial.passed is not None]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ArmSummary:
     """Totals of one arm. All but `errored` and `bugs` are over scored trials; cost is None where a price is missing."""
 
@@ -50,10 +54,9 @@ class ArmSummary:
     turns: float | None  # of the model, per trial; None: not known
     tool_calls: float | None  # per trial
     tool_errors: float | None  # share of the tool calls; None where there was none
-    opened: int | None  # trials that opened the skill they were offered; None where none was offered
-    causes: Mapping[
-        Cause, int
-    ]  # trials without an answer that could pass, by what was wrong; passed ones that are verbose
+    activated: int | None  # trials that activated the skill they were offered; None where none was offered
+    # Trials without an answer that could pass, by what was wrong with it; and passed ones that are verbose.
+    causes: Mapping[Cause, int]
 
     @property
     def scored(self) -> int:
@@ -63,8 +66,20 @@ class ArmSummary:
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "failed": self.failed,
+            "errored": self.errored,
+            "causes": {cause: self.causes[cause] for cause in CAUSES if cause in self.causes},
+            "pass_rate": rounded(self.pass_rate),
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_usd": rounded(self.cost_usd, 8),
+        }
 
-@record
+
+@dataclass(frozen=True, slots=True)
 class Pairs:
     """Pairs of scored trials of two arms, ordered by case and seed."""
 
@@ -99,15 +114,15 @@ class Pairs:
         apart = {before for before, *_ in named}.isdisjoint(after for _, after, _ in named)
         return apart or statistics.sign_flip_p_value(more, [unit for *_, unit in named]) <= SNAPSHOTS_BY_CHANCE
 
-    def where(self, *, opened: bool) -> Pairs:
-        """The pairs whose later trial opened the skill, or did not."""
-        kept = [index for index, trial in enumerate(self.after) if trial.activated is opened]
+    def where(self, *, activated: bool) -> Pairs:
+        """The pairs whose later trial activated the skill, or did not."""
+        kept = [index for index, trial in enumerate(self.after) if trial.activated is activated]
         return Pairs(
-            [self.cases[index] for index in kept],
-            [self.units[index] for index in kept],
-            [self.rounds[index] for index in kept],
-            [self.before[index] for index in kept],
-            [self.after[index] for index in kept],
+            cases=[self.cases[index] for index in kept],
+            units=[self.units[index] for index in kept],
+            rounds=[self.rounds[index] for index in kept],
+            before=[self.before[index] for index in kept],
+            after=[self.after[index] for index in kept],
         )
 
 
@@ -146,7 +161,7 @@ def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] 
     return pairs
 
 
-def summarise_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
+def summarize_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | None = None) -> ArmSummary:
     scored = sorted(arm.scored, key=attrgetter("case", "seed"))
     passes = sum(1 for trial in scored if trial.passed)
     costs = [trial.cost_usd for trial in scored]
@@ -171,7 +186,7 @@ def summarise_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | Non
         turns=_mean([trial.turns for trial in scored]) or None,
         tool_calls=_mean([trial.calls for trial in scored]),
         tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
-        opened=sum(trial.activated is True for trial in offered) if offered else None,
+        activated=sum(trial.activated is True for trial in offered) if offered else None,
         causes=Counter(trial.cause for trial in scored if trial.cause),
     )
 
@@ -187,6 +202,80 @@ def share_interval(
 
 def _mean(numbers: list[int]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
+
+
+# Missing trials: those that errored, and those whose case and seed were run in the other arm alone, as in a run that is
+# not finished. They are not always missing at random: a skill that turns failures into errors would look better than it
+# is. So a decision has to hold whatever the missing trials would have shown.
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The lift at both extremes of what the errored trials might have shown."""
+
+    worst: Estimate  # each missing trial with the skill failed, each missing one of the baseline passed
+    best: Estimate  # the reverse
+    p_value: float  # of "both arms error alike", flipping whole cases
+    changes_decision: bool  # at one of the extremes the decision would not hold
+
+    @property
+    def arms_differ(self) -> bool:
+        return self.p_value <= SUSPICIOUS
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "worst": self.worst.to_dict(),
+            "best": self.best.to_dict(),
+            "p_value": rounded(self.p_value),
+            "changes_decision": self.changes_decision,
+        }
+
+
+def fill_in(
+    before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None, *, against_skill: bool
+) -> Pairs:
+    """All pairs of which either trial was run, with an extreme result in place of every one that is missing.
+
+    Against the skill, a missing trial with it failed and took as many tokens as the longest; one of the baseline
+    passed with as few as the shortest.
+    """
+    scored = [*before.scored, *after.scored]
+    longest = max(scored, key=total_tokens, default=None)
+    shortest = min(scored, key=total_tokens, default=None)
+    stand_ins = (shortest, longest) if against_skill else (longest, shortest)
+    return pair_arms(
+        _filled(before, after, stand_ins[0], passed=against_skill),
+        _filled(after, before, stand_ins[1], passed=not against_skill),
+        twins,
+    )
+
+
+def count_unpaired(before: ArmOutcomes, after: ArmOutcomes) -> tuple[int, int]:
+    """How many of the pairs have one trial that was never run, and how many pairs there are."""
+    return len(before.trials.keys() ^ after.trials.keys()), len(before.trials.keys() | after.trials.keys())
+
+
+def error_p_value(before: ArmOutcomes, after: ArmOutcomes) -> float:
+    """The exact two-sided p-value of "both arms error alike", flipping the sign of whole cases."""
+    keys = sorted(before.trials.keys() & after.trials.keys())
+    more = [_errored(after, key) - _errored(before, key) for key in keys]
+    return statistics.sign_flip_p_value(more, [case for case, _ in keys]) if keys else 1.0
+
+
+def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool) -> ArmOutcomes:
+    def stand_in(trial: Outcome) -> Outcome:
+        if like is None:
+            return trial
+        tokens = {"input_tokens": like.input_tokens, "output_tokens": like.output_tokens}
+        return replace(trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, **tokens)
+
+    known = {key: trial if trial.passed is not None else stand_in(trial) for key, trial in arm.trials.items()}
+    never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
+    return ArmOutcomes(arm.name, known | never_run)
+
+
+def _errored(arm: ArmOutcomes, key: Key) -> int:
+    return arm.trials[key].passed is None
 
 
 # What a column of pairs can hold.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from upskill.record import record
-from upskill.verdicts.arms import Interval, by_arm, summarise_arm
+from upskill.verdicts.arms import Interval, by_arm, summarize_arm
 from upskill.verdicts.outcome import Outcome
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Choice:
     """What a task costs with one model in one arm, and how often it passes."""
 
@@ -38,7 +38,7 @@ def list_choices(
     found: list[Choice] = []
     for model, rows in by_model.items():
         for arm in by_arm(rows).values():
-            summary = summarise_arm(arm, level)
+            summary = summarize_arm(arm, level)
             if summary.pass_rate is not None:
                 cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
                 rate, interval = summary.pass_rate, summary.interval

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from upskill.plain import counted
-from upskill.record import record
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 
@@ -42,15 +42,15 @@ _ARMS = {
     "without": "without the skill",
     "than_without": "",
 }
-_ARMS_OF_TWO_SKILLS = {
+_ARMS_WITH_REFERENCE = {
     "with_and_without": "with either skill",
     "with_or_without": "with either skill",
-    "without": "with the older skill",
-    "than_without": " than with the older one",
+    "without": "with the reference skill",
+    "than_without": " than with the reference skill",
 }
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CaseDiagnosis:
     """What is wrong with one case, judged by its scored trials in both arms."""
 
@@ -65,11 +65,11 @@ class CaseDiagnosis:
         return tuple(_ADVICE[kind] for kind in self.problems)
 
 
-def tell_problem(problem: CaseProblem, cases: Sequence[str], *, baseline_is_skill: bool = False, most: int = 3) -> str:
-    """Which cases have a problem, and what to do; `baseline_is_skill`: the baseline is an older skill."""
-    one, several = _WORDS[problem]
-    words = (one if len(cases) == 1 else several).format_map(_ARMS_OF_TWO_SKILLS if baseline_is_skill else _ARMS)
-    names = ", ".join(cases[:most]) + (", …" if len(cases) > most else "")
+def describe_problem(problem: CaseProblem, cases: Sequence[str], *, has_reference: bool = False, limit: int = 3) -> str:
+    """Which cases have a problem, and what to do."""
+    singular, plural = _WORDS[problem]
+    words = (singular if len(cases) == 1 else plural).format_map(_ARMS_WITH_REFERENCE if has_reference else _ARMS)
+    names = ", ".join(cases[:limit]) + (", …" if len(cases) > limit else "")
     return f"{counted(len(cases), 'case')} {words}: {names}. {_ADVICE[problem]}"
 
 

@@ -14,10 +14,9 @@ from typing import Any
 
 from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts import statistics
-from upskill.verdicts.missing import MAX_ERROR_RATE
+from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import Estimate
-from upskill.verdicts.to_json import estimate_to_json, interval_to_json, rounded
+from upskill.verdicts.statistics import Estimate, rounded, rounded_interval
 
 FIRES = "fires"  # the check of a case that is a query
 LEVEL = 0.95
@@ -67,7 +66,7 @@ class QueryRate:
             "runs": self.scored,
             "errored": self.errored,
             "rate": rounded(self.value),
-            "interval": interval_to_json(self.interval),
+            "interval": rounded_interval(self.interval),
             "right": self.as_expected,
         }
 
@@ -116,7 +115,10 @@ class FiringMetrics:
     def plain(self) -> dict[str, Any]:
         return {
             "model": self.model,
-            **{quantity: estimate_to_json(self.estimate(quantity)) for quantity in QUANTITIES},
+            **{
+                quantity: estimate.to_dict() if (estimate := self.estimate(quantity)) else None
+                for quantity in QUANTITIES
+            },
             "score": self.score,
             "right": self.as_expected,
             "scored": self.scored,

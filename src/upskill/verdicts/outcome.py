@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from upskill.record import record
 
 # What a student did instead of giving an answer that can pass: the trial has failed. Only an answer that is verbose has
 # passed all the same. Reports count these by arm.
@@ -13,7 +12,7 @@ Scope = Literal["cases", "suite"]  # what a test that may be looked at is about
 CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "verbose")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one trial, in numbers."""
 

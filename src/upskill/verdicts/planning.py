@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
-from upskill.record import record
-from upskill.verdicts.lazy_numpy import ArrayLike, Floats, np
+import numpy as np
+from numpy.typing import ArrayLike
+
 from upskill.verdicts.outcome import Scope
-from upskill.verdicts.statistics import NORMAL, CaseGroups, longest_run, t_quantile
-from upskill.verdicts.unseen import chance_of_less, unseen_weight
+from upskill.verdicts.statistics import (
+    NORMAL,
+    CaseGroups,
+    Floats,
+    chance_of_less,
+    longest_run,
+    t_quantile,
+    unseen_weight,
+)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class VarianceComponents:
     """How differences vary: `between` cases and, for a single pair, `within` a case. Both are variances."""
 
@@ -109,7 +118,7 @@ def cases_needed(
     return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class EvidenceNeeded:
     """What would settle an undecided lift: `pairs` is the cheaper of more runs of these cases and more cases."""
 
@@ -143,7 +152,7 @@ def evidence_needed(
     def missing(more_cases: int, more_runs: int) -> bool:
         total, each = count + more_cases, runs + more_runs
         units, varied = float(total), between + within / each
-        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in studentised_bounds
+        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in studentized_bounds
         if anytime == "suite":  # where a pair is a unit, whatever its case
             units, varied, extra = total * each, between + within, 1.0
         if units < 2:

@@ -6,12 +6,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.record import record
 from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import Decision, Verdict
+from upskill.verdicts.verdict import SNAPSHOTS, Decision, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -27,7 +27,7 @@ _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "und
 _HINT = 'Write for example "lift>=0.1", "decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
 
@@ -39,7 +39,7 @@ class Requirement:
     point: bool = False
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Ruling:
     requirement: Requirement
     held: bool
@@ -90,9 +90,9 @@ def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool)
 
 def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
     """Whether a verdict meets a requirement, and on which number that was decided."""
-    if verdict.reason == "isolation":
-        return Ruling(requirement, False, "the run is invalid: its arms were not isolated")
-    if verdict.reason == "snapshots":
+    if verdict.is_invalid:
+        return Ruling(requirement, False, "the run is invalid: the arms were not isolated")
+    if verdict.reason == SNAPSHOTS:
         return Ruling(requirement, False, "different snapshots of the model answered the arms")
     compare = _COMPARE[requirement.comparison]
     if requirement.decision is not None:

@@ -13,7 +13,7 @@ from math import ceil, comb
 from typing import Literal
 
 from upskill.plain import counted
-from upskill.verdicts.missing import MAX_ERROR_RATE
+from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import paired_lift
 

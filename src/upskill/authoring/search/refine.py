@@ -31,7 +31,6 @@ from upskill.runs.stores import Candidate, Store, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.verdicts.to_json import verdict_to_json
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
@@ -352,7 +351,7 @@ class _Search:
         return attempt
 
     def _store(self, attempt: Attempt, parent: int | None) -> None:
-        verdict: dict[str, Any] = verdict_to_json(attempt.evaluation.verdicts[0]) if attempt.evaluation else {}
+        verdict: dict[str, Any] = attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}
         verdict["search_decision"] = attempt.decision
         if attempt.evaluation:
             verdict["run"] = attempt.evaluation.run.id

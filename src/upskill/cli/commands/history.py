@@ -20,7 +20,7 @@ from upskill.reports.terminal import percent
 from upskill.runs.stores import Candidate, CandidateStore
 from upskill.sandboxes import printable
 from upskill.skills import Skill
-from upskill.verdicts.advice import LOOK_UP
+from upskill.verdicts.verdict import LOOK_UP
 
 MAKES_CANDIDATES = "`upskill generate` makes them while it looks for a better skill."
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of candidates that were stored without words

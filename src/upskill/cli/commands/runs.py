@@ -104,9 +104,8 @@ def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
 
     if (reported := reported_verdicts(store, run)) is not None:
         return reported
-    from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415  brings numpy
 
-    return [verdict_to_json(verdict) for verdict in _verdicts(store, run)]
+    return [verdict.to_dict() for verdict in _verdicts(store, run)]
 
 
 def _write_csv(store: RunStore, runs: Iterable[Run], models: Sequence[str], file: str) -> None:

@@ -26,7 +26,7 @@ from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
-from upskill.verdicts.advice import ACTIVATION_CAVEAT, conclude
+from upskill.verdicts.advice import conclude
 from upskill.verdicts.firing import FIRES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
@@ -85,7 +85,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan.arms},
         "headline": headline(evaluation, firing),
         "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
-        or [conclude(verdict, run.skill, verdict.model, baseline_is_skill=older) for verdict in evaluation.verdicts],
+        or [conclude(verdict, run.skill, verdict.model, has_reference=older) for verdict in evaluation.verdicts],
         "firing": [metrics.plain() for metrics in firing],
         "findings": {
             verdict.model: [
@@ -113,7 +113,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
-        "caveat": ACTIVATION_CAVEAT,
+        "caveat": sentences.ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
         "pictures": {
             screen: _pictures(document, PictureOptions(width=width, style=False, older_skill=older))
@@ -143,7 +143,7 @@ def headline(evaluation: Evaluation, firing: Sequence[FiringMetrics] = ()) -> st
             _conclude_firing(firing[0], skill) if len(firing) == 1 else f"How {skill} fires with {len(firing)} models."
         )
     if len(verdicts) == 1 or evaluation.leaked:
-        return conclude(verdicts[0], skill, verdicts[0].model, baseline_is_skill=older)
+        return conclude(verdicts[0], skill, verdicts[0].model, has_reference=older)
     words = _DECISIONS_OF_TWO_SKILLS if older else _DECISIONS
     counts = {decision: sum(verdict.decision == decision for verdict in verdicts) for decision in words}
     (first, most), *rest = [(words[decision], count) for decision, count in counts.items() if count]

@@ -11,7 +11,7 @@ from upskill.reports.live.skills import line_diff, skill_text
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Comparison, Side, compare
 from upskill.runs.stores import Run, Store
-from upskill.verdicts.to_json import rounded
+from upskill.verdicts.statistics import rounded
 
 MOST_CASES = 20  # that are shown with their answers
 

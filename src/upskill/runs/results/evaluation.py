@@ -18,9 +18,10 @@ from upskill.runs.results.looks import Looks, known_looks, looks_before, make_lo
 from upskill.runs.stores import Look, Page, Run, RunStore
 from upskill.suites import OWN_FACTS, Suite
 from upskill.verdicts.advice import as_look_up, as_part
+from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
-from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions, compute_verdict
+from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions
 
 MAX_BUGS = 1000  # that are kept with their tracebacks
 MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
@@ -214,7 +215,7 @@ def verdict_so_far(
             making_cost=making_cost,
             tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
             twins=plan.twins,
-            baseline_is_skill=plan.reference_skill is not None,
+            has_reference=plan.reference_skill is not None,
             isolation_broken=leaked,
             earlier_looks=len(looks.earlier) if looks else 0,
         ),

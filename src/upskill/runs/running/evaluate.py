@@ -144,14 +144,13 @@ class _Run:
     def _judge(self, run: Run) -> Evaluation:
         """What the results come to, and a note that somebody looked at it."""
         from upskill.runs.results.evaluation import evaluation_of, look_at  # noqa: PLC0415 - numpy, only when trials are done
-        from upskill.verdicts.to_json import verdict_to_json  # noqa: PLC0415
 
         evaluation = evaluation_of(self.store, run, self.plan)
         if self.options.keep_look and "baseline" in self.plan.arms:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
                     look = look_at(self.store, evaluation, verdict.model)
-                    said = verdict_to_json(verdict)
+                    said = verdict.to_dict()
                     self.store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
         return evaluation
 

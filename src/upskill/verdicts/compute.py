@@ -1,0 +1,304 @@
+"""From outcomes to a verdict.
+
+Outcomes come in as plain rows and are paired by (case, seed). A pair counts when both of its trials were scored; an
+errored trial is never a failure, never a pass and never saves a token. `docs/statistics.md` explains every number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from upskill.verdicts import arms, statistics
+from upskill.verdicts.advice import failing_tags, with_advice
+from upskill.verdicts.arms import (
+    MAX_ERROR_RATE,
+    ArmOutcomes,
+    ArmSummary,
+    Interval,
+    Missing,
+    Pairs,
+    by_arm,
+    count_unpaired,
+    error_p_value,
+    fill_in,
+    pair_arms,
+    share_interval,
+    summarize_arm,
+)
+from upskill.verdicts.outcome import Outcome, Scope
+from upskill.verdicts.planning import evidence_needed
+from upskill.verdicts.statistics import Estimate, Sequential
+from upskill.verdicts.verdict import (
+    ERRORS,
+    ERRORS_COULD_EXPLAIN,
+    ISOLATION,
+    NO_EVIDENCE_NEEDED,
+    SNAPSHOTS,
+    UNFINISHED,
+    Activation,
+    Change,
+    Controls,
+    Decision,
+    SubsetLift,
+    Verdict,
+    VerdictOptions,
+)
+
+EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the last look has the rest
+
+
+def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None = None) -> Verdict:
+    """The verdict on one model, from the outcomes of its arms.
+
+    One trial that saw a skill that was kept from it invalidates them all: the decision is then `undecided`.
+    """
+    options = options or VerdictOptions()
+    rows = list(outcomes)
+    models = sorted({row.model for row in rows})
+    if len(models) > 1:
+        raise ValueError(f"one verdict is about one model, these outcomes are of {', '.join(models)}")
+    by_name = by_arm(rows)
+    baseline = by_name.get(options.baseline_arm, ArmOutcomes(options.baseline_arm, {}))
+    skill = by_name.get(options.skill_arm, ArmOutcomes(options.skill_arm, {}))
+    pairs = pair_arms(baseline, skill, options.twins)
+    baseline_summary, skill_summary = (summarize_arm(arm, options.level, options.twins) for arm in (baseline, skill))
+    level = level_of_look(options.level, 1 + options.earlier_looks)
+    lift, p_value = _weigh_lift(pairs, options, level) if pairs else (None, None)
+    tokens = _change(pairs, arms.total_tokens, level)
+    missing = None
+    if options.isolation_broken or any(row.leaked for row in rows):
+        decision, reason = "undecided", ISOLATION
+    elif pairs.answered_by_different_models:
+        decision, reason = "undecided", SNAPSHOTS
+    else:
+        findings = _Findings(lift, _proven_saving(pairs, options, level), options.margin)
+        decision, reason = _decide(baseline_summary, skill_summary, len(set(pairs.units)), findings)
+    unpaired, of_all = count_unpaired(baseline, skill)
+    if pairs and reason not in (ERRORS, ISOLATION, SNAPSHOTS) and unpaired > MAX_ERROR_RATE * of_all:
+        decision, reason = "undecided", UNFINISHED
+    if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
+        missing = _weigh_missing(baseline, skill, decision, options, level)
+        if missing.changes_decision:
+            decision, reason = "undecided", ERRORS_COULD_EXPLAIN
+    needed = None
+    if decision == "undecided" and pairs and reason not in NO_EVIDENCE_NEEDED:
+        needed = evidence_needed(
+            pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
+        )
+    verdict = Verdict(
+        model=models[0] if models else "",
+        pairs=len(pairs),
+        cases=len(set(pairs.units)),
+        baseline=baseline_summary,
+        skill=skill_summary,
+        lift=lift.value if lift else None,
+        interval=lift.interval if lift else None,
+        level=options.level,
+        margin=options.margin,
+        p_value=p_value,
+        token_savings=-tokens.relative if tokens and tokens.relative is not None else None,
+        input_tokens=_change(pairs, arms.input_tokens, level),
+        output_tokens=_change(pairs, arms.output_tokens, level),
+        total_tokens=tokens,
+        cost=_change(pairs, arms.cost, level),
+        cost_per_pass_ratio=_cost_per_pass_ratio(pairs, level),
+        decision=decision,
+        reason=reason,
+        evidence_needed=needed,
+        recommendation="",
+        break_even=_break_even(baseline_summary, skill_summary, options.making_cost),
+        controls=_controls(by_name, options),
+        anytime=options.anytime,
+        activation=_activation(skill, pairs, level, options.twins),
+        missing=missing,
+        look=1 + options.earlier_looks,
+    )
+    return with_advice(verdict, failing_tags(skill, options.tags), has_reference=options.has_reference)
+
+
+def level_of_look(level: float, look: int) -> float:
+    """The level of the interval at the n-th look that nobody had planned.
+
+    The second has half of the error of the first, the third a sixth, the n-th 1/(n(n-1)). All later looks together have
+    as much as the first, however many there are: a skill without effect is called helpful in at most 5 %.
+    """
+    return level if look <= 1 else 1.0 - (1.0 - level) / (look * (look - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What a decision rests on: the lift with its interval, and what is saved beyond doubt."""
+
+    lift: Estimate | None
+    saving: str
+    margin: float
+
+    def support(self, decision: Decision) -> bool:
+        """Whether they bear the decision out. What is undecided needs nothing."""
+        low, high = self.lift.interval if self.lift else (-1.0, 1.0)
+        return {
+            "helps": low > 0,
+            "hurts": high < 0,
+            "saves": low >= -self.margin and bool(self.saving),
+            "no effect": -self.margin <= low and high <= self.margin,
+            "undecided": True,
+        }[decision]
+
+
+def _weigh_missing(
+    baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float
+) -> Missing:
+    """The lift at both extremes of what the missing trials may have been, and whether the decision holds there."""
+    extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
+    worst, best = (_weigh_lift(pairs, options, level)[0] for pairs in extremes)
+    holds = all(
+        _Findings(lift, _proven_saving(pairs, options, level), options.margin).support(decision)
+        for lift, pairs in zip((worst, best), extremes, strict=True)
+    )
+    return Missing(worst, best, error_p_value(baseline, skill), changes_decision=not holds)
+
+
+def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, float]:
+    """The lift with its interval, and its p-value."""
+    lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
+    if options.anytime is None:
+        return lift, statistics.sign_flip_p_value(pairs.differences, pairs.units)
+    (low, high), p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
+    return Estimate(lift.value, low, high, level), p_value
+
+
+def _sequential_bounds(
+    pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions, level: float
+) -> tuple[Interval, float]:
+    """Interval and p-value of the mean difference. Before a planned end, all looks together keep to the error."""
+    running = _replay_rounds(pairs, differences, scope)
+    if options.stopping_point == "open":
+        return running.interval(level), running.p_value
+    alpha, early = 1.0 - level, EARLY_ALPHA_SHARE
+    low, high = running.interval(1.0 - early * alpha)
+    p_value = min(1.0, running.p_value / early)
+    if options.stopping_point == "last":
+        last = statistics.paired_lift(differences, pairs.units, level=1.0 - (1.0 - early) * alpha)
+        low, high = max(low, min(last.low, high)), min(high, max(last.high, low))
+        p_value = min(p_value, statistics.sign_flip_p_value(differences, pairs.units) / (1.0 - early))
+    return (low, high), p_value
+
+
+def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
+    """The sequential test with a look after every round, as during the run."""
+    running = Sequential(scope)
+    by_round: dict[int, dict[str, list[float]]] = {}
+    for unit, number, value in zip(pairs.units, pairs.rounds, values.tolist(), strict=True):
+        by_round.setdefault(number, {}).setdefault(unit, []).append(value)
+    for number in sorted(by_round):
+        running.update(by_round[number])
+    return running
+
+
+def _change(pairs: Pairs, read: Callable[[Outcome], float], level: float) -> Change | None:
+    before, after = pairs.column(read, after=False), pairs.column(read, after=True)
+    if not pairs or bool(np.isnan(before).any() or np.isnan(after).any()):
+        return None
+    mean = statistics.mean_change(before, after, pairs.units, level=level)
+    if not before.sum():
+        return Change(mean.value, mean.interval, None, None)
+    relative = statistics.relative_change(before, after, pairs.units, level=level)
+    return Change(mean.value, mean.interval, relative.value, relative.interval)
+
+
+def _cost_per_pass_ratio(pairs: Pairs, level: float) -> Estimate | None:
+    before, after = pairs.column(arms.cost, after=False), pairs.column(arms.cost, after=True)
+    if not pairs or math.isnan(before.sum() + after.sum()) or not (before.sum() and after.sum()):
+        return None
+    passed = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
+    ratio = statistics.cost_per_pass_ratio(before, passed[0], after, passed[1], pairs.units, level=level)
+    return None if math.isnan(ratio.value) else ratio
+
+
+def _activation(skill: ArmOutcomes, pairs: Pairs, level: float, twins: Mapping[str, str]) -> Activation | None:
+    offered = sorted(
+        (trial for trial in skill.scored if trial.activated is not None), key=lambda trial: (trial.case, trial.seed)
+    )
+    if not offered:
+        return None
+    activated = [trial.activated is True for trial in offered]
+    return Activation(
+        trials=len(offered),
+        activated=sum(activated),
+        interval=share_interval(activated, offered, level, twins),
+        where_activated=_subset_lift(pairs.where(activated=True), level),
+        where_not_activated=_subset_lift(pairs.where(activated=False), level),
+    )
+
+
+def _subset_lift(pairs: Pairs, level: float) -> SubsetLift:
+    if not pairs:
+        return SubsetLift(0, None, None)
+    lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
+    return SubsetLift(len(pairs), lift.value, lift.interval)
+
+
+def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Controls | None:
+    def lift(after: str, before: str) -> Estimate | None:
+        if after not in by_name or before not in by_name:
+            return None
+        pairs = pair_arms(by_name[before], by_name[after], options.twins)
+        return statistics.paired_lift(pairs.differences, pairs.units, level=options.level) if pairs else None
+
+    if not {"placebo", "baseline_repeat"} & by_name.keys():
+        return None
+    baseline, skill = options.baseline_arm, options.skill_arm
+    return Controls(lift(skill, "placebo"), lift("placebo", baseline), lift("baseline_repeat", baseline))
+
+
+def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | None) -> float | None:
+    if making_cost is None or baseline.cost_per_pass is None or skill.cost_per_pass is None:
+        return None
+    saved = baseline.cost_per_pass - skill.cost_per_pass
+    return making_cost / saved if saved > 0 else None
+
+
+def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
+    """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
+    if not pairs:
+        return ""
+    before, after = pairs.column(arms.total_tokens, after=False), pairs.column(arms.total_tokens, after=True)
+    total = before + after
+    saved = np.divide(before - after, total, out=np.zeros_like(total), where=total > 0)
+    if options.anytime is not None:
+        # The saving as a share of both arms' tokens lies in [-1, 1], so the same bets can be made on it.
+        (low, _), _ = _sequential_bounds(pairs, saved, options.anytime, options, level)
+        return "tokens" if low > 0 else ""
+    # With few cases that hardly differ the intervals are too narrow; the sign-flip test is not fooled.
+    if statistics.sign_flip_p_value(np.sign(saved), pairs.units) <= 1.0 - level:
+        change = _change(pairs, arms.total_tokens, level)
+        relative = change.relative_interval if change else None
+        if relative is not None and relative[1] < 0:
+            return "tokens"
+    ratio = _cost_per_pass_ratio(pairs, level)
+    return "cost per pass" if ratio is not None and ratio.high < 1 and len(set(pairs.units)) >= 6 else ""
+
+
+def _decide(baseline: ArmSummary, skill: ArmSummary, cases: int, findings: _Findings) -> tuple[Decision, str]:
+    """The decision that the findings support, and its reason."""
+    if any(arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored) for arm in (baseline, skill)):
+        return "undecided", ERRORS
+    if not baseline.scored + baseline.errored:
+        return "undecided", "no baseline"
+    if findings.lift is None:
+        return "undecided", "no pairs"
+    if findings.support("helps"):
+        return "helps", "the interval of the lift is above 0"
+    if findings.support("hurts"):
+        return "hurts", "the interval of the lift is below 0"
+    if findings.support("saves"):
+        return "saves", f"not worse by more than the margin, and {findings.saving} lower beyond doubt"
+    if findings.support("no effect"):
+        return "no effect", "the interval of the lift is within the margin"
+    if cases == 1:
+        return "undecided", "one case"
+    return "undecided", "the interval of the lift holds both 0 and more than the margin"
