@@ -23,7 +23,7 @@ from loopback import Answer, Loopback, Spoken, hashed_answer
 from postgres_server import Server as PostgresServer
 from postgres_server import find_programs
 from upskill.cli import main
-from upskill.models.http import throttling
+from upskill.models import throttling
 from upskill.models.keys import KEY_VARIABLES
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.

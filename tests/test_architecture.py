@@ -272,12 +272,6 @@ def test_eval_loads_what_it_uses_when_it_uses_it() -> None:
     assert set(LATER).isdisjoint(done.stdout.split())
 
 
-def test_models_over_http_do_without_the_library_of_servers() -> None:
-    formats = "upskill.models.http.openai, upskill.models.http.anthropic, upskill.runs.running.batch"
-    done = run_python("-c", f"import sys, upskill.cli.commands.eval, {formats}; print(*sys.modules)")
-    assert {"aiohttp", "http.client"}.isdisjoint(done.stdout.split())
-
-
 def test_starting_builds_only_what_is_used() -> None:
     """Long patterns and the validator of settings, which nobody wrote."""
     code = """

@@ -19,10 +19,8 @@ from upskill import Skill, make_plan, open_store
 from upskill.errors import ModelError
 from upskill.models import Message, ModelContext, Models, Request, open_model
 from upskill.models.addresses import resolve
-from upskill.models.http.anthropic_batches import AnthropicBatches
-from upskill.models.http.batches import BATCHES, Batches
+from upskill.models.http.batches import BATCHES, AnthropicBatches, Batches, OpenAIBatches
 from upskill.models.http.model import HttpModel
-from upskill.models.http.openai_batches import OpenAIBatches
 from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.running import batch

@@ -14,9 +14,8 @@ import yaml
 from conftest import greetings
 from upskill import Plan, Skill, Suite, plain
 from upskill.checks import patterns
-from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
-from upskill.models.cache import RequestHasher, hash_request, read_reply, write_reply
-from upskill.models.identity import identity_of
+from upskill.models import Address, Message, Reply, ToolCall
+from upskill.models.cache import read_reply, write_reply
 from upskill.plain import compact, digest_text, read_yaml
 from upskill.record import record
 from upskill.runs.planning.begun_keys import BegunKeys
@@ -25,52 +24,6 @@ from upskill.traces import Usage
 
 PLACE = Address("m", "openai", "m-1", "openai", "http://127.0.0.1:1/v1")
 SYSTEM = Message("system", 'Be brief. é \ud83d\ude00 "quoted" \n')
-REQUESTS = [
-    Request((SYSTEM, Message("user", "Hi"))),
-    Request((SYSTEM, Message("user", "Hi")), 4096, 0.7, 12, effort="high"),
-    Request((SYSTEM,), 1, 1e-07, -1),
-    Request((Message("user", "no system"),), 7),
-    Request((), 7),
-    Request((SYSTEM, Message("user", "half of a pair \ud800")), 7, 1e-07),
-    Request((Message("system", "half of a pair \ud800"), Message("user", "Hi")), 7, 1e-07),
-    Request((SYSTEM, Message("user", "Hi")), schema={"type": "object", "properties": {"ü": {"type": "string"}}}),
-    Request(
-        (
-            SYSTEM,
-            Message("user", "Do it"),
-            Message("assistant", "", (ToolCall("1", "run", {"command": ["ls", {"a": 1.5}]}),), thinking=({"t": "…"},)),
-            Message("tool", "done", call_id="1", is_error=True),
-        ),
-        tools=(Tool("run", "Runs.", {"type": "object"}),),
-    ),
-]
-
-
-@pytest.mark.parametrize("request_", REQUESTS)
-def test_a_request_has_the_hash_of_the_whole_of_it(request_: Request) -> None:
-    place = [PLACE.provider, PLACE.endpoint, PLACE.base_url, PLACE.model, PLACE.effort, *identity_of(PLACE)]
-    written = compact(request_)
-    hasher = RequestHasher(PLACE)
-    for one in (request_, replace(request_, seed=99), request_):  # again, now that its beginning is known
-        whole = compact(one)
-        asked = hasher.hash(one, "judge")
-        assert asked == (digest_text(f"[{compact(place)},{whole}]"), digest_text(whole), "judge")
-    assert hash_request(PLACE, request_).request == digest_text(written)
-
-
-def test_requests_that_are_nearly_the_same_have_hashes_of_their_own() -> None:
-    hasher = RequestHasher(PLACE)
-    question = (SYSTEM, Message("user", "Hi"))
-    long = (SYSTEM, Message("user", "Hi" * 4_000))
-    nearly = [
-        Request(messages, limit, temperature, seed, effort=effort)
-        for messages in (question, long, (SYSTEM, Message("user", "Hi", is_error=True)), (*question, question[1]))
-        for limit, temperature in ((1, 0), (1, 0.0), (1, 1), (1, 1.0), (1, None), (2, 1e-07))
-        for seed, effort in ((None, ""), (0, ""), (-3, ""), (2**63 - 1, "high"))
-    ]
-    asked = [hasher.hash(request) for request in (*nearly, *nearly)]
-    assert [one.request for one in asked] == [digest_text(compact(request)) for request in (*nearly, *nearly)]
-    assert len({one.key for one in asked}) == len(nearly)
 
 
 def test_a_key_is_the_digest_of_all_that_decides_and_the_same_where_a_plan_was_sent_to() -> None:

@@ -21,7 +21,7 @@ from conftest import Done, Upskill, greetings, serving, spawn, start, write_scri
 from loopback import Call, Gate, Loopback, Spoken, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
-from upskill.models.http.throttling import MAX_FAILURES
+from upskill.models.throttling import MAX_FAILURES
 from upskill.runs.running.executors.chunk import UNSAVED
 from upskill.runs.running.executors.ray import NAME
 from upskill.runs.running.executors.ray_cluster import import_ray, start_ray

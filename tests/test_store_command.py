@@ -18,7 +18,7 @@ from postgres_server import PASSWORD, QUOTED_PASSWORD
 from postgres_server import Server as PostgresServer
 from test_store import PLAN, SAILOR, SKILL, TRIALS, add_all, begin, result_of
 from upskill import Address, Store, UsageError, open_store
-from upskill.models import Asked
+from upskill.models import RequestHash
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Look, Review, Run, find_store
 from upskill.runs.stores.copying import ROWS_AT_ONCE, copy_store
@@ -250,7 +250,7 @@ async def test_prune_deletes_what_was_chosen_and_nothing_that_is_in_use(
         runs = [begin(store), begin(store, fresh=True), begin(store, fresh=True)]
         sailor = begin(store, replace(PLAN, skill=SAILOR))
         for number, run in enumerate([*runs, sailor]):
-            asked = (Asked(f"key-{number}", "request"),)
+            asked = (RequestHash(f"key-{number}", "request"),)
             await store.add_result(run, replace(result_of(TRIALS[0]), asked=asked))
             await store.add_reply(f"key-{number}", "one", "{}")
         await store.add_reply("nobody's", "one", "{}")

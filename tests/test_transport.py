@@ -48,7 +48,7 @@ async def serving(handle: Handler, secure: bool = False) -> AsyncGenerator[str]:
 async def get(url: str, timeouts: Timeouts | None = None) -> Response:
     transport = acquire_transport()
     try:
-        return await transport.get(url, {"Accept": "application/json"}, timeouts or Timeouts())
+        return await transport.send(url, {"Accept": "application/json"}, timeouts or Timeouts())
     finally:
         await transport.release()
 
@@ -87,7 +87,7 @@ async def test_a_call_that_is_given_up_drops_its_connection(
 
     transport = acquire_transport()  # stays open, as a run's does when one trial is given up
     async with serving(handle) as url:
-        call = asyncio.create_task(transport.get(url, {}, Timeouts(first_byte=3600, total=3600)))
+        call = asyncio.create_task(transport.send(url, {}, Timeouts(first_byte=3600, total=3600)))
         await asked.wait()
         await asyncio.sleep(0.05)  # for the beginning of the answer to be read
         with monkeypatch.context() as patch:
@@ -151,7 +151,7 @@ async def test_a_key_with_a_line_break_is_told_and_not_shown() -> None:
     transport = acquire_transport()
     async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as url:
         with pytest.raises(TransportError, match=r"no connection: .*header") as caught:
-            await transport.post(url, {"Authorization": "Bearer open\nsesame"}, b"{}", Timeouts())
+            await transport.send(url, {"Authorization": "Bearer open\nsesame"}, Timeouts(), b"{}")
     await transport.release()
     assert "sesame" not in caught.value.message
 
@@ -173,7 +173,7 @@ async def test_a_redirect_is_not_followed_and_no_cookie_sent_back() -> None:
     transport = acquire_transport()
     async with serving(handle) as url:
         for _ in range(2):
-            response = await transport.get(f"{url}/here", {}, Timeouts())
+            response = await transport.send(f"{url}/here", {}, Timeouts())
             assert (response.status, response.headers["LOCATION"]) == (302, "/else")
     await transport.release()
     assert len(heads) == 2
@@ -221,7 +221,7 @@ async def test_a_download_goes_into_its_file_from_the_beginning() -> None:
     with tempfile.TemporaryFile() as into:
         into.write(b"what an earlier attempt left")
         async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as url:
-            response = await transport.get(url, {}, Timeouts(), into)
+            response = await transport.send(url, {}, Timeouts(), into=into)
         assert (response.body, into.read()) == (b"", b"ok")
     await transport.release()
 
@@ -236,7 +236,7 @@ from upskill.models.http.transport import Timeouts, TransportError, acquire_tran
 async def call(times=1):
     transport = acquire_transport()
     try:
-        calls = [transport.get(sys.argv[1], {}, Timeouts()) for _ in range(times)]
+        calls = [transport.send(sys.argv[1], {}, Timeouts()) for _ in range(times)]
         return await asyncio.gather(*calls)
     finally:
         await transport.release()

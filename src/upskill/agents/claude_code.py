@@ -11,9 +11,9 @@ from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_m
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.models.command.process import Invocation
+from upskill.models.command.program import Invocation
 from upskill.models.parsing import collect_secrets
-from upskill.models.prices import Prices, find_price
+from upskill.models.prices import Prices, price_for
 from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -65,7 +65,7 @@ class ClaudeCode(ProgramAgent):
             messages_url(keys.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC),
             {"Authorization": f"Bearer {token}"} if token else {"x-api-key": key},
             address.model,
-            find_price("anthropic", address.name, address.model, given=prices),
+            price_for(address, prices),
             collect_secrets(token or key, keys),
             OAUTH_BETA if token else "",
         )

@@ -11,9 +11,9 @@ from upskill.agents.program import ProgramAgent, incompatible_model
 from upskill.agents.proxy import Upstream, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.models.command.process import Invocation
+from upskill.models.command.program import Invocation
 from upskill.models.parsing import collect_secrets
-from upskill.models.prices import Prices, find_price
+from upskill.models.prices import Prices, price_for
 from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -80,7 +80,7 @@ class Codex(ProgramAgent):
         headers = {"Authorization": f"Bearer {key or token}"}
         if not key and (account := str(tokens.get("account_id") or "")):
             headers["chatgpt-account-id"] = account
-        price = find_price("openai", address.name, address.model, given=prices)
+        price = price_for(address, prices)
         secrets = collect_secrets(key or token, keys)
         return Upstream("responses", OPENAI if key else CHATGPT, headers, address.model, price, secrets)
 

@@ -15,9 +15,9 @@ from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_m
 from upskill.agents.proxy import Upstream, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.models.command.process import Invocation
+from upskill.models.command.program import Invocation
 from upskill.models.endpoints import ENDPOINTS
-from upskill.models.prices import Prices
+from upskill.models.prices import OPENCODE_ENDPOINTS, Prices
 from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
@@ -28,8 +28,6 @@ CLIENTS: dict[Wire, str] = {
     "chat": "@ai-sdk/openai-compatible",
 }
 DISABLED = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE", "SHARE", "TERMINAL_TITLE")
-# opencode's names of providers that have another name in our table of endpoints.
-ENDPOINT_NAMES = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
 
 
 class OpenCode(ProgramAgent):
@@ -72,7 +70,7 @@ class OpenCode(ProgramAgent):
                 (f"There are some for: {', '.join(known)}. " if known else "")
                 + "Run `opencode auth login` (a key, not a subscription), or use a key of your own with -m.",
             )
-        row = ENDPOINT_NAMES.get(provider, provider)
+        row = OPENCODE_ENDPOINTS.get(provider, provider)
         there = replace(address, model=model, endpoint=row, provider="anthropic" if row == "anthropic" else "openai")
         variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
         if row != "anthropic":

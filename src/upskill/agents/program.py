@@ -21,8 +21,7 @@ from upskill.agents.activation import CANARY
 from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address, Stop, Unanswered
-from upskill.models.command.process import Invocation
-from upskill.models.command.version import package_version, program_version
+from upskill.models.command.program import Invocation, package_version, program_version
 from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
 from upskill.plain import dict_or_empty

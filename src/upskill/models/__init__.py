@@ -12,6 +12,7 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
 - `identity`: what stands behind an address, for the keys of trials and replies
+- `throttling`: how many calls a server takes at once, when to retry, when to give up
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
 - `ledger`: what was spent, and ceilings; `prices`: what tokens cost
 - `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
@@ -22,12 +23,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from upskill.errors import ModelError
-from upskill.record import record
+from upskill.models.keys import find_keys
 from upskill.registry import Registry
+from upskill.settings import Settings
 from upskill.traces import NO_USAGE, Usage
 
 logging.getLogger("upskill").addHandler(logging.NullHandler())  # silent until somebody listens
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from upskill.models.cache import CachedModel
     from upskill.models.cassette import Cassette
     from upskill.models.ledger import Ledger
-    from upskill.settings import Settings
+    from upskill.models.throttling import CircuitBreaker
 
 PROVIDERS = Registry(
     "provider",
@@ -58,14 +60,14 @@ CacheMode = Literal["use", "refresh", "replay", "off"]
 Stop = Literal["end", "length", "repetition", "context", "tools", "refusal", "other"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     id: str
     name: str
     arguments: Mapping[str, Any]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Tool:
     """Something the model may call; `parameters` is a JSON schema."""
 
@@ -74,7 +76,7 @@ class Tool:
     parameters: Mapping[str, Any]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Message:
     """One turn. `calls` are an assistant's tool calls; a `tool` turn answers the call named by `call_id`.
 
@@ -89,7 +91,7 @@ class Message:
     thinking: tuple[Mapping[str, Any], ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Request:
     """Everything that decides an answer. Two equal requests to one address may share a stored reply."""
 
@@ -102,7 +104,7 @@ class Request:
     effort: str = ""  # how long to think, in the provider's word
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Reply:
     text: str
     usage: Usage = NO_USAGE
@@ -116,21 +118,8 @@ class Reply:
     stop_details: str = ""  # why there is no answer, in the provider's words
     file: str = ""  # that somebody wrote the answer into
 
-    def taking(self, seconds: float, attempts: int) -> Reply:
-        """The same, with what it took; `replace` would cost several times as much for every call."""
-        return Reply(
-            self.text,
-            self.usage,
-            self.stop,
-            self.calls,
-            self.thinking,
-            self.thoughts,
-            self.model,
-            seconds,
-            attempts,
-            self.stop_details,
-            self.file,
-        )
+    def with_timing(self, seconds: float, attempts: int) -> Reply:
+        return replace(self, seconds=seconds, attempts=attempts)
 
 
 class Unanswered(ModelError):
@@ -158,16 +147,7 @@ class Model(Protocol):
     async def close(self) -> None: ...
 
 
-@runtime_checkable
-class ByHand(Protocol):
-    """A model whose requests somebody reads, who must not learn which arm one belongs to."""
-
-    def blinded(self) -> Model:
-        """The same for a student or a judge."""
-        ...
-
-
-@record
+@dataclass(frozen=True, slots=True)
 class Address:
     """Where a model is: plain text that can travel to another process."""
 
@@ -187,7 +167,7 @@ def _ignore_progress(_what: str, _done: int, _total: int) -> None:
     pass
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ModelContext:
     """What models are opened with: plain values but for the functions, which stay in this process."""
 
@@ -206,15 +186,11 @@ class ModelContext:
     reading: Callable[[str, int, int], None] = _ignore_progress  # embedded model, tokens of its prompt read, in all
 
     @classmethod
-    def load(cls, settings: Settings | None = None, **given: Any) -> ModelContext:
+    def load(cls, settings: Settings | None = None, **changes: Any) -> ModelContext:
         """The context of this process: exported keys and those of `.env`, and what the settings say."""
-        from upskill.models.keys import find_keys  # noqa: PLC0415 - imports this page
-        from upskill.settings import Settings  # noqa: PLC0415 - only where nobody gave a context
-
         settings = settings or Settings.load()
         prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
-        usual: dict[str, Any] = {"keys": find_keys(), "timeout": settings.timeout, "prices": prices}
-        return cls(**(usual | given))
+        return replace(cls(keys=find_keys(), timeout=settings.timeout, prices=prices), **changes)
 
     def portable(self) -> ModelContext:
         """The same for another process."""
@@ -235,11 +211,10 @@ class Failures(NamedTuple):
 
 
 @runtime_checkable
-class Breakable(Protocol):
+class HasCircuitBreaker(Protocol):
     """A model that is given up after too many permanent errors in a row."""
 
-    @property
-    def failures(self) -> Failures: ...
+    breaker: CircuitBreaker
 
 
 class StudentModel:
@@ -261,8 +236,8 @@ class StudentModel:
         await self.model.close()
 
 
-class Asked(NamedTuple):
-    """What was asked, as hashes: `key` is of the request and of what answers here, `request` of the request alone,
+class RequestHash(NamedTuple):
+    """The hashes of a request: `key` is of the request and of what answers here, `request` of the request alone,
     which is the same on every machine."""
 
     key: str
@@ -323,7 +298,11 @@ class Models:
     @property
     def failures(self) -> dict[str, Failures]:
         """By name, of those that are open and count them."""
-        return {address.name: model.failures for address, model in self._open.items() if isinstance(model, Breakable)}
+        return {
+            address.name: Failures(model.breaker.failures, model.breaker.answered)
+            for address, model in self._open.items()
+            if isinstance(model, HasCircuitBreaker)
+        }
 
     async def get(self, address: Address, role: Role = "student") -> Model:
         model = self._in_role.get((address, role))
@@ -338,9 +317,9 @@ class Models:
 
     async def uncached(self, address: Address, role: Role = "student") -> Model:
         """The same model, counted in the ledger, but without stored replies."""
-        model = await self._opened(address)
-        if role in ("student", "judge") and isinstance(model, ByHand):
-            model = model.blinded()
+        model: Any = await self._opened(address)
+        if address.provider == "handoff" and role in ("student", "judge"):
+            model = model.blinded()  # whoever answers must not learn which arm a request belongs to
         model = self.ledger.metered(model, role) if self.ledger else model
         return StudentModel(model) if role == "student" else model
 
@@ -352,9 +331,15 @@ class Models:
             return await opened()
         from upskill.models.cache import CachedModel  # noqa: PLC0415 - leans on this page
 
-        noted = "" if role == "student" else role
+        # Answers that lie in a folder are read again each time: a person may have changed them.
+        refreshes = address.provider == "handoff" and self.cache == "use"
         cached = CachedModel(
-            address, opened, self.replies, _mode_of(address, self.cache), noted, cassette=self.cassette
+            address,
+            opened,
+            self.replies,
+            mode="refresh" if refreshes else self.cache,
+            role="" if role == "student" else role,
+            cassette=self.cassette,
         )
         await cached.open()
         self._cached.append(cached)
@@ -386,8 +371,3 @@ class Models:
         self._users -= 1
         if not self._users:
             await self.close()
-
-
-def _mode_of(address: Address, mode: CacheMode) -> CacheMode:
-    """Answers that lie in a folder are read again each time: a person may have changed them."""
-    return "refresh" if address.provider == "handoff" and mode == "use" else mode

@@ -15,9 +15,9 @@ from typing import Any
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
-from upskill.models.http.throttling import PERMANENT, CircuitBreaker, limiter_for
 from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
-from upskill.models.prices import find_price
+from upskill.models.prices import price_for
+from upskill.models.throttling import PERMANENT, CircuitBreaker, limiter_for
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
@@ -51,15 +51,15 @@ class BridgedModel:
         self.address = address
         self.model = model
         self.context = context
-        self.price = find_price("", address.name, address.model, given=context.prices)
+        self.price = price_for(address, context.prices)
         provider = address.model.partition(":")[0]
         self._limiter = limiter_for(f"{address.provider}:{provider}", context.connections)
-        self._breaker = CircuitBreaker(address.name)
+        self.breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
         self._takes_temperature = True
         self._secrets = collect_secrets("", context.keys)
 
     async def reply(self, request: Request) -> Reply:
-        self._breaker.check()
+        self.breaker.check()
         await self._limiter.acquire()
         started = time.monotonic()
         try:
@@ -69,12 +69,12 @@ class BridgedModel:
             raise ModelError(f"the answer had not ended after {self.context.timeout:g} s") from error
         except ModelError as error:
             if error.status in PERMANENT and not isinstance(error, Unanswered):
-                self._breaker.record_failure(error)
+                self.breaker.record_failure(error)
             raise
         finally:
             self._limiter.release()
         reply = self._read(response, time.monotonic() - started)
-        self._breaker.record_success()
+        self.breaker.record_success()
         return reply
 
     async def close(self) -> None:
@@ -153,11 +153,11 @@ class BridgedModel:
 
     def _usage(self, response: Any) -> Usage:
         usage = response.usage
-        taken, given = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
+        input_tokens, output_tokens = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
         cached = count_or_zero(usage.cache_read_tokens)
         reasoning = count_or_zero(dict_or_empty(usage.details).get("reasoning_tokens"))
-        cost = self.price.cost(taken, given, cached) if self.price.is_known else _cost(response)
-        return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
+        cost = self.price.cost(input_tokens, output_tokens, cached) if self.price.is_known else _cost(response)
+        return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
 
 
 def _cost(response: Any) -> float | None:
@@ -212,5 +212,5 @@ def _parameters(request: Request) -> Any:
     ]
     if request.schema is None:
         return models.ModelRequestParameters(function_tools=tools)
-    wanted = import_module("pydantic_ai.output").OutputObjectDefinition(json_schema=dict(request.schema), name="answer")
-    return models.ModelRequestParameters(function_tools=tools, output_mode="native", output_object=wanted)
+    output = import_module("pydantic_ai.output").OutputObjectDefinition(json_schema=dict(request.schema), name="answer")
+    return models.ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)

@@ -21,7 +21,7 @@ from upskill.errors import Paused, UsageError
 from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import estimate_tokens, parse_json_answer
-from upskill.models.prices import FREE, Prices, find_price
+from upskill.models.prices import Price, price_for
 from upskill.plain import counted, digest
 from upskill.traces import Usage
 
@@ -105,9 +105,9 @@ class _Desk:
 class HandoffModel(_Desk):
     """A teacher's folder: what is asked first comes first."""
 
-    def __init__(self, name: str, folder: Path, prices: Prices | None = None) -> None:
+    def __init__(self, name: str, folder: Path, price: Price) -> None:
         super().__init__(name, folder)
-        self._blind = _BlindDesk(name, folder, prices or {})
+        self._blind = _BlindDesk(name, folder, price)
 
     def blinded(self) -> _BlindDesk:
         """The same folder, for a student or a judge."""
@@ -142,9 +142,9 @@ class _BlindDesk(_Desk):
 
     blind = True
 
-    def __init__(self, name: str, folder: Path, prices: Prices) -> None:
+    def __init__(self, name: str, folder: Path, price: Price) -> None:
         super().__init__(name, folder)
-        self.price = find_price(FREE, name, given=prices)
+        self.price = price
         self._waiting: dict[str, Request] = {}
 
     async def reply(self, request: Request) -> Reply:
@@ -153,9 +153,10 @@ class _BlindDesk(_Desk):
         if (reply := self._read(stem, request)) is None:
             self._waiting[stem] = request
             raise Paused([str(self.folder / f"{stem}{PROMPT}")])
-        taken = sum(estimate_tokens(message.text) for message in request.messages)
-        given = estimate_tokens(reply.text)
-        return replace(reply, usage=Usage(taken, given, cost_usd=self.price.cost(taken, given)))
+        input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
+        output_tokens = estimate_tokens(reply.text)
+        cost = self.price.cost(input_tokens, output_tokens)
+        return replace(reply, usage=Usage(input_tokens, output_tokens, cost_usd=cost))
 
     async def close(self) -> None:
         await super().close()
@@ -202,4 +203,4 @@ def _nearest(error: ValidationError) -> ValidationError:
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
-    return HandoffModel(address.name, Path(address.model), context.prices)
+    return HandoffModel(address.name, Path(address.model), price_for(address, context.prices))

@@ -6,22 +6,25 @@ A cost of None means that the price is unknown, which is not the same as free.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
-from upskill.record import record
+from upskill.skills.agent_specs import AGENT_SPECS
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
 BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
+# opencode's names of providers that have another name in our table of endpoints.
+OPENCODE_ENDPOINTS = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
 FREE = "free"  # the price list id of this machine
 HF_ROUTER = "huggingface"  # costs what the host of the model costs, known where the name says it: MODEL:HOST
 PROBE_TOKENS = 1_000  # far below the first tier of any price list
 FLAT_RATE_TOKENS = 100_000  # of input; above, some models cost more per token
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Price:
     """Dollars per million tokens. `cached` are read from a cache, `written` into one; both are part of the input."""
 
@@ -48,31 +51,44 @@ class Price:
 UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0, is_known=False)
 
 
-def find_price(provider: str, *names: str, given: Prices | None = None) -> Price:
-    """The price of the model with any of these names, of which the last is its provider's.
+def price_for(address: Address, prices: Prices | None = None) -> Price:
+    """The price of the model at an address: the user's own, or that of the price list.
 
-    The user's own price wins. `provider` is an id of the price list, `free`, or empty where no list has it.
+    Estimates and bills both come from here.
     """
-    for name in names:
-        if given and name in given:
-            return _given_price(name, given[name])
+    for name in (address.name, address.model):
+        if prices and name in prices:
+            return _configured_price(name, prices[name])
+    return list_price(*_price_list_entry(address))
+
+
+def _price_list_entry(address: Address) -> tuple[str, str]:
+    """The provider and the model under which a price list has this address; an empty provider: under none."""
+    model = address.model
+    if address.provider in ("local", "scripted", "handoff"):  # whoever answers a handoff is paid elsewhere, if at all
+        return FREE, model
+    if address.provider == "openai":
+        return price_list_id(ENDPOINTS[address.endpoint or "openai"], address.base_url), model
+    if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
+        if spec.prices:
+            return spec.prices, model
+        provider, _, model = model.partition("/")  # opencode:PROVIDER/MODEL
+        provider = OPENCODE_ENDPOINTS.get(provider, provider)
+        return ENDPOINTS[provider].prices if provider in ENDPOINTS else provider, model
+    if address.provider == "pydantic-ai":
+        provider, _, model = model.partition(":")
+        return provider, model
+    return ("anthropic" if address.provider == "anthropic" else ""), model
+
+
+def list_price(provider: str, model: str) -> Price:
+    """The price in the list. `provider` is an id of the list, `free`, or empty where no list has the model."""
     if provider == FREE:
         return Price(0.0, 0.0, 0.0, 0.0)
-    model = names[-1]
     if provider == HF_ROUTER:
         model, _, host = model.partition(":")
         provider = f"{HF_ROUTER}_{host}" if host else ""
     return _listed_price(provider, model) if provider and model else UNKNOWN_PRICE
-
-
-def price_for(address: Address, given: Prices | None = None) -> Price:
-    """The price of the model at an address, before it is opened."""
-    # Whoever answers a handoff is paid elsewhere, if at all.
-    free = {"local": FREE, "scripted": FREE, "handoff": FREE}
-    provider = (free | {"anthropic": "anthropic"}).get(address.provider, "")
-    if address.provider == "openai":
-        provider = price_list_id(ENDPOINTS[address.endpoint or "openai"], address.base_url)
-    return find_price(provider, address.name, address.model, given=given)
 
 
 def price_list_id(endpoint: Endpoint, base_url: str) -> str:
@@ -84,7 +100,7 @@ def price_list_id(endpoint: Endpoint, base_url: str) -> str:
     return endpoint.prices or (FREE if is_loopback(base_url) else "")
 
 
-def _given_price(name: str, rates: Mapping[str, float]) -> Price:
+def _configured_price(name: str, rates: Mapping[str, float]) -> Price:
     known = ("input", "output", "cached", "written")
     for word in rates:
         if word not in known:
@@ -101,16 +117,16 @@ def _given_price(name: str, rates: Mapping[str, float]) -> Price:
 def _listed_price(provider: str, model: str) -> Price:
     """The flat rates of a model. Cached: a look-up costs as much CPU as a whole call."""
     probes = ((PROBE_TOKENS, 0, 0, 0), (0, PROBE_TOKENS, 0, 0), (PROBE_TOKENS, 0, PROBE_TOKENS, 0))
-    found = [_look_up(provider, model, probe) for probe in (*probes, (PROBE_TOKENS, 0, 0, PROBE_TOKENS))]
-    rates = [dollars / PROBE_TOKENS * 1_000_000 for dollars in found if dollars is not None]
-    return Price(*rates, provider=provider, model=model) if len(rates) == len(found) else UNKNOWN_PRICE
+    costs = [_look_up(provider, model, probe) for probe in (*probes, (PROBE_TOKENS, 0, 0, PROBE_TOKENS))]
+    rates = [cost / PROBE_TOKENS * 1_000_000 for cost in costs if cost is not None]
+    return Price(*rates, provider=provider, model=model) if len(rates) == len(costs) else UNKNOWN_PRICE
 
 
 def _look_up(provider: str, model: str, tokens: tuple[int, int, int, int]) -> float | None:
     from genai_prices import Usage, calc_price  # noqa: PLC0415  half a second of imports, only for models that cost
 
-    taken, given, cached, written = tokens
-    usage = Usage(input_tokens=taken, output_tokens=given, cache_read_tokens=cached, cache_write_tokens=written)
+    total, output, cached, written = tokens
+    usage = Usage(input_tokens=total, output_tokens=output, cache_read_tokens=cached, cache_write_tokens=written)
     try:
         return float(calc_price(usage, model_ref=model, provider_id=provider).total_price)
     except LookupError:

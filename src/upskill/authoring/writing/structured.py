@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from upskill.errors import UpskillError
 from upskill.models import Message, Model, Models, Reply, Request
-from upskill.models.cache import track_asked
+from upskill.models.cache import track_requests
 from upskill.models.handoff import WrongAnswer
 from upskill.models.parsing import parse_json_answer
 from upskill.plain import as_mapping, list_or_empty
@@ -74,7 +74,7 @@ async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
 
     After a ceiling, a lost connection or an interruption nothing is forgotten: those answers are good, and paid for.
     """
-    with track_asked() as asked:
+    with track_requests() as asked:
         try:
             yield
         except UpskillError as error:

@@ -4,9 +4,8 @@ Each call is one process in an empty folder, with a minimal environment: the age
 API keys that this process may hold. The person's own settings (memory files, skills, hooks, servers) are left out as
 far as the program allows. Output limits, temperature and seeds are the agent's own.
 
-Which agents there are is in `skills/agent_specs.py`. `claude_code.py`, `codex.py` and `opencode.py` each have a
-`Command`: how the program is asked, and how its output is read. `process.py` runs one program to its end;
-`version.py` says which version is installed.
+Which agents there are is in `skills/agent_specs.py`. `claude_code`, `codex` and `opencode` each have a `Command`: how
+the program is asked, and how its output is read. `program` runs one to its end, and says which version is installed.
 """
 
 from __future__ import annotations
@@ -18,18 +17,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Unanswered
-from upskill.models.command.process import Invocation, ProcessResult, run_process
-from upskill.models.http.throttling import CircuitBreaker
+from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
+from upskill.models.command.program import Invocation, ProcessResult, run_process
 from upskill.models.parsing import safe_excerpt, unanswered_stop
-from upskill.models.prices import find_price
-from upskill.record import record
+from upskill.models.prices import price_for
+from upskill.models.throttling import CircuitBreaker
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 
 # The variables that every program needs to start, to reach the network, and to find its login.
@@ -38,7 +36,6 @@ COMMON_VARIABLES = (
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
-    *("SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "TEMP", "TMP"),
 )
 DEFAULT_SYSTEM = "You answer questions."  # without a system prompt the program would use its own
 LOGIN_ERROR = re.compile(
@@ -46,7 +43,7 @@ LOGIN_ERROR = re.compile(
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CommandRequest:
     """One request as a program needs it, and an empty folder for files that it takes."""
 
@@ -59,7 +56,7 @@ class CommandRequest:
     folder: Path
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Command:
     """How a program is started for one request, and how its reply is read from its output."""
 
@@ -90,13 +87,13 @@ class CommandModel:
         self.command: Command = resolve_name(spec.model)
         self.program = program
         self.context = context
-        self.price = find_price(spec.prices, address.name, address.model, given=context.prices)
+        self.price = price_for(address, context.prices)
         # Such a program takes a whole core for its first second, so more than a few at once only slow each other down.
         self._slots = asyncio.Semaphore(max(1, min(context.connections, 2 * (os.cpu_count() or 1))))
-        self._breaker = CircuitBreaker(address.name)
+        self.breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
 
     async def reply(self, request: Request) -> Reply:
-        self._breaker.check()
+        self.breaker.check()
         if request.tools:
             raise ModelError(
                 f"{self.address.endpoint} as a plain model has no tools", "Use it as an agent, or choose another model."
@@ -105,7 +102,7 @@ class CommandModel:
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
                 reply = await self._ask(request, Path(folder))
-        self._breaker.record_success()
+        self.breaker.record_success()
         usage = reply.usage
         if usage.cost_usd is None:
             cost = self.price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
@@ -119,22 +116,27 @@ class CommandModel:
     async def _ask(self, request: Request, folder: Path) -> Reply:
         empty = folder / "empty"
         empty.mkdir()
-        asked = CommandRequest(
-            "\n\n".join(message.text for message in request.messages if message.role == "system") or DEFAULT_SYSTEM,
-            _conversation(request),
-            self.address.model,
-            request.effort or self.address.effort,
-            request.schema,
-            self.address.base_url,
-            folder,
+        system = "\n\n".join(message.text for message in request.messages if message.role == "system")
+        command_request = CommandRequest(
+            system=system or DEFAULT_SYSTEM,
+            prompt=_conversation(request),
+            model=self.address.model,
+            effort=request.effort or self.address.effort,
+            schema=request.schema,
+            base_url=self.address.base_url,
+            folder=folder,
         )
-        invocation = self.command.invoke(asked)
+        invocation = self.command.invoke(command_request)
         passed_on = (*COMMON_VARIABLES, *self.spec.login_variables)
         environment = {name: os.environ[name] for name in passed_on if name in os.environ} | dict(
             invocation.environment
         )
         result = await run_process(
-            (self.program, *invocation.arguments), asked.prompt, environment, empty, self.context.timeout
+            (self.program, *invocation.arguments),
+            stdin=command_request.prompt,
+            environment=environment,
+            folder=empty,
+            seconds=self.context.timeout,
         )
         try:
             return self.command.read(result.stdout)
@@ -143,17 +145,17 @@ class CommandModel:
 
     def _explained(self, error: ModelError, result: ProcessResult) -> ModelError:
         """The error with the program's own words, and a hint if it is about the login."""
-        said = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
+        output = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
         exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
-        words = safe_excerpt(said, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
-        if stop := unanswered_stop(words):
-            return Unanswered(f"`{self.spec.program}` gave no answer: {words}", stop=stop)
-        about_login = bool(LOGIN_ERROR.search(words))
+        excerpt = safe_excerpt(output, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
+        if stop := unanswered_stop(excerpt):
+            return Unanswered(f"`{self.spec.program}` gave no answer: {excerpt}", stop=stop)
+        about_login = bool(LOGIN_ERROR.search(excerpt))
         hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
-        explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {words}", hint)
+        explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {excerpt}", hint)
         if about_login:
-            self._breaker.record_failure(explained)
+            self.breaker.record_failure(explained)
         return explained
 
 
@@ -162,8 +164,5 @@ def _conversation(request: Request) -> str:
     turns = [message for message in request.messages if message.role != "system"]
     if len(turns) <= 1:
         return turns[0].text if turns else ""
-    return "\n\n".join(f"{_speaker(turn)}: {turn.text}" for turn in turns) + "\n\nAssistant:"
-
-
-def _speaker(turn: Message) -> str:
-    return {"user": "User", "assistant": "Assistant", "tool": "Tool"}[turn.role]
+    speakers = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
+    return "\n\n".join(f"{speakers[turn.role]}: {turn.text}" for turn in turns) + "\n\nAssistant:"

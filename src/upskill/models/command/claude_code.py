@@ -7,7 +7,7 @@ import json
 from upskill.errors import ModelError
 from upskill.models import Reply, Unanswered
 from upskill.models.command import Command, CommandRequest
-from upskill.models.command.process import Invocation, json_events
+from upskill.models.command.program import Invocation, json_events
 from upskill.models.parsing import count_or_zero
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
@@ -46,12 +46,15 @@ def read(output: str) -> Reply:
         text = json.dumps(structured, ensure_ascii=False)
     usage = dict_or_empty(result.get("usage"))
     cached = count_or_zero(usage.get("cache_read_input_tokens"))
-    taken = count_or_zero(usage.get("input_tokens")) + cached + count_or_zero(usage.get("cache_creation_input_tokens"))
+    written = count_or_zero(usage.get("cache_creation_input_tokens"))
     cost = result.get("total_cost_usd")
     return Reply(
         text,
         Usage(
-            taken, count_or_zero(usage.get("output_tokens")), cached, 0, cost if isinstance(cost, int | float) else None
+            input_tokens=count_or_zero(usage.get("input_tokens")) + cached + written,
+            output_tokens=count_or_zero(usage.get("output_tokens")),
+            cached_tokens=cached,
+            cost_usd=cost if isinstance(cost, int | float) else None,
         ),
         "length" if reason == "max_tokens" else "end",
         model=next(iter(dict_or_empty(result.get("modelUsage"))), ""),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from upskill.errors import ModelError
 from upskill.models import Reply
 from upskill.models.command import Command, CommandRequest
-from upskill.models.command.process import Invocation, json_events
+from upskill.models.command.program import Invocation, json_events
 from upskill.models.parsing import count_or_zero
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
@@ -60,12 +60,12 @@ def read(output: str) -> Reply:
         if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text") or "")
         elif event.get("type") == "turn.completed":
-            told = dict_or_empty(event.get("usage"))
+            usage_fields = dict_or_empty(event.get("usage"))
             usage = Usage(
-                count_or_zero(told.get("input_tokens")),
-                count_or_zero(told.get("output_tokens")),
-                count_or_zero(told.get("cached_input_tokens")),
-                count_or_zero(told.get("reasoning_output_tokens")),
+                count_or_zero(usage_fields.get("input_tokens")),
+                count_or_zero(usage_fields.get("output_tokens")),
+                count_or_zero(usage_fields.get("cached_input_tokens")),
+                count_or_zero(usage_fields.get("reasoning_output_tokens")),
             )
         elif event.get("type") == "turn.failed":
             failure = str(dict_or_empty(event.get("error")).get("message") or "the turn failed")

@@ -17,11 +17,11 @@ from upskill.models.embedded.process import ServerProcess
 from upskill.models.embedded.repetition import is_repeating
 from upskill.models.endpoints import Endpoint
 from upskill.models.http.openai import ChatCompletionsModel
-from upskill.models.http.transport import Response, Timeouts, TransportError
+from upskill.models.http.transport import Response, Timeouts, Transport, TransportError
 from upskill.plain import as_mapping, dict_or_empty, is_deep, list_or_empty
 
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
-Reading = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
+OnProgress = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
 
 
 class EmbeddedServer:
@@ -84,7 +84,7 @@ class EmbeddedServer:
         self._alive()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         try:
-            return await self._transport.post(f"{self._base_url}{path}", headers, json.dumps(body).encode(), Timeouts())
+            return await self._transport.send(f"{self._base_url}{path}", headers, Timeouts(), json.dumps(body).encode())
         except TransportError as error:
             raise ModelError(error.message) from error
 
@@ -153,30 +153,33 @@ def written_calls(text: str) -> tuple[ToolCall, ...]:
     return tuple(found)
 
 
-class StreamedTransport:
+class StreamedTransport(Transport):
     """Reads an answer as it is written, and stops one that repeats itself.
 
     There is no limit of time as long as the server lives: it is our own process, and its end ends the connection. Never
     through a proxy, even where the environment sets one for everything.
     """
 
-    def __init__(self, reading: Reading) -> None:
-        self._session: aiohttp.ClientSession | None = None
-        self._reading = reading
-
-    async def release(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+    def __init__(self, on_progress: OnProgress) -> None:
+        super().__init__()
+        self._on_progress = on_progress
 
     def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
+        if self._session is None:
             # A new connection for each request: the server drops idle ones, and a write to such a one is lost.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
             )
         return self._session
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Response:
+    async def send(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeouts: Timeouts,
+        body: bytes | None = None,
+        into: IO[bytes] | None = None,
+    ) -> Response:
         try:
             async with self._open_session().post(url, headers=headers, data=body) as response:
                 if response.content_type != "text/event-stream":
@@ -187,11 +190,6 @@ class StreamedTransport:
             cause = str(error) or type(error).__name__
             raise TransportError(f"the connection was cut before the answer ended: {cause}", "disconnect") from error
 
-    async def get(
-        self, url: str, headers: Mapping[str, str], timeouts: Timeouts, into: IO[bytes] | None = None
-    ) -> Response:
-        raise NotImplementedError("nothing of an embedded server is read by GET")
-
     async def _collect(self, content: aiohttp.StreamReader) -> tuple[int, dict[str, Any]]:
         """The answer as one document, and the status it would have had."""
         answer = StreamedAnswer()
@@ -200,7 +198,7 @@ class StreamedTransport:
                 code = dict_or_empty(error).get("code")
                 return code if isinstance(code, int) else 500, event
             if progress := dict_or_empty(event.get("prompt_progress")):
-                self._reading(int(progress.get("processed", 0)), int(progress.get("total", 0)))
+                self._on_progress(int(progress.get("processed", 0)), int(progress.get("total", 0)))
             answer.add(event)
             if is_repeating(answer.tail):
                 answer.finish = "repetition"

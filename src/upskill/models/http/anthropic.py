@@ -10,9 +10,8 @@ from typing import Any, cast
 from upskill.errors import ModelError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
-from upskill.models.http.transport import Transport
 from upskill.models.parsing import count_or_zero, parse_arguments
-from upskill.models.prices import find_price
+from upskill.models.prices import price_for
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
@@ -30,21 +29,10 @@ EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 ANSWER_TOOL = "answer"  # the tool that older models have to call where the answer has a schema
 SUPPORTED_KEYWORDS = frozenset(
-    [
-        "type",
-        "properties",
-        "required",
-        "items",
-        "enum",
-        "const",
-        "anyOf",
-        "allOf",
-        "$ref",
-        "$defs",
-        "description",
-        "title",
-        "format",
-    ]
+    (
+        *("type", "properties", "required", "items", "enum", "const", "anyOf", "allOf", "$ref", "$defs"),
+        *("description", "title", "format"),
+    )
 )
 SUPPORTED_FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
@@ -62,18 +50,10 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 class AnthropicModel(HttpModel):
     key_variable = KEY_VARIABLE
 
-    def __init__(
-        self,
-        address: Address,
-        base_url: str,
-        key: str,
-        context: ModelContext,
-        *,
-        transport: Transport | None = None,
-    ) -> None:
+    def __init__(self, address: Address, base_url: str, key: str, context: ModelContext) -> None:
         root = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
-        super().__init__(address, f"{root}/v1/messages", key, context, transport)
-        self.price = find_price("anthropic", address.name, address.model, given=context.prices)
+        super().__init__(address, f"{root}/v1/messages", key, context)
+        self.price = price_for(address, context.prices)
 
     def build_headers(self, key: str) -> dict[str, str]:
         return {
@@ -185,11 +165,15 @@ class AnthropicModel(HttpModel):
         usage = dict_or_empty(answer.get("usage"))
         read = count_or_zero(usage.get("cache_read_input_tokens"))
         written = count_or_zero(usage.get("cache_creation_input_tokens"))
-        taken = count_or_zero(usage.get("input_tokens")) + read + written
-        given = count_or_zero(usage.get("output_tokens"))
-        taken, given = self.fill_in_usage(taken, given, request, output)
+        input_tokens, output_tokens = self.estimate_usage(
+            count_or_zero(usage.get("input_tokens")) + read + written,
+            count_or_zero(usage.get("output_tokens")),
+            request,
+            output,
+        )
         reasoning = count_or_zero(dict_or_empty(usage.get("output_tokens_details")).get("thinking_tokens"))
-        return Usage(taken, given, read, min(reasoning, given), self.price.cost(taken, given, read, written))
+        cost = self.price.cost(input_tokens, output_tokens, read, written)
+        return Usage(input_tokens, output_tokens, read, min(reasoning, output_tokens), cost)
 
 
 def close_schema(schema: object) -> Any:

@@ -1,34 +1,57 @@
 """A batch API answers many requests within a day, at half the price.
 
-Kinds, by provider: `openai` (OpenAI itself and any server with its Batch API) and `anthropic` (message batches). The
-model builds the requests and parses the replies as for live calls; a kind only knows how to submit a batch, poll it
-and unwrap its results.
+Kinds, by provider: `openai` (upload a file of requests, make a batch of it, download files of results) and `anthropic`
+(submit all requests in one call). The model builds the requests and parses the replies as for live calls; a kind only
+knows how to submit a batch, poll it and unwrap its results.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from upskill.errors import ModelError
 from upskill.models import Address
 from upskill.models.http.model import HttpModel, encode
 from upskill.models.http.transport import Response
-from upskill.plain import dict_or_empty
+from upskill.models.parsing import count_or_zero
+from upskill.plain import dict_or_empty, list_or_empty
 from upskill.registry import Registry
 
 BATCHES = Registry(
     "batch API",
     "upskill.batches",
     {
-        "openai": "upskill.models.http.openai_batches:OpenAIBatches",
-        "anthropic": "upskill.models.http.anthropic_batches:AnthropicBatches",
+        "openai": "upskill.models.http.batches:OpenAIBatches",
+        "anthropic": "upskill.models.http.batches:AnthropicBatches",
     },
 )
+ENDED_STATUSES = frozenset(("completed", "failed", "expired", "cancelled"))
+BATCH_PATH = "/v1/chat/completions"  # inside a batch, whatever the base URL
+NOTE_FIELD = "upskill"  # the metadata field that a batch is found by
+MAX_PAGES = 10  # of a hundred batches each, newest first
+UNANSWERED = {
+    "canceled": "the batch was canceled before this request was answered",
+    "expired": "the batch expired before this request was answered",
+}
+# The HTTP status of a live call with the same error.
+ERROR_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +117,7 @@ class Batches(ABC):
                 await self.model.send(url, into=file)
                 for text in file:
                     if text.strip():
-                        yield self.parse_result(_read(text))
+                        yield self.parse_result(_read_line(text))
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
         """The requests, split into batches that the provider accepts."""
@@ -114,7 +137,134 @@ class Batches(ABC):
     ) -> Any:
         """The JSON object at this URL: a GET, or a POST of this content."""
         body = content if content is None or isinstance(content, bytes) else encode(content)
-        return parse_object((await self.model.send(url, body, once=once)).body)
+        return _parse_object((await self.model.send(url, body, once=once)).body)
+
+
+class OpenAIBatches(Batches):
+    max_requests = 50_000
+    max_bytes = 200_000_000
+    has_notes = True
+
+    def __init__(self, model: HttpModel) -> None:
+        super().__init__(model)
+        self.base = model.url.removesuffix("/chat/completions")
+
+    def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return encode({"custom_id": key, "method": "POST", "url": BATCH_PATH, "body": body})
+
+    async def submit(self, requests: Iterable[bytes], note: str) -> str:
+        content_type, body = _encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
+        upload = _parse_object((await self.model.send(f"{self.base}/files", body, content_type=content_type)).body)
+        batch = await self.request_json(
+            f"{self.base}/batches",
+            {
+                "input_file_id": upload.get("id"),
+                "endpoint": BATCH_PATH,
+                "completion_window": "24h",
+                "metadata": {NOTE_FIELD: note},
+            },
+            once=True,
+        )
+        return _batch_id(batch)
+
+    async def poll(self, batch: str) -> BatchStatus:
+        return self._status(await self.request_json(f"{self.base}/batches/{batch}"))
+
+    async def cancel(self, batch: str) -> BatchStatus:
+        return self._status(await self.request_json(f"{self.base}/batches/{batch}/cancel", b""))
+
+    async def find(self, note: str) -> str | None:
+        after = ""
+        for _ in range(MAX_PAGES):
+            page = await self.request_json(f"{self.base}/batches?limit=100{after}")
+            batches = [dict_or_empty(item) for item in list_or_empty(page.get("data"))]
+            for batch in batches:
+                if dict_or_empty(batch.get("metadata")).get(NOTE_FIELD) == note:
+                    return _batch_id(batch)
+            if not batches or not page.get("has_more"):
+                break
+            after = f"&after={_batch_id(batches[-1])}"
+        return None
+
+    def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
+        key = str(line.get("custom_id") or "")
+        response, error = dict_or_empty(line.get("response")), dict_or_empty(line.get("error"))
+        if response:
+            body = json.dumps(response.get("body")).encode()
+            return BatchResult(key, Response(count_or_zero(response.get("status_code")) or 200, {}, body))
+        return BatchResult(key, None, _error_message(error) or "no details")
+
+    def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
+        counts = dict_or_empty(batch.get("request_counts"))
+        status = str(batch.get("status") or "unknown")
+        files = [batch.get("output_file_id"), batch.get("error_file_id")]
+        errors = [
+            _error_message(dict_or_empty(error))
+            for error in list_or_empty(dict_or_empty(batch.get("errors")).get("data"))
+        ]
+        return BatchStatus(
+            id=_batch_id(batch),
+            status=status,
+            ended=status in ENDED_STATUSES,
+            total=count_or_zero(counts.get("total")),
+            answered=count_or_zero(counts.get("completed")),
+            failed=count_or_zero(counts.get("failed")),
+            error=self.model.excerpt("; ".join(dict.fromkeys(errors))) if status == "failed" else "",
+            result_urls=tuple(f"{self.base}/files/{file}/content" for file in files if file),
+        )
+
+
+class AnthropicBatches(Batches):
+    max_requests = 100_000
+    max_bytes = 256_000_000
+
+    def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return encode({"custom_id": key, "params": body})
+
+    async def submit(self, requests: Iterable[bytes], note: str) -> str:
+        del note  # this API has no field for it
+        body = b'{"requests":[' + b",".join(requests) + b"]}"
+        return _batch_id(await self.request_json(f"{self.model.url}/batches", body, once=True))
+
+    async def poll(self, batch: str) -> BatchStatus:
+        return self._status(await self.request_json(f"{self.model.url}/batches/{batch}"))
+
+    async def cancel(self, batch: str) -> BatchStatus:
+        return self._status(await self.request_json(f"{self.model.url}/batches/{batch}/cancel", b""))
+
+    def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
+        key, result = str(line.get("custom_id") or ""), dict_or_empty(line.get("result"))
+        kind = str(result.get("type") or "")
+        if kind == "succeeded":
+            return BatchResult(key, Response(200, {}, json.dumps(result.get("message")).encode()))
+        if kind == "errored":
+            error = dict_or_empty(result.get("error"))
+            inner = dict_or_empty(error.get("error")) or error
+            status = ERROR_STATUS.get(str(inner.get("type")), 500)
+            return BatchResult(key, Response(status, {}, json.dumps(error).encode()))
+        return BatchResult(key, None, UNANSWERED.get(kind, f"the result is of an unknown kind: {kind}"))
+
+    def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
+        counts = {name: count_or_zero(count) for name, count in dict_or_empty(batch.get("request_counts")).items()}
+        ended = batch.get("processing_status") == "ended"
+        answered = counts.get("succeeded", 0)
+        failed = sum(counts.get(name, 0) for name in ("errored", "canceled", "expired"))
+        return BatchStatus(
+            id=_batch_id(batch),
+            status=str(batch.get("processing_status") or "unknown"),
+            ended=ended,
+            total=answered + failed + counts.get("processing", 0),
+            answered=answered,
+            failed=failed,
+            result_urls=(self._results_url(batch),) if ended else (),
+        )
+
+    def _results_url(self, batch: Mapping[str, Any]) -> str:
+        """The URL that the provider gives, unless it is on another server, which must not get the key."""
+        stated = str(batch.get("results_url") or "")
+        ours, theirs = urlsplit(self.model.url), urlsplit(stated)
+        same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
+        return stated if same else f"{self.model.url}/batches/{_batch_id(batch)}/results"
 
 
 def supports_batches(address: Address) -> bool:
@@ -124,7 +274,7 @@ def supports_batches(address: Address) -> bool:
     return address.provider in BATCHES
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     try:
         answer = dict_or_empty(json.loads(body))
     except ValueError:
@@ -134,8 +284,33 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return answer
 
 
-def _read(text: bytes) -> dict[str, Any]:
+def _read_line(text: bytes) -> dict[str, Any]:
     try:
         return dict_or_empty(json.loads(text))
     except ValueError:
         raise ModelError("the results of the batch are not JSON lines", status=200) from None
+
+
+def _batch_id(batch: Mapping[str, Any]) -> str:
+    value = batch.get("id")
+    if not isinstance(value, str) or not value:
+        raise ModelError("the batch API answered 200 without the id of a batch", status=200)
+    return value
+
+
+def _error_message(error: Mapping[str, Any]) -> str:
+    message, code = str(error.get("message") or ""), str(error.get("code") or "")
+    return f"{message} ({code})" if message and code else message or code
+
+
+def _encode_form(fields: Mapping[str, str], file_name: str, file: bytes) -> tuple[str, bytes]:
+    """Fields and a file as multipart/form-data: the content type and the body."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    ]
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{file_name}"\r\n'
+    head += "Content-Type: application/octet-stream\r\n\r\n"
+    body = b"".join(["".join(parts).encode(), head.encode(), file, f"\r\n--{boundary}--\r\n".encode()])
+    return f"multipart/form-data; boundary={boundary}", body

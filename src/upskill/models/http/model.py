@@ -11,30 +11,20 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from html import unescape
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Failures, ModelContext, Reply, Request, Stop, Unanswered
+from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
 from upskill.models.endpoints import ENDPOINTS, is_loopback
-from upskill.models.http.throttling import (
-    MAX_RETRY_AFTER,
-    OVERLOADED,
-    PERMANENT,
-    RETRYABLE,
-    CircuitBreaker,
-    backoff,
-    limiter_for,
-    parse_retry_after,
-)
 from upskill.models.http.transport import (
     CONNECT_TIMEOUT,
     Response,
     Timeouts,
     Transport,
     TransportError,
-    WreqTransport,
     acquire_transport,
 )
 from upskill.models.ledger import count_retry
@@ -46,10 +36,20 @@ from upskill.models.parsing import (
     safe_excerpt,
     unanswered_stop,
 )
-from upskill.plain import compact, dict_or_empty, json_reader, json_writer
+from upskill.models.throttling import (
+    MAX_RETRY_AFTER,
+    OVERLOADED,
+    PERMANENT,
+    RETRYABLE,
+    CircuitBreaker,
+    backoff,
+    limiter_for,
+    parse_retry_after,
+)
+from upskill.plain import compact, dict_or_empty
 from upskill.traces import Usage
 
-# Of a server's errors, so compiled when there is one.
+# These are looked for in a server's errors.
 OUT_OF_CREDIT = r"(?i)insufficient_quota|exceeded your current quota|credit balance is too low"
 UNSUPPORTED_PARAM = (
     r"(?i)unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
@@ -83,13 +83,13 @@ class HttpModel(ABC):
         self.context = context
         self.timeouts = Timeouts(min(CONNECT_TIMEOUT, context.timeout), context.timeout, context.timeout)
         self.unsupported_params: frozenset[str] = frozenset()  # learned from the errors of this server
-        self._owned_transport = acquire_transport() if transport is None else None
-        self.transport: Transport = transport or cast("WreqTransport", self._owned_transport)
+        self._shares_transport = transport is None
+        self.transport = transport or acquire_transport()
         self._limiter = limiter_for(_origin(url), context.connections)
-        self._breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
+        self.breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
         self._headers = self.build_headers(key)
         self._secrets = collect_secrets(key, context.keys)
-        self._told_lines: set[str] = set()
+        self._lines_shown: set[str] = set()
 
     @abstractmethod
     def build_headers(self, key: str) -> dict[str, str]: ...
@@ -107,7 +107,7 @@ class HttpModel(ABC):
         """The parameter of this body that a server's error text rejects and that we can do without; or nothing."""
 
     async def reply(self, request: Request) -> Reply:
-        self._breaker.check()
+        self.breaker.check()
         started = time.monotonic()
         try:
             reply, attempts = await self._reply_with_retries(request)
@@ -115,29 +115,25 @@ class HttpModel(ABC):
             raise
         except ModelError as error:
             if error.status in PERMANENT or (error.status == 429 and not _is_retryable(error.status, error.message)):
-                self._breaker.record_failure(error)
+                self.breaker.record_failure(error)
             raise
-        self._breaker.record_success()
-        reply = reply.taking(time.monotonic() - started, attempts)
-        used = reply.usage
+        self.breaker.record_success()
+        reply = reply.with_timing(time.monotonic() - started, attempts)
+        usage = reply.usage
         logger.info(
             "%s: replied with %d tokens to %d in %.2f s (%d attempts)",
             self.address.name,
-            used.output_tokens,
-            used.input_tokens,
+            usage.output_tokens,
+            usage.input_tokens,
             reply.seconds,
             attempts,
         )
         return reply
 
-    @property
-    def failures(self) -> Failures:
-        return Failures(self._breaker.failures, self._breaker.answered)
-
     async def close(self) -> None:
-        own, self._owned_transport = self._owned_transport, None
-        if own is not None:
-            await own.release()
+        if self._shares_transport:
+            self._shares_transport = False
+            await self.transport.release()
 
     async def send(
         self,
@@ -156,26 +152,7 @@ class HttpModel(ABC):
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
         timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
         timeouts = Timeouts(self.timeouts.connect, timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
-        tries = 0
-        while True:
-            tries += 1
-            started = await self._limiter.acquire()
-            try:
-                response = await self._exchange(url, headers, body, timeouts, into)
-            except TransportError as error:
-                if once and error.kind != "connect":
-                    raise ModelError(self.excerpt(error.message)) from error
-                wait = self._delay_after_error(error, tries)
-            else:
-                if response.status == 200:
-                    self._limiter.record_success()
-                    return response
-                if once and response.status not in OVERLOADED:
-                    raise self._status_error(response.status, _error_text(response.body))
-                wait = self._delay_after_response(response, tries, started)
-            finally:
-                self._limiter.release()
-            await asyncio.sleep(wait)
+        return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[0]
 
     def parse_response(self, response: Response, request: Request) -> Reply:
         """The reply in a response that came by other means than `reply`: in the results of a batch."""
@@ -196,54 +173,81 @@ class HttpModel(ABC):
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
         """The reply and how many HTTP calls it took: retries, and one more for each unsupported parameter."""
-        attempts = tries = 0
         unsupported_params = self.unsupported_params
         body = self.build_body(request, unsupported_params)
-        data = encode(body)
+
+        def without_rejected_param(response: Response) -> bytes | None:
+            nonlocal unsupported_params, body
+            param = self._unsupported_param(response, body) if response.status in (400, 422) else ""
+            if not param or param in unsupported_params:
+                return None
+            unsupported_params = self.unsupported_params = self.unsupported_params | {param}
+            body = self.build_body(request, unsupported_params)
+            return encode(body)
+
+        response, attempts = await self._send_with_retries(
+            self.url, self._headers, self.timeouts, encode(body), rewrite=without_rejected_param
+        )
+        return self._parse_paid_reply(self._decode(response), request), attempts
+
+    async def _send_with_retries(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeouts: Timeouts,
+        body: bytes | None,
+        *,
+        into: IO[bytes] | None = None,
+        once: bool = False,
+        rewrite: Callable[[Response], bytes | None] | None = None,
+    ) -> tuple[Response, int]:
+        """The 200, and how many HTTP calls it took. `rewrite` may give another body to send after an error."""
+        attempts = tries = 0
         while True:
             attempts += 1
             tries += 1
             started = await self._limiter.acquire()
             try:
-                response = await self._exchange(self.url, self._headers, data, self.timeouts)
+                response = await self._exchange(url, headers, timeouts, body, into)
             except TransportError as error:
+                if once and error.kind != "connect":
+                    raise ModelError(self.excerpt(error.message)) from error
                 wait = self._delay_after_error(error, tries)
             else:
                 if response.status == 200:
                     self._limiter.record_success()
-                    return self._parse_paid_reply(self._decode(response), request), attempts
-                learned = self._unsupported_param(response, body) if response.status in (400, 422) else ""
-                if learned and learned not in unsupported_params:
-                    unsupported_params = self.unsupported_params = self.unsupported_params | {learned}
-                    body = self.build_body(request, unsupported_params)
-                    data = encode(body)
+                    return response, attempts
+                if once and response.status not in OVERLOADED:
+                    raise self._status_error(response.status, _error_text(response.body))
+                if rewrite is not None and (rewritten := rewrite(response)) is not None:
+                    body, wait = rewritten, 0.0
                     tries -= 1
-                    wait = 0.0
                 else:
                     wait = self._delay_after_response(response, tries, started)
             finally:
                 self._limiter.release()
-            if wait:
-                await asyncio.sleep(wait)
+            await asyncio.sleep(wait)
             count_retry()
 
     async def _exchange(
         self,
         url: str,
         headers: Mapping[str, str],
-        body: bytes | None,
         timeouts: Timeouts,
-        into: IO[bytes] | None = None,
+        body: bytes | None,
+        into: IO[bytes] | None,
     ) -> Response:
         """One HTTP request, logged without its headers."""
-        method, started = ("GET" if body is None else "POST"), time.monotonic()
-        if body is None:
-            response = await self.transport.get(url, headers, timeouts, into)
-        else:
-            response = await self.transport.post(url, headers, body, timeouts)
-        if logger.isEnabledFor(logging.INFO):
-            place, seconds = url.partition("?")[0], time.monotonic() - started
-            logger.info("%s: %s %s: %d in %.2f s", self.address.name, method, place, response.status, seconds)
+        started = time.monotonic()
+        response = await self.transport.send(url, headers, timeouts, body, into)
+        logger.info(
+            "%s: %s %s: %d in %.2f s",
+            self.address.name,
+            "GET" if body is None else "POST",
+            url.partition("?")[0],
+            response.status,
+            time.monotonic() - started,
+        )
         if logger.isEnabledFor(logging.DEBUG):
             sent, received = (
                 redact(data.decode("utf-8", "replace"), self._secrets) for data in (body or b"", response.body)
@@ -264,16 +268,16 @@ class HttpModel(ABC):
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         """The tokens used, as the response states them; estimated from `output` where it does not."""
 
-    def fill_in_usage(self, taken: int, given: int, request: Request, output: str) -> tuple[int, int]:
+    def estimate_usage(self, input_tokens: int, output_tokens: int, request: Request, output: str) -> tuple[int, int]:
         """Input and output tokens, estimated where a server says nothing: no prompt has none, and no text either."""
-        if taken and (given or not output):
-            return taken, given
+        if input_tokens and (output_tokens or not output):
+            return input_tokens, output_tokens
         self.tell_once(
             f"{self.address.name}: the server does not report its token usage; it is estimated from the length of the"
             " text"
         )
-        asked = "".join(message.text for message in request.messages)
-        return taken or estimate_tokens(asked), given or estimate_tokens(output)
+        prompt = "".join(message.text for message in request.messages)
+        return input_tokens or estimate_tokens(prompt), output_tokens or estimate_tokens(output)
 
     def _delay_after_error(self, error: TransportError, tries: int) -> float:
         """Seconds until the next attempt; raises the ModelError when there is none."""
@@ -291,8 +295,8 @@ class HttpModel(ABC):
             return ModelError(self.excerpt(error.message))
         row = ENDPOINTS.get(self.address.endpoint)
         if row and row.start and is_loopback(self.url):
-            place = _origin(self.url)
-            return ModelError(f"{row.title} is not running: nothing answers at {place}; start it with `{row.start}`")
+            server = _origin(self.url)
+            return ModelError(f"{row.title} is not running: nothing answers at {server}; start it with `{row.start}`")
         return ModelError(self.excerpt(error.message), f"Is the server at {_origin(self.url)} running?")
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
@@ -329,7 +333,7 @@ class HttpModel(ABC):
         return ModelError(message, hint, status=status)
 
     def _unsupported_param(self, response: Response, body: Mapping[str, Any]) -> str:
-        text = _error_text(response.body, whole=True)
+        text = _error_text(response.body, with_fields=True)
         param = self.rejected_param(text, body) if re.search(UNSUPPORTED_PARAM, text) else ""
         if param:
             self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
@@ -340,7 +344,7 @@ class HttpModel(ABC):
         if not response.body.strip():
             raise ModelError("the server answered 200 with an empty body", status=200)
         try:
-            answer: Any = _read_json(response.body)
+            answer: Any = json.loads(response.body)
         except ValueError:
             excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
@@ -363,8 +367,8 @@ class HttpModel(ABC):
         )
 
     def tell_once(self, line: str) -> None:
-        if line not in self._told_lines:
-            self._told_lines.add(line)
+        if line not in self._lines_shown:
+            self._lines_shown.add(line)
             self.context.tell(line)
 
     def excerpt(self, text: str) -> str:
@@ -387,17 +391,7 @@ def check_base_url(address: Address, url: str) -> str:
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    try:
-        return json_writer()(body)
-    except ValueError:
-        return compact(body).encode("utf-8", "replace")
-
-
-def _read_json(body: bytes) -> Any:
-    try:
-        return json_reader()(body)
-    except ValueError:  # another encoding than UTF-8, half of a surrogate pair
-        return json.loads(body)
+    return compact(body).encode("utf-8", "replace")
 
 
 def _is_retryable(status: int, error: str) -> bool:
@@ -414,20 +408,18 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _error_text(body: bytes, *, whole: bool = False) -> str:
+def _error_text(body: bytes, *, with_fields: bool = False) -> str:
     """The error message in a response, in whichever of the usual forms it comes."""
     text = body.decode("utf-8", "replace").strip()
     if text[:1] == "<":
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         plain = title.group(1) if title else re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL)
-        from html import unescape  # noqa: PLC0415 - a large table
-
         return unescape(plain).strip()
     try:
         answer: Any = json.loads(text)
     except ValueError:
         return text
-    if whole:
+    if with_fields:
         return json.dumps(answer, ensure_ascii=False)
     if isinstance(answer, list):  # Gemini wraps its errors in a list
         answer = next(iter(cast("list[Any]", answer)), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from upskill.errors import ModelError, UsageError
@@ -13,7 +14,7 @@ from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.http.transport import Transport
 from upskill.models.parsing import count_or_zero, parse_arguments
-from upskill.models.prices import find_price, price_list_id
+from upskill.models.prices import price_for
 from upskill.plain import dict_or_empty, list_or_empty
 from upskill.traces import Usage
 
@@ -43,8 +44,8 @@ async def open_model(address: Address, context: ModelContext) -> Model:
 
 def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext) -> str:
     """That of the address, of the environment, or of the endpoint's row, in this order."""
-    given = (context.keys.get(variable, "") for variable in endpoint.url_variables)
-    url = address.base_url or next(filter(None, given), "") or endpoint.base_url
+    configured = (context.keys.get(variable, "") for variable in endpoint.url_variables)
+    url = address.base_url or next(filter(None, configured), "") or endpoint.base_url
     if not url:
         raise UsageError(
             f"{address.name!r}: no base URL is known for the endpoint {endpoint.name!r}",
@@ -78,7 +79,7 @@ class ChatCompletionsModel(HttpModel):
         self.key_variable = endpoint.key_variables[0] if endpoint.key_variables else ""
         super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, context, transport)
         self.endpoint = endpoint
-        self.price = find_price(price_list_id(endpoint, base_url), address.name, address.model, given=context.prices)
+        self.price = price_for(replace(address, base_url=base_url), context.prices)
         newer = bool(NEEDS_COMPLETION_TOKENS.match(address.model)) if endpoint.limit_field == "auto" else False
         self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
 
@@ -161,19 +162,20 @@ class ChatCompletionsModel(HttpModel):
 
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
         usage = dict_or_empty(answer.get("usage"))
-        taken, given = count_or_zero(usage.get("prompt_tokens")), count_or_zero(usage.get("completion_tokens"))
-        taken, given = self.fill_in_usage(taken, given, request, output)
+        input_tokens, output_tokens = self.estimate_usage(
+            count_or_zero(usage.get("prompt_tokens")), count_or_zero(usage.get("completion_tokens")), request, output
+        )
         cached = count_or_zero(dict_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
         cached = cached or count_or_zero(usage.get("prompt_cache_hit_tokens"))
         reasoning = count_or_zero(dict_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens"))
         # Some servers count the tokens of thinking in the total only.
-        hidden = count_or_zero(usage.get("total_tokens")) - taken - given
+        hidden = count_or_zero(usage.get("total_tokens")) - input_tokens - output_tokens
         if hidden > 0:
-            given, reasoning = given + hidden, max(reasoning, hidden)
+            output_tokens, reasoning = output_tokens + hidden, max(reasoning, hidden)
         cost = usage.get("cost") if self.endpoint.name == "openrouter" else None
         if not isinstance(cost, int | float):
-            cost = self.price.cost(taken, given, cached)
-        return Usage(taken, given, min(cached, taken), min(reasoning, given), cost)
+            cost = self.price.cost(input_tokens, output_tokens, cached)
+        return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
 
 
 def is_strict_schema(schema: object) -> bool:

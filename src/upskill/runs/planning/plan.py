@@ -14,7 +14,7 @@ from typing import Any, Literal
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.isolation import canary_for, plant_canary
 from upskill.errors import UsageError
-from upskill.models import Address, Asked
+from upskill.models import Address, RequestHash
 from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
@@ -262,7 +262,7 @@ class Result:
     traceback: str = ""  # of a bug in upskill that ended it
     cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
     earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
-    asked: tuple[Asked, ...] = ()  # what the student and the judge were asked, as hashes
+    asked: tuple[RequestHash, ...] = ()  # what the student and the judge were asked, as hashes
 
     @property
     def bug(self) -> bool:

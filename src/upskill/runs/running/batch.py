@@ -19,9 +19,9 @@ from upskill.models import Address, Models, Reply, Request, Unanswered, open_mod
 from upskill.models.cache import BatchReplies, request_key, write_reply
 from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
 from upskill.models.http.model import HttpModel
-from upskill.models.http.throttling import OVERLOADED, PERMANENT
 from upskill.models.ledger import Ledger
 from upskill.models.prices import BATCH_SHARE, price_for
+from upskill.models.throttling import OVERLOADED, PERMANENT
 from upskill.runs.planning.estimate import worst_case_usage
 from upskill.runs.planning.plan import Result, task_of
 from upskill.runs.running.executors import Executor, Job, Persist, RunTrial

@@ -25,8 +25,8 @@ from upskill.errors import (
     UsageError,
     wrap_trial_errors,
 )
-from upskill.models import Asked, Model, Models, Reply, Request
-from upskill.models.cache import NotRecorded, track_asked, track_reused
+from upskill.models import Model, Models, Reply, Request, RequestHash
+from upskill.models.cache import NotRecorded, track_requests, track_reused
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial, task_of
 from upskill.runs.running.executors import Job
 from upskill.runs.running.grading import Grading
@@ -91,7 +91,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_asked() as asked, track_reused() if previous else _NONE_REUSED as reused:
+    with track_requests() as asked, track_reused() if previous else _NONE_REUSED as reused:
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
@@ -136,7 +136,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     )
 
 
-def _asked_before(previous: Result | None) -> Iterator[Asked]:
+def _asked_before(previous: Result | None) -> Iterator[RequestHash]:
     """What led to the answer of an earlier try."""
     return (one for one in (previous.asked if previous else ()) if not one.role)
 
@@ -158,7 +158,7 @@ class _Progress:
     activated: bool | None = None
     leak: str = ""
     cause: Cause | Literal[""] = ""
-    judged_with: list[Asked] = field(default_factory=list[Asked])  # what the judge was asked
+    judged_with: list[RequestHash] = field(default_factory=list[RequestHash])  # what the judge was asked
 
 
 async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
@@ -214,7 +214,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         untouched = partial(_open_untouched, plan, case, agent, task)
         grading = Grading(case, untouched, attempt.judgements)
         if attempt.judge:
-            with track_asked() as attempt.judged_with:
+            with track_requests() as attempt.judged_with:
                 await grading.grade(evidence)
         else:
             await grading.grade(evidence)

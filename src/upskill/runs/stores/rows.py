@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, cast
 
-from upskill.models import Asked
+from upskill.models import RequestHash
 from upskill.plain import compact
 from upskill.record import record
 from upskill.runs.planning.plan import Arm, Judgement, Result, Trial
@@ -204,7 +204,7 @@ class ResultRow:
             traceback=detail.get("traceback", ""),
             cause=cast("Cause", self.cause),
             earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
-            asked=tuple(Asked(*hashes) for hashes in detail.get("asked", ())),
+            asked=tuple(RequestHash(*hashes) for hashes in detail.get("asked", ())),
         )
 
 

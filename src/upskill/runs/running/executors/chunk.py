@@ -18,9 +18,9 @@ from pathlib import Path
 
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import CacheMode, Failures, ModelContext, Models
-from upskill.models.http.throttling import forget_limiters, overload
-from upskill.models.http.transport import WreqTransport, acquire_transport
+from upskill.models.http.transport import Transport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.throttling import forget_limiters, overload
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial
 from upskill.runs.running.executors.garbage import rare_collections
 from upskill.runs.running.trial import run_trial
@@ -80,7 +80,7 @@ class Worker:
         self.shared = shared
         self._runner = asyncio.Runner()
         self._store: Store | None = None
-        self._transport: WreqTransport | None = None
+        self._transport: Transport | None = None
 
     def __enter__(self) -> Worker:
         return self

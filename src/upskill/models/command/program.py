@@ -1,25 +1,26 @@
-"""One run of an installed program: its arguments, its environment, and its output."""
+"""An installed program: which version it is, how it is started, and what it prints until its end."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from upskill.errors import ModelError
-from upskill.plain import dict_or_empty
-from upskill.record import record
+from upskill.models.embedded.weight_files import known_sha256
+from upskill.plain import dict_or_empty, read_json
 
-LARGEST_OUTPUT = 32 * 1024 * 1024  # bytes
+MAX_OUTPUT = 32 * 1024 * 1024  # bytes
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Invocation:
     """How a program is started: its arguments, and environment variables beyond the usual ones."""
 
@@ -27,7 +28,7 @@ class Invocation:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ProcessResult:
     exit_code: int
     stdout: str
@@ -64,10 +65,7 @@ async def run_process(
 
 def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGTERM)
+        os.killpg(pid, signal.SIGKILL)
 
 
 async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:
@@ -86,8 +84,8 @@ async def _read(stream: asyncio.StreamReader | None) -> bytes:
     size = 0
     while chunk := await stream.read(65536):
         size += len(chunk)
-        if size > LARGEST_OUTPUT:
-            raise ModelError(f"the command wrote more than {LARGEST_OUTPUT:,} bytes")
+        if size > MAX_OUTPUT:
+            raise ModelError(f"the command wrote more than {MAX_OUTPUT:,} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -98,3 +96,24 @@ def json_events(output: str) -> Iterator[dict[str, Any]]:
         if line.lstrip().startswith("{"):
             with suppress(ValueError):
                 yield dict_or_empty(json.loads(line))
+
+
+def program_version(name: str) -> str:
+    """The version of the program of this name on the PATH, or the SHA-256 of its file; empty if it is not installed."""
+    if (program := shutil.which(name)) is None:
+        return ""
+    path = Path(program).resolve()
+    try:
+        return package_version(path) or known_sha256(path)
+    except OSError:  # it cannot be started either
+        return ""
+
+
+def package_version(path: Path) -> str:
+    """The version of the package that a program came in; empty if it came in none."""
+    for folder in path.parents:
+        if version := read_json(folder / "package.json").get("version"):
+            return str(version)
+        if folder.name == "node_modules":
+            break
+    return ""
