@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from upskill.sandboxes.nvcc import find_toolchain
+from upskill.sandboxes.gpu import find_toolchain
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "h100-kernels"
 RECORDED, README = EXAMPLE / "evals" / "recorded", EXAMPLE / "README.md"

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from upskill.checks.kernel import fork_server
-from upskill.checks.kernel.device import Device
-from upskill.checks.kernel.driver import KernelFailed, Missing
+from upskill.checks.kernel.device import Device, KernelFailed, Missing
 
 PRELUDE = """
 #include <cmath>

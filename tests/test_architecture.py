@@ -262,7 +262,6 @@ LATER = [
     "upskill.models.embedded",
     "upskill.reports.json",
     "upskill.runs.results.evaluation",
-    "upskill.sandboxes",
     "upskill.verdicts.verdict",
 ]
 

@@ -13,7 +13,7 @@ import yaml
 
 from conftest import greetings
 from upskill import Plan, Skill, Suite, plain
-from upskill.checks import patterns
+from upskill.checks import texts
 from upskill.models import Address, Message, Reply, ToolCall
 from upskill.models.cache import read_reply, write_reply
 from upskill.plain import compact, digest_text, read_yaml
@@ -166,7 +166,7 @@ def test_a_record_may_take_its_fields_by_name_only() -> None:
 
 
 def test_a_pattern_of_a_suite_is_compiled_once_for_reading_and_for_searching() -> None:
-    patterns._compile_once.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    patterns.compiles("^ahoy$")
-    assert asyncio.run(patterns.find("^ahoy$", "hello\nahoy\n")) == "ahoy"
-    assert patterns._compile_once.cache_info().misses == 1  # pyright: ignore[reportPrivateUsage]
+    texts._compile.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    texts.compiles("^ahoy$")
+    assert asyncio.run(texts.find("^ahoy$", "hello\nahoy\n")) == "ahoy"
+    assert texts._compile.cache_info().misses == 1  # pyright: ignore[reportPrivateUsage]

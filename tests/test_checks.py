@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.checks import Check, patterns, read_check
+from upskill.checks import Check, read_check, texts
+from upskill.checks.texts import compiles, search
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
 from upskill.suites import Suite
@@ -241,7 +242,7 @@ ONE_THAT_KEEPS_IT_BUSY = "a" * 60 + "!"
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "LIMIT", 0.2)
+    monkeypatch.setattr(texts, "LIMIT", 0.2)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -367,11 +368,11 @@ def test_a_pattern_means_what_python_says() -> None:
             python = re.compile(pattern, re.MULTILINE)
         for text in texts:
             found = python.search(text)
-            ours = patterns.search(pattern, text, int(re.MULTILINE))
+            ours = search(pattern, text, int(re.MULTILINE))
             assert ours == (found[0] if found else None), (pattern, text)
     for unknown in (r"\p{L}", r"(?:foo){e<=1}x(?|a|b)", r"\h"):
         with pytest.raises(ValueError, match="is not a regular expression"):
-            patterns.compiles(unknown)
+            compiles(unknown)
 
 
 # What a suite may not say.
@@ -442,7 +443,7 @@ def test_a_check_that_could_not_be_meant_is_refused(line: dict[str, Any], messag
 
 def test_a_check_keeps_the_words_it_was_called_with() -> None:
     named = read_check({"contains": "hello"}, "suite.yaml")
-    assert (named.name, named.written) == ("contains", "hello")
+    assert (named.name, named.config) == ("contains", "hello")
     assert named == read_check({"contains": "hello"}, "elsewhere")
     assert isinstance(named.check, Check)
     assert not named.check.needs_judge

@@ -17,7 +17,7 @@ from conftest import Upskill, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
 from upskill.authoring.writing.suite_writer import CHECK_KINDS, write_suite
-from upskill.checks import CHECKS, guard, harness, read_check
+from upskill.checks import CHECKS, harness, read_check, workspace
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS
@@ -435,7 +435,7 @@ async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None
         assert two == "2"
         names = set((await opened.read("names.txt")).decode().split())
         own = {"CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"}
-        assert names == own | set(guard.ENVIRONMENT) | {"PYTHONPATH", "PYTHONPYCACHEPREFIX"}
+        assert names == own | set(workspace.ENVIRONMENT) | {"PYTHONPATH", "PYTHONPYCACHEPREFIX"}
         run = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
         assert (await look({"command": run}, opened)).passed
         assert (await opened.read("test.sh")) == b"mine\n"
@@ -678,8 +678,8 @@ def test_files_beside_the_suite_are_part_of_the_case(tmp_path: Path) -> None:
     place = write_suite_with_files(tmp_path)
     suite = Suite.load(place)
     (case,) = suite.cases
-    assert case.checks[0].written == {"file": "checks.py", "source": CHECK}
-    assert case.checks[1].written["files"] == {"tests/run.sh": "test -f out.txt\n"}
+    assert case.checks[0].config == {"file": "checks.py", "source": CHECK}
+    assert case.checks[1].config["files"] == {"tests/run.sh": "test -f out.txt\n"}
     # What is stored says it all: it can be read where the files are not.
     again = Suite.parse(suite.plain())
     assert again.cases == suite.cases
@@ -704,7 +704,7 @@ def test_files_in_the_evals_folder_of_a_skill_are_found_and_not_taught(tmp_path:
     )
     suite = Suite.of(Skill.load(tmp_path / "greeter"))
     assert suite is not None
-    assert suite.cases[0].checks[0].written["source"] == CHECK
+    assert suite.cases[0].checks[0].config["source"] == CHECK
 
 
 @pytest.mark.parametrize(

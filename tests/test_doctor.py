@@ -18,7 +18,7 @@ from upskill.models import servers
 from upskill.models.addresses import resolve
 from upskill.models.endpoints import ENDPOINTS
 from upskill.sandboxes import gpu
-from upskill.sandboxes import nvcc as toolchain
+from upskill.sandboxes import gpu as toolchain
 
 NOBODY = "http://127.0.0.1:9/v1"
 LOCAL = {name: row for name, row in ENDPOINTS.items() if row.start}

@@ -34,7 +34,7 @@ from upskill import (
     run_trial,
 )
 from upskill.agents.chat import SYSTEM
-from upskill.checks import Named
+from upskill.checks import SuiteCheck
 from upskill.errors import ModelError, StoreError
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
@@ -173,7 +173,7 @@ class Picky(Check):
 
 
 async def test_a_check_that_cannot_be_carried_out_is_an_error_not_a_failure() -> None:
-    case = Case("greet", "Please greet.", (Named("picky", "hello", Picky(text="hello")),))
+    case = Case("greet", "Please greet.", (SuiteCheck("picky", "hello", Picky(text="hello")),))
     evaluation = await evaluate(plan_of(suite=Suite((case,))), models=Told(helpful))
     assert {outcome.arm: outcome.passed for outcome in evaluation.outcomes} == {"baseline": True, "skill": None}
     ((trial, error, traceback),) = evaluation.bugs  # not one of our errors, so it is a bug of ours
@@ -182,7 +182,7 @@ async def test_a_check_that_cannot_be_carried_out_is_an_error_not_a_failure() ->
 
 
 async def test_the_answer_of_a_trial_whose_check_broke_is_kept_with_its_usage() -> None:
-    case = Case("greet", "Please greet.", (Named("picky", "hello", Picky(text="hello")),))
+    case = Case("greet", "Please greet.", (SuiteCheck("picky", "hello", Picky(text="hello")),))
     plan = plan_of(suite=Suite((case,)))
     result = await run_trial(plan, Trial("one", "greet", "skill", 0), Told(helpful))
     assert result.passed is None

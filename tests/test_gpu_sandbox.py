@@ -14,7 +14,7 @@ import pytest
 from conftest import HELPFUL, Upskill, write_script, write_skill
 from upskill.errors import SandboxError, UsageError
 from upskill.sandboxes import SANDBOXES, Limits, Setup, container, gpu
-from upskill.sandboxes.bubblewrap_arguments import namespace_arguments
+from upskill.sandboxes.bubblewrap import namespace_arguments
 from upskill.sandboxes.gpu import check_gpu, gpu_devices, gpu_turn
 from upskill.suites import Suite
 
@@ -27,7 +27,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in NAMES:
         (tmp_path / name).touch()
     monkeypatch.setattr(gpu, "gpu_devices", lambda: gpu_devices(tmp_path))
-    monkeypatch.setattr("upskill.sandboxes.bubblewrap_arguments.gpu_devices", lambda: gpu_devices(tmp_path))
+    monkeypatch.setattr("upskill.sandboxes.bubblewrap.gpu_devices", lambda: gpu_devices(tmp_path))
     return tmp_path
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import write_script
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
-from upskill.checks import Check, Evidence, Finding, Named, patterns
+from upskill.checks import Check, Evidence, Finding, SuiteCheck, texts
 from upskill.errors import CheckError
 from upskill.runs.planning.plan import PlanOptions, Result
 from upskill.runs.stores import Store
@@ -55,7 +55,7 @@ async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_break
 
 
 async def test_a_pattern_that_an_answer_keeps_busy_has_failed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "LIMIT", 0.5)
+    monkeypatch.setattr(texts, "LIMIT", 0.5)
     with open_store(None) as store:
         for check in ({"regex": "(a|aa)+$"}, {"json_schema": {"pattern": "(a|aa)+$"}}):
             busy = "a" * 60 + "!"
@@ -110,7 +110,7 @@ class Waiting(Check):
         return Finding(evidence.answer == self.text, "looked")
 
 
-WAITS = Suite((Case("one", "Do it.", (Named("waiting", "first", Waiting(text="first")),)),), "given")
+WAITS = Suite((Case("one", "Do it.", (SuiteCheck("waiting", "first", Waiting(text="first")),)),), "given")
 
 
 async def test_an_answer_that_could_not_be_graded_is_graded_again_and_not_asked_for_again(

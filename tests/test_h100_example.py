@@ -55,7 +55,7 @@ def test_every_case_has_a_task_a_kernel_and_asks_for_their_launcher() -> None:
         assert written, name
         assert asked[1] == " ".join(task(name).written.split())
         assert [one.kind for one in read_signature(written[1])] == [one.kind for one in task(name).signature]
-        assert f"tasks/{name}.py" in str([named.written for named in case.checks])
+        assert f"tasks/{name}.py" in str([named.config for named in case.checks])
 
 
 def test_every_task_is_checked_at_one_element_at_odd_sizes_and_at_a_large_one() -> None:
@@ -77,7 +77,7 @@ def test_unseen_tasks_ask_for_their_launcher_and_are_none_of_the_others() -> Non
         assert asked, name
         assert asked[1] == " ".join(header.written.split())
         assert header.timed
-        assert f"unseen/{name}.py" in str([named.written for named in case.checks])
+        assert f"unseen/{name}.py" in str([named.config for named in case.checks])
     assert near_duplicates([*suite.cases, *suites()[0].cases]) == []
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import Evidence, guard, patterns
+from upskill.checks import Evidence, guard, texts, workspace
 from upskill.errors import TrialError
 from upskill.runs.planning.plan import Judgement
 from upskill.runs.running.grading import Grading
@@ -405,7 +405,7 @@ GROUPS = {
 async def test_no_plant_passes_and_none_errors_its_way_out(
     group: str, kind: SandboxBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patterns, "LIMIT", 0.2)
+    monkeypatch.setattr(texts, "LIMIT", 0.2)
     wrong: dict[str, str] = {}
     for name, plant in GROUPS[group].items():
         brought = replace(plant, files=WRONG | {"test_add.py": TEST}) if group == "pytest" else plant
@@ -510,10 +510,10 @@ def test_what_is_run_is_told_from_what_is_looked_at() -> None:
         "open('verify.sh')",
         "sh verify.sh.old",
     ]
-    assert [text for text in [*run, *looked] if guard.runs(text, "verify.sh")] == run
-    assert guard.runs("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
-    assert guard.runs("python3 -m own.adds", "own/adds.py")
-    assert not guard.runs("python3 -m json.tool out.json", "out.json")
+    assert [text for text in [*run, *looked] if guard.executes(text, "verify.sh")] == run
+    assert guard.executes("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
+    assert guard.executes("python3 -m own.adds", "own/adds.py")
+    assert not guard.executes("python3 -m json.tool out.json", "out.json")
 
 
 async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path) -> None:
@@ -550,4 +550,4 @@ async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path
 def test_there_are_enough_plants() -> None:
     assert sum(map(len, GROUPS.values())) >= 80
     assert sum(len(GROUPS[name]) for name in ("python", "pytest", "git", "make", "npm")) >= 55
-    assert guard.ENVIRONMENT["PYTHONSAFEPATH"] == "1"
+    assert workspace.ENVIRONMENT["PYTHONSAFEPATH"] == "1"

@@ -19,7 +19,7 @@ from upskill.checks.kernel import gpu_process, plans
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
-from upskill.sandboxes import nvcc as toolchain
+from upskill.sandboxes import gpu as toolchain
 from upskill.suites import Suite
 from upskill.traces import Step, Trace
 
@@ -353,7 +353,7 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
     suite = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.encode())
     names = [named.name for named in suite.cases[0].checks]
     assert names == ["kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"]
-    assert suite.cases[0].checks[3].written["source"] == TASK
+    assert suite.cases[0].checks[3].config["source"] == TASK
     again = Suite.parse(suite.plain(), "stored")
     assert again.fingerprint == suite.fingerprint
     other = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.replace("2 *", "3 *").encode())
@@ -433,7 +433,7 @@ def test_what_is_wrong_with_a_task_is_said_with_its_file() -> None:
     with pytest.raises(UsageError, match=r"kernel_correct: tasks/affine\.py: SHAPES is a list, not 5"):
         Suite.parse({"cases": [case]}, "suite.yaml", lambda _: re.sub("SHAPES = .*", "SHAPES = 5", TASK).encode())
     marked = Suite.parse({"cases": [case]}, "suite.yaml", lambda _: f"\ufeff{TASK}".encode())
-    assert marked.cases[0].checks[2].written["source"] == TASK
+    assert marked.cases[0].checks[2].config["source"] == TASK
 
 
 def test_arguments_are_passed_by_their_own_types() -> None:
@@ -513,7 +513,7 @@ def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -
     assert all(isinstance(one.check, Check) for one in named)
     assert not issubclass(CHECKS.load("kernel"), Check)
     slow = read_checks({"kernel": {"tiers": ["compiles", "resources"], "compile_timeout": 300}}, "suite.yaml")
-    assert [one.written["compile_timeout"] for one in slow] == [300, 300]
+    assert [one.config["compile_timeout"] for one in slow] == [300, 300]
     with pytest.raises(UsageError, match=r"one check is wanted here, and this stands for kernel_compiles, kernel_res"):
         read_check(block, "suite.yaml")
     (one,) = read_checks({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel.correct import find_sanitizer
+from upskill.checks.kernel.tiers import find_sanitizer
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 

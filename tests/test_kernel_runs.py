@@ -24,8 +24,8 @@ import pytest
 import cpu_stand_in
 import run_to_be_killed
 from upskill.checks import Evidence, Finding, read_check
-from upskill.checks.kernel import correct, gpu_process, plans, referee, runner, store
-from upskill.checks.kernel.speed import compare_speed
+from upskill.checks.kernel import gpu_process, plans, runner, tiers
+from upskill.checks.kernel.tiers import compare_speed
 from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
@@ -45,7 +45,7 @@ async def sandbox() -> AsyncGenerator[Sandbox]:
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The runner and the referee on the CPU."""
     monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, str(Path(cpu_stand_in.__file__))))
-    monkeypatch.setattr(correct, "find_sanitizer", lambda: ())
+    monkeypatch.setattr(tiers, "find_sanitizer", lambda: ())
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
     tmp_path.chmod(0o755)  # a sandbox is another user's where we are root
     monkeypatch.setattr(gpu_process, "SHOWN", (str(Path(cpu_stand_in.__file__).parent), str(tmp_path)))
@@ -129,15 +129,15 @@ async def test_a_launcher_is_linked_once_and_nothing_is_timed_while_the_referee_
 
 
 def test_outputs_are_handed_over_whole_by_several_threads() -> None:
-    data = np.random.default_rng(3).integers(0, 256, 3 * store.CHUNK + 5, dtype=np.uint8)
+    data = np.random.default_rng(3).integers(0, 256, 3 * runner.CHUNK + 5, dtype=np.uint8)
     with os.fdopen(os.memfd_create("outputs"), "rb") as file:
-        store.write(file.fileno(), memoryview(b"before"), 0)
-        store.write(file.fileno(), data.data, 6)
+        runner.write_store(file.fileno(), memoryview(b"before"), 0)
+        runner.write_store(file.fileno(), data.data, 6)
         back = np.zeros_like(data)
-        store.read(file.fileno(), 6, back.data)
+        runner.read_store(file.fileno(), 6, back.data)
         assert np.array_equal(back, data)
         with pytest.raises(EOFError):
-            store.read(file.fileno(), 7, back.data)
+            runner.read_store(file.fileno(), 7, back.data)
 
 
 # What a launcher may do, and what the machinery finds.
@@ -334,9 +334,9 @@ async def test_the_end_of_a_watched_process_is_heard(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gpu_process, "WATCHED", (sys.executable, "-c", says))
     store = os.memfd_create("outputs")
     watched = gpu_process.GpuProcess("watched", store, "none", ("/usr/bin/env",))
-    assert await watched.hear(HANGS) == {}
+    assert await watched.receive(HANGS) == {}
     with pytest.raises(gpu_process.Silent, match="its process ended with 0"):
-        await watched.hear(HANGS)
+        await watched.receive(HANGS)
     watched.close()
     os.close(store)
 
@@ -390,7 +390,7 @@ def test_an_output_is_right_within_its_tolerance_and_nan_only_where_the_referenc
     got: list[float], want: list[float], wrong: str
 ) -> None:
     with np.errstate(invalid="ignore"):  # PyTorch does not warn of ∞ − ∞ either
-        found = referee.compare(cpu_stand_in.CpuStandIn(), np.array(got), np.array(want), (1e-3, 1e-4))
+        found = runner.compare(cpu_stand_in.CpuStandIn(), np.array(got), np.array(want), (1e-3, 1e-4))
     assert found.startswith(wrong)
     assert bool(found) is bool(wrong)
 

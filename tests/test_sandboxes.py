@@ -673,10 +673,10 @@ async def test_a_self_test_that_takes_too_long_is_told_as_that(home: Path, monke
         await choose_sandbox(kind.name)
 
 
-class Leaky:
+class Leaky(SandboxBackend):
     """Opens, and holds nothing back."""
 
-    name, isolated, reduced, experimental, fix = "leaky", True, "", False, "Do not use it."
+    name = "leaky"
 
     async def version(self) -> str:
         return "1"

@@ -41,7 +41,7 @@ def skill_in(folder: Path) -> Skill:
 
 
 def checks_of(case: Case) -> list[tuple[str, Any]]:
-    return [(named.name, named.written) for named in case.checks]
+    return [(named.name, named.config) for named in case.checks]
 
 
 # The shapes.
@@ -204,8 +204,8 @@ def test_a_number_or_a_yes_in_a_check_for_text_is_the_text_that_is_written(tmp_p
     text = f"- {{prompt: What is it, checks: {checks}}}\n- {{prompt: And as a list, checks: [{schema}]}}"
     first, second = Suite.load(written(tmp_path / "suite.yaml", text)).cases
     said = ["42", {"text": "yes"}, ["3.10", "0755", "12:30", "no"], "true"]
-    assert [named.written for named in first.checks] == said
-    assert second.checks[0].written == {"type": "array", "contains": True}
+    assert [named.config for named in first.checks] == said
+    assert second.checks[0].config == {"type": "array", "contains": True}
 
 
 def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:

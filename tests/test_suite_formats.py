@@ -27,7 +27,7 @@ def written(path: Path, said: object) -> Path:
 
 
 def checks_of(suite: Suite) -> list[list[tuple[str, Any]]]:
-    return [[(named.name, named.written) for named in case.checks] for case in suite.cases]
+    return [[(named.name, named.config) for named in case.checks] for case in suite.cases]
 
 
 def notes_of(suite: Suite) -> Notes:

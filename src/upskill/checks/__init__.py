@@ -11,18 +11,17 @@ in the order of the suite, so that `extract` can put code into a file for those 
   `kernel_correct`, `kernel_faster`
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
-What kinds share: `texts` and `patterns` (how a suite writes them), `denial` (mentions that an answer denies),
-`timed_schema` (JSON schemas within a time limit), `workspace` (the files an agent left), `check_dir` (where a check
-works in the sandbox), `guard` (what was left must not steer its programs), `harness` (runs the function of a `python`
-check).
+What kinds share: `texts` (texts and patterns, as a suite writes them), `denial` (mentions that an answer denies),
+`workspace` (the files an agent left, and where a check works in the sandbox), `guard` (what was left must not steer its
+programs), `harness` (runs the function of a `python` check).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -30,12 +29,9 @@ from pydantic_core import ErrorDetails
 from upskill.errors import UsageError, did_you_mean
 from upskill.models import Reply, Request
 from upskill.plain import as_mapping, short
-from upskill.record import record
 from upskill.registry import Registry
+from upskill.sandboxes import Sandbox
 from upskill.traces import Trace
-
-if TYPE_CHECKING:
-    from upskill.sandboxes import Sandbox
 
 CHECKS = Registry(
     "check",
@@ -61,21 +57,21 @@ CHECKS = Registry(
         "command": "upskill.checks.command:Command",
         "python": "upskill.checks.python:PythonCheck",
         "kernel": "upskill.checks.kernel.tiers:KernelTiers",
-        "kernel_compiles": "upskill.checks.kernel.compiles:KernelCompiles",
-        "kernel_resources": "upskill.checks.kernel.resources:KernelResources",
+        "kernel_compiles": "upskill.checks.kernel.tiers:KernelCompiles",
+        "kernel_resources": "upskill.checks.kernel.tiers:KernelResources",
         "kernel_project": "upskill.checks.kernel.project:KernelProject",
-        "kernel_correct": "upskill.checks.kernel.correct:KernelCorrect",
-        "kernel_faster": "upskill.checks.kernel.faster:KernelFaster",
+        "kernel_correct": "upskill.checks.kernel.tiers:KernelCorrect",
+        "kernel_faster": "upskill.checks.kernel.tiers:KernelFaster",
         "tool_called": "upskill.checks.tools:ToolCalled",
         "tool_not_called": "upskill.checks.tools:ToolNotCalled",
         "max_turns": "upskill.checks.tools:MaxTurns",
-        "skill_activated": "upskill.checks.activation:SkillActivated",
-        "resource_read": "upskill.checks.activation:ResourceRead",
+        "skill_activated": "upskill.checks.tools:SkillActivated",
+        "resource_read": "upskill.checks.tools:ResourceRead",
     },
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named.
 
@@ -101,7 +97,7 @@ class Evidence:
         return self.trace.answer if self.output is None else self.output
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Finding:
     passed: bool
     reason: str
@@ -126,12 +122,12 @@ class SuiteLine(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True)
 
     @classmethod
-    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
+    def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
         """The fields as a suite says them, with the text of the files that they name beside those names.
 
         A plan is plain values: what a file says is read with the suite, is part of the case, and is stored with it.
         """
-        return said
+        return config
 
 
 class CheckBlock(SuiteLine):
@@ -188,12 +184,12 @@ class Check(SuiteLine):
     async def run(self, evidence: Evidence) -> Finding: ...
 
 
-@record
-class Named:
-    """A check under the name it was called by in the suite, and the words it was called with."""
+@dataclass(frozen=True, slots=True)
+class SuiteCheck:
+    """A check under its name in the suite, with its config there."""
 
     name: str
-    written: Any
+    config: Any
     check: Check
 
 
@@ -201,59 +197,55 @@ def _nothing_beside(name: str) -> str:
     raise UsageError(f"the file {name!r} is not there", "Put it beside the suite.")
 
 
-def read_check(written: object, where: str, read: ReadText = _nothing_beside) -> Named:
+def read_check(line: object, where: str, read: ReadText = _nothing_beside) -> SuiteCheck:
     """A check from its line in a suite: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
-    named, *more = read_checks(written, where, read)
+    check, *more = read_checks(line, where, read)
     if more:
-        names = ", ".join(one.name for one in (named, *more))
+        names = ", ".join(each.name for each in (check, *more))
         raise UsageError(f"{where}: one check is wanted here, and this stands for {names}", "Name one of them.")
-    return named
+    return check
 
 
-def read_checks(written: object, where: str, read: ReadText = _nothing_beside) -> list[Named]:
+def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> list[SuiteCheck]:
     """The checks that a line of a suite stands for: mostly one."""
-    name, said, line = _read_line(written, where, read)
-    if isinstance(line, Check):
-        return [Named(name, said, line)]
-    return [named for part in line.parts for named in read_checks(part, where, read)]
-
-
-def _read_line(written: object, where: str, read: ReadText) -> tuple[str, Any, Check | CheckBlock]:
-    line = as_mapping(written)
-    if line is None or len(line) != 1:
-        raise UsageError(f"{where}: a check is one `name: value`, not {short(written)}", "For example: contains: hello")
-    ((name, value),) = line.items()
+    mapping = as_mapping(line)
+    if mapping is None or len(mapping) != 1:
+        raise UsageError(f"{where}: a check is one `name: value`, not {short(line)}", "For example: contains: hello")
+    ((name, value),) = mapping.items()
     try:
         kind: type[Check | CheckBlock] = CHECKS.load(name)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.hint) from error
-    names = {info.alias or field: info for field, info in kind.model_fields.items()}
-    first, info = next(iter(names.items()))
-    given = as_mapping(value)
-    if given is None or (get_origin(info.annotation) is dict and not (first in given and set(given) <= set(names))):
-        given = {first: value}  # the short form
+    fields = {info.alias or field: info for field, info in kind.model_fields.items()}
+    first, info = next(iter(fields.items()))
+    config = as_mapping(value)
+    if config is None or (get_origin(info.annotation) is dict and not (first in config and set(config) <= set(fields))):
+        config = {first: value}  # the short form
     try:
-        resolved = kind.resolve(given, read)
+        resolved = kind.resolve(config, read)
     except UsageError as error:
         if error.message.startswith(where):
             raise
         raise UsageError(f"{where}: {name}: {error.message}", error.hint) from error
     try:
-        return name, value if resolved is given else resolved, kind.model_validate(resolved)
+        check = kind.model_validate(resolved)
     except ValidationError as error:
         # A field that is not there first: it is most likely the missing one, spelled wrong.
-        found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-        raise _refused(found[0], f"{where}: {name}", list(names)) from error
+        details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise _refused(details[0], f"{where}: {name}", list(fields)) from error
+    if isinstance(check, Check):
+        return [SuiteCheck(name, value if resolved is config else resolved, check)]
+    return [each for part in check.parts for each in read_checks(part, where, read)]
 
 
-def _refused(error: ErrorDetails, place: str, names: list[str]) -> UsageError:
+def _refused(error: ErrorDetails, where: str, fields: list[str]) -> UsageError:
     path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
     if error["type"] == "extra_forbidden":
-        return UsageError(f"{place}: no field is called {path!r}", did_you_mean(path, names))
+        return UsageError(f"{where}: no field is called {path!r}", did_you_mean(path, fields))
     if error["type"] == "missing":
-        return UsageError(f"{place}: has no {path}", f"Fields: {', '.join(names)}.")
+        return UsageError(f"{where}: has no {path}", f"Fields: {', '.join(fields)}.")
+    where = f"{where}.{path}" if path or error["type"] != "value_error" else where
     if error["type"] == "value_error":
-        whole = f"{place}.{path}" if path else place
-        return UsageError(f"{whole}: {error['msg'].removeprefix('Value error, ')}")
+        return UsageError(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     hint = "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""
-    return UsageError(f"{place}.{path}: {error['msg']}, not {short(error['input'])}", hint)
+    return UsageError(f"{where}: {error['msg']}, not {short(error['input'])}", hint)

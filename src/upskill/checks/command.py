@@ -8,14 +8,11 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.check_dir import CheckDir, Full, open_check_dir, told
 from upskill.checks.guard import disarm, risks
-from upskill.checks.patterns import Pattern, find
-from upskill.checks.texts import Texts, enumerate_texts, lacking
-from upskill.checks.workspace import Path, SandboxCheck, sandbox_of
+from upskill.checks.texts import Pattern, Texts, enumerate_texts, find, lacking
+from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt
 from upskill.errors import MissingTool, UsageError
 from upskill.plain import as_list, quoted
-from upskill.sandboxes import CommandResult
 
 # As a suite writes them: texts by name, or the names of files beside it.
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -24,7 +21,7 @@ _FILES: dict[str, Any] = {
 }
 
 
-class Command(SandboxCheck):
+class Command(ProgramCheck):
     """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
     is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
@@ -44,13 +41,13 @@ class Command(SandboxCheck):
     timeout: float = Field(default=60.0, gt=0, le=3600)
 
     @classmethod
-    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
-        names = as_list(said.get("files"))
+    def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        names = as_list(config.get("files"))
         if names is None:
-            return said
+            return config
         if not all(isinstance(name, str) for name in names):
             raise UsageError("files is a list of files beside the suite, or maps names to text")
-        return {**said, "files": {name: read(name) for name in names}}
+        return {**config, "files": {name: read(name) for name in names}}
 
     @model_validator(mode="after")
     def _decides(self) -> Command:
@@ -66,38 +63,27 @@ class Command(SandboxCheck):
     def _text(self) -> str:
         return "\n".join([self.line, *self.files.values()])
 
-    async def run(self, evidence: Evidence) -> Finding:
-        try:
-            async with open_check_dir(sandbox_of(evidence)) as place:
-                if wrong := await disarm(place, evidence, self._text, self.keeps):
-                    return wrong
-                done = await self._carry_out(place)
-        except Full as full:
-            return full.finding
-        return await self._weigh(done)
-
-    async def _carry_out(self, place: CheckDir) -> CommandResult:
+    async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
+        if wrong := await disarm(check_dir, evidence, self._text, self.keeps):
+            return wrong
         for name in self.needs:
-            if not await place.find([name]):
+            if not await check_dir.find([name]):
                 raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
         for name, content in self.files.items():
-            await place.put(name, content)
-        return await place.run(
-            ["bash", "-c", self.line], self.timeout, stdin=self.stdin, environment={"CHECK": place.files}
+            await check_dir.put(name, content)
+        done = await check_dir.run(
+            ["bash", "-c", self.line], self.timeout, stdin=self.stdin, environment={"CHECK": check_dir.files}
         )
-
-    async def _weigh(self, done: CommandResult) -> Finding:
+        excerpt = output_excerpt(done)
         if done.killed_why:
-            return Finding(False, f"the command was ended: {told(done)}")
+            return Finding(False, f"the command was ended: {excerpt}")
         if self.exit_code is not None and done.code != self.exit_code:
-            return Finding(False, f"the command failed, {self.exit_code} wanted: {told(done)}")
+            return Finding(False, f"the command failed, {self.exit_code} wanted: {excerpt}")
         output = done.output + done.error
         if absent := lacking(self.contains or [], output, ignore_case=False):
-            return Finding(False, f"the output lacks {enumerate_texts(absent)}: {told(done)}")
-        unwanted = self.not_contains or []
-        absent = lacking(unwanted, output, ignore_case=False)
-        if there := [text for text in unwanted if text not in absent]:
-            return Finding(False, f"the output has {enumerate_texts(there)}, which it must not: {told(done)}")
+            return Finding(False, f"the output lacks {enumerate_texts(absent)}: {excerpt}")
+        if unwanted := [text for text in self.not_contains or [] if text in output]:
+            return Finding(False, f"the output has {enumerate_texts(unwanted)}, which it must not: {excerpt}")
         if self.regex is not None and await find(self.regex, output) is None:
-            return Finding(False, f"the output does not match {quoted(self.regex)}: {told(done)}")
-        return Finding(True, f"the command did as wanted: {told(done)}")
+            return Finding(False, f"the output does not match {quoted(self.regex)}: {excerpt}")
+        return Finding(True, f"the command did as wanted: {excerpt}")

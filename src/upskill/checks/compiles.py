@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.check_dir import Full, open_check_dir, told
-from upskill.checks.workspace import Path, SandboxCheck, read_left, sandbox_of
+from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt, read_left
 from upskill.errors import MissingTool, did_you_mean
 
 
@@ -67,7 +66,7 @@ def _language_of(path: str) -> str:
     return next((name for name, language in LANGUAGES.items() if suffix in language.suffixes), "")
 
 
-class Compiles(SandboxCheck):
+class Compiles(ProgramCheck):
     """Passes when this file compiles; the language is known by the file's suffix, where it is not said. Nothing is
     linked and nothing is run."""
 
@@ -87,32 +86,28 @@ class Compiles(SandboxCheck):
         return self
 
     async def run(self, evidence: Evidence) -> Finding:
+        content = await read_left(evidence, self.file)
+        return content if isinstance(content, Finding) else await super().run(evidence)
+
+    async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
         name = self.language or _language_of(self.file)
         language = LANGUAGES[name]
-        content = await read_left(evidence, self.file)
-        if isinstance(content, Finding):
-            return content
-        try:
-            async with open_check_dir(sandbox_of(evidence)) as place:
-                program = await place.find(language.programs, beside=language.beside)
-                if not program:
-                    raise MissingTool(
-                        f"no compiler for {name} in the sandbox ({' or '.join(language.programs)});"
-                        f" install {language.install}"
-                    )
-                arguments = [argument.format(out=place.scratch) for argument in language.arguments]
-                folder, start = ".", list[str]()
-                if language.apart:
-                    folder = place.sandbox.workspace
-                    start = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', place.scratch]
-                done = await place.run(
-                    [*start, program, *arguments, *self.flags, f"{folder}/{self.file}"],
-                    self.timeout,
-                    environment=language.environment,
-                    beside=language.beside,
-                )
-        except Full as full:
-            return full.finding
+        program = await check_dir.find(language.programs, beside=language.beside)
+        if not program:
+            raise MissingTool(
+                f"no compiler for {name} in the sandbox ({' or '.join(language.programs)}); install {language.install}"
+            )
+        arguments = [argument.format(out=check_dir.scratch) for argument in language.arguments]
+        folder, start = ".", list[str]()
+        if language.apart:
+            folder = check_dir.sandbox.workspace
+            start = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', check_dir.scratch]
+        done = await check_dir.run(
+            [*start, program, *arguments, *self.flags, f"{folder}/{self.file}"],
+            self.timeout,
+            environment=language.environment,
+            beside=language.beside,
+        )
         if done.code == 0:
             return Finding(True, f"{self.file} compiles as {name}")
-        return Finding(False, f"{self.file} does not compile as {name}: {told(done)}")
+        return Finding(False, f"{self.file} does not compile as {name}: {output_excerpt(done)}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-MOST_BEFORE, MOST_AFTER = 300, 120  # characters around a mention that are looked at
-MOST_MENTIONS = 1000  # that are looked at: where all of these are denied, so is the rest
+MAX_BEFORE, MAX_AFTER = 300, 120  # characters around a mention that are looked at
+MAX_MENTIONS = 1000  # that are looked at: where all of these are denied, so is the rest
 
 # Patterns as text: `re` compiles each when it is first used, and keeps it. Few runs use all of them.
 _CODE = r"`[^`\n]*`"
@@ -91,12 +91,12 @@ _WITH = r"(?i)^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]
 
 def is_denied(text: str, start: int, end: int) -> bool:
     """Whether what stands at this place of a text is denied by the words around it."""
-    after = text[end : end + MOST_AFTER]
-    clause = re.split(_BOUNDARY, re.sub(_CODE, " code ", text[max(0, start - MOST_BEFORE) : start]))[-1]
+    after = text[end : end + MAX_AFTER]
+    clause = re.split(_BOUNDARY, re.sub(_CODE, " code ", text[max(0, start - MAX_BEFORE) : start]))[-1]
     if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
         return True
     denied = _is_denied_by(clause) or (
-        not clause.strip(" `'\"*_") and bool(re.search(_REFUSED_LIST, text[max(0, start - MOST_BEFORE) : start]))
+        not clause.strip(" `'\"*_") and bool(re.search(_REFUSED_LIST, text[max(0, start - MAX_BEFORE) : start]))
     )
     return not denied if re.match(_ANSWERED_NO, after) else denied
 
@@ -118,10 +118,37 @@ def _is_denied_by(clause: str) -> bool:
     return bool(advice or re.match(_WITH, between))
 
 
-def is_asserted(text: str, start: int, end: int) -> bool:
-    return not is_denied(text, start, end)
+# What denies, in languages with spaces between words (as whole words) and in those without.
+_SPACED = (
+    # English
+    r"(?<!or )not(?! only| just| merely)|cannot|\w+n't|never|neither|nor|without|none (of|is|are)|nothing"
+    r"|nobody|nowhere|no one|avoids?|lacks?|free (of|from)"
+    # English, Spanish
+    r"|(?<!or )(?<!say )(?<!says )(?<!said )(?<!answers )no (?!to |or |and |solo |sólo )[^\W\d]+"
+    # German, Dutch
+    r"|nichts?|kein(e[mnrs]?)?|nie(mals|mand)?|ohne|weder|niet|niets|geen|nooit|zonder"
+    # French
+    r"|(ne |n')[^.;]*?\b(pas|jamais|rien|aucune?|personne|ni)|aucune?|sans (\w+(er|ir|re)|aucune?|que)"
+    # Spanish, Portuguese, Italian
+    r"|nunca|jam[aá]s|ning[uú]n[ao]?|nadie|tampoco|sin (\w+[aei]r|ning\w+|que)"
+    r"|não|nenhuma?|ninguém|nem|sem|non [^\W\d]+|nessun[ao]?|niente|nulla|senza"
+    # Russian
+    r"|не|нет|ни|никогда|никто|ничего|без"
+)
+_UNSPACED = (
+    # Chinese, Japanese, Korean
+    r"[没沒]|不(?![仅僅但只同断斷错錯过過])|未(?!来|來)|[无無](?!论|論)|并非|並非"
+    r"|(?<!少)(?<!危)(?<!だけで)(?<!だけじゃ)(ない|なく|なかった)|ません|ずに"
+    r"|없|않|지 못"
+)
+# Code, quotations, options and identifiers, whose words are not the text's own; and "must" in Japanese.
+_QUOTED = (
+    r"(?i)`[^`]*`|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^']*'(?!\w)|(?<![!-~])--?[a-z][!-~]*"
+    r"|[!-~]*[a-z0-9][-_/.=:]+[a-z0-9][!-~]*|な(ければ|くては)な(らない|りません)|かもしれ(ない|ません)"
+)
+QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 
 
 def denies(text: str) -> bool:
-    """Whether a text has a word in it that denies something."""
-    return re.search(_DENIAL, text) is not None
+    """Whether a text has a word of its own that denies something."""
+    return re.search(rf"(?i)\b({_SPACED})\b|{_UNSPACED}", re.sub(_QUOTED, " ", text.translate(QUOTES))) is not None

@@ -1,10 +1,10 @@
 """Guard: what a student left in the workspace must not decide what a program of a check does.
 
 Many programs do what files in the current folder say: `pytest` imports conftest.py, `make` follows the Makefile,
-`npm test` runs a script of package.json, Python imports a json.py before its own. So programs are started with an
-environment that turns off what can be turned off (`ENVIRONMENT`), and files that would steer them are removed first
-(`TOOLS`), or put back as the case brought them. So are the tests and scripts of the case that the check runs
-(`put_back`). A file that the case asks for is left alone.
+`npm test` runs a script of package.json, Python imports a json.py before its own. The environment of a check turns off
+what can be turned off, and files that would steer its programs are removed first (`TOOLS`), or put back as the case
+brought them. So are the tests and scripts of the case that the check runs (`put_back`). A file that the case asks for
+is left alone.
 """
 
 from __future__ import annotations
@@ -13,80 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.workspace import in_words
-from upskill.record import record
-
-if TYPE_CHECKING:
-    from upskill.checks.check_dir import CheckDir
+from upskill.checks.workspace import CheckDir, in_words
 
 SECONDS = 60.0  # for tidying up
 
-# Settings that go before those of a repository. Nothing in one is run, and nothing it says hides a change.
-GIT_SETTINGS = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.untrackedCache": "false",
-    "core.pager": "cat",
-    "core.editor": "false",
-    "core.sshCommand": "false",
-    "core.askPass": "false",
-    "core.attributesFile": "/dev/null",
-    "core.excludesFile": "/dev/null",
-    "core.bare": "false",
-    "diff.external": "",
-    "credential.helper": "",
-    "gpg.program": "false",
-    "protocol.allow": "never",
-    "protocol.file.allow": "always",
-    "safe.directory": "*",
-    "status.showUntrackedFiles": "normal",
-    "submodule.recurse": "false",
-}
-_EMPTY = (
-    *(
-        "NODE_OPTIONS",
-        "NODE_PATH",
-        "PERL5LIB",
-        "PERL5OPT",
-        "RUBYOPT",
-        "RUBYLIB",
-        "GOFLAGS",
-        "RUSTFLAGS",
-        "RUSTC_WRAPPER",
-    ),
-    *("JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD"),
-)
-ENVIRONMENT: Mapping[str, str] = {
-    **dict.fromkeys(_EMPTY, ""),
-    "PYTHONSAFEPATH": "1",
-    "PYTHONNOUSERSITE": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    "PYTEST_ADDOPTS": "-p no:cacheprovider --import-mode=append",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
-    **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
-    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
-    "PERL_USE_UNSAFE_INC": "0",
-    "npm_config_globalconfig": "/dev/null",
-    "npm_config_script_shell": "/bin/sh",
-    "npm_config_node_options": "",
-    "npm_config_offline": "true",
-    "npm_config_update_notifier": "false",
-    "GOWORK": "off",
-    "GOPROXY": "off",
-    "GOTOOLCHAIN": "local",
-    "GOENV": "off",
-    "CARGO_NET_OFFLINE": "true",
-}
 # Python finds modules of the workspace, but only after its own and those that are installed.
 SITE = """
 import os, sys
@@ -96,104 +28,49 @@ for folder in (os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and os.
 """
 
 
-@record
-class Tool:
-    """A program, by the words that a command calls it with, and the files in a workspace that steer it."""
-
-    words: str
-    files: tuple[str, ...]
-
-
 _PYTHON_TESTS = ("test_*.py", "*_test.py")
-TOOLS = (
-    Tool(
-        r"pytest|py\.test|unittest|nose2|tox|nox|coverage|python3?(?:\.\d+)?",
-        (
-            *(
-                "conftest.py",
-                "pytest.ini",
-                ".pytest.ini",
-                "pytest.toml",
-                ".pytest.toml",
-                "tox.ini",
-                "setup.cfg",
-                "pyproject.toml",
-                ".coveragerc",
-            ),
-            *(
-                "sitecustomize.py",
-                "usercustomize.py",
-                "*.pth",
-                "*.dist-info",
-                "*.egg-info",
-                "__pycache__",
-                "noxfile.py",
-            ),
-        ),
+# The files in a workspace that steer a program, by the words that a command calls it with.
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    r"pytest|py\.test|unittest|nose2|tox|nox|coverage|python3?(?:\.\d+)?": (
+        *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg"),
+        *("pyproject.toml", ".coveragerc", "sitecustomize.py", "usercustomize.py", "*.pth"),
+        *("*.dist-info", "*.egg-info", "__pycache__", "noxfile.py"),
     ),
-    Tool(r"pytest|py\.test|nose2|tox|nox|coverage", _PYTHON_TESTS),
-    Tool(r"unittest", ("test*.py",)),
-    Tool(r"g?make", ("Makefile", "makefile", "GNUmakefile")),
-    Tool(r"ninja|samu", ("*.ninja", ".ninja_*")),
-    Tool(r"prove|perl", (".proverc",)),
-    Tool(
-        r"ruff|mypy|pyright|flake8|pylint|black",
-        (
-            *(
-                "ruff.toml",
-                ".ruff.toml",
-                "mypy.ini",
-                ".mypy.ini",
-                "pyrightconfig.json",
-                ".flake8",
-                ".pylintrc",
-                "pylintrc",
-            ),
-            *("pyproject.toml", "setup.cfg", "tox.ini"),
-        ),
+    r"pytest|py\.test|nose2|tox|nox|coverage": _PYTHON_TESTS,
+    r"unittest": ("test*.py",),
+    r"g?make": ("Makefile", "makefile", "GNUmakefile"),
+    r"ninja|samu": ("*.ninja", ".ninja_*"),
+    r"prove|perl": (".proverc",),
+    r"ruff|mypy|pyright|flake8|pylint|black": (
+        *("ruff.toml", ".ruff.toml", "mypy.ini", ".mypy.ini", "pyrightconfig.json", ".flake8", ".pylintrc"),
+        *("pylintrc", "pyproject.toml", "setup.cfg", "tox.ini"),
     ),
-    Tool(
-        r"eslint|prettier|biome|tsc|tsx",
-        (
-            "eslint.config.*",
-            ".eslintrc*",
-            ".eslintignore",
-            ".prettierrc*",
-            ".prettierignore",
-            "biome.json*",
-            "tsconfig*",
-        ),
+    r"eslint|prettier|biome|tsc|tsx": (
+        *("eslint.config.*", ".eslintrc*", ".eslintignore", ".prettierrc*", ".prettierignore"),
+        *("biome.json*", "tsconfig*"),
     ),
-    Tool(
-        r"cmake|ctest",
-        (
-            *("CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt", "CMakeFiles"),
-            *("CTestCustom.cmake", "CTestCustom.ctest", "CTestTestfile.cmake"),
-        ),
+    r"cmake|ctest": (
+        *("CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt", "CMakeFiles"),
+        *("CTestCustom.cmake", "CTestCustom.ctest", "CTestTestfile.cmake"),
     ),
-    Tool(
-        r"npm|npx|yarn|pnpm|node|jest|vitest|mocha|tsc|deno|bun",
-        (
-            *("package.json", "package-lock.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", "node_modules"),
-            *("jest.config.*", "vitest.config.*", "vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*"),
-            *("*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts", "__tests__"),
-        ),
+    r"npm|npx|yarn|pnpm|node|jest|vitest|mocha|tsc|deno|bun": (
+        *("package.json", "package-lock.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", "node_modules"),
+        *("jest.config.*", "vitest.config.*", "vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*"),
+        *("*.test.js", "*.test.ts", "*.spec.js", "*.spec.ts", "__tests__"),
     ),
-    Tool(r"go", ("go.mod", "go.sum", "go.work", "vendor", "*_test.go")),
-    Tool(
-        r"cargo|rustc",
-        ("Cargo.toml", "Cargo.lock", "build.rs", ".cargo", "rust-toolchain", "rust-toolchain.toml", "target"),
+    r"go": ("go.mod", "go.sum", "go.work", "vendor", "*_test.go"),
+    r"cargo|rustc": (
+        *("Cargo.toml", "Cargo.lock", "build.rs", ".cargo", "rust-toolchain", "rust-toolchain.toml", "target"),
     ),
-    Tool(r"rake|rspec|bundle|ruby", ("Rakefile", "Gemfile", ".rspec", ".bundle")),
-    Tool(
-        r"gradlew?|mvn",
-        ("build.gradle*", "settings.gradle*", "pom.xml", "gradle.properties", ".gradle", ".mvn", "target"),
+    r"rake|rspec|bundle|ruby": ("Rakefile", "Gemfile", ".rspec", ".bundle"),
+    r"gradlew?|mvn": (
+        *("build.gradle*", "settings.gradle*", "pom.xml", "gradle.properties", ".gradle", ".mvn", "target"),
     ),
-)
+}
 # Tests that the case brings decide, so they are put back even where the prompt names them.
 _TESTS = ("test_*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.*")
 _TEST_FOLDERS = {"test", "tests", "t", "spec", "__tests__"}
-# Where the name of a file that is run says no more, it may as well be the program that the student has to mend.
+# Where the name of a file that is run says no more, it may as well be the program that the student has to fix.
 _CHECKS = re.compile(r"check|verif|test|spec|valid|grade|assert", re.IGNORECASE)
 # What is right, as a file: nobody is asked to write that, unless the prompt says so.
 _EXPECTED = re.compile(r"expect|golden|oracle|ground.?truth", re.IGNORECASE)
@@ -251,14 +128,14 @@ exit 0
 """
 
 
-def names(text: str, file: str) -> bool:
+def mentions_file(text: str, file: str) -> bool:
     """Whether a text names a file, by its name alone."""
     return bool(re.search(rf"(?<![\w.-]){re.escape(file)}(?![\w-]|\.\w)", text))
 
 
-def calls(text: str, words: str) -> bool:
-    """Whether a command, or the source of a script, starts such a program."""
-    return bool(re.search(rf"(?:(?<![\w.$-])|(?<=\s-m))(?:{words})(?![\w-])", text))
+def invokes(text: str, programs: str) -> bool:
+    """Whether a command, or the source of a script, starts one of these programs (a pattern)."""
+    return bool(re.search(rf"(?:(?<![\w.$-])|(?<=\s-m))(?:{programs})(?![\w-])", text))
 
 
 def is_test(path: str) -> bool:
@@ -267,7 +144,7 @@ def is_test(path: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _TESTS) or not _TEST_FOLDERS.isdisjoint(folders)
 
 
-def runs(text: str, path: str, content: str = "") -> bool:
+def executes(text: str, path: str, content: str = "") -> bool:
     """Whether a command, or the source of a script, runs this file of the workspace, rather than look at it."""
     name = rf"{re.escape(PurePosixPath(path).name)}(?![\w-]|\.\w)"
     start = rf"(?<![\w.$-])(?:{_INTERPRETERS})"
@@ -286,82 +163,80 @@ def runs(text: str, path: str, content: str = "") -> bool:
 def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[dict[str, str], str]:
     """The files of the case that have to be as it brought them before a command runs, and all that is run, as text.
 
-    Tests are, and what is right by its name, and what steers the programs, and what the command runs, itself or through
-    a Makefile or shell script of the case. Where the case names no file for the student, only what looks like a check
-    by its name, or a shell script beside other code, is taken for such: `python3 main.py` may run just what has to be
-    mended.
+    Those are its tests, expected outputs by their name, what steers the programs, and what the command runs, itself or
+    through a Makefile or shell script of the case. Where the case names no file for the student, only what looks like a
+    check by its name, or a shell script beside other code, counts: `python3 main.py` may run just what has to be fixed.
     """
-    theirs = {PurePosixPath(path) for path in (*evidence.asked_for, *keeps)}
-    left = {path: content for path, content in evidence.files.items() if PurePosixPath(path) not in theirs}
-    words = re.findall(r"(?![A-Z]\w*\.js\b)\b[\w/-]+\.\w+", evidence.prompt)  # Node.js is none
-    told = bool(evidence.asked_for) or any(word.endswith((*_SHELL, *_CODE, *_DATA)) for word in words)
-    beside = any(path.endswith(_CODE) and not is_test(path) for path in evidence.files)
+    students = {PurePosixPath(path) for path in (*evidence.asked_for, *keeps)}
+    remaining = {path: content for path, content in evidence.files.items() if PurePosixPath(path) not in students}
+    mentioned = re.findall(r"(?![A-Z]\w*\.js\b)\b[\w/-]+\.\w+", evidence.prompt)  # Node.js is none
+    names_files = bool(evidence.asked_for) or any(word.endswith((*_SHELL, *_CODE, *_DATA)) for word in mentioned)
+    beside_code = any(path.endswith(_CODE) and not is_test(path) for path in evidence.files)
     own: dict[str, str] = {}
     direct = True
     while True:
-        starts = calls(text, f"{_INTERPRETERS}|{'|'.join(tool.words for tool in TOOLS)}")
+        starts_programs = invokes(text, f"{_INTERPRETERS}|{'|'.join(TOOLS)}")
         steering = steered_by(text)
-        found: dict[str, str] = {}
-        for path, content in left.items():
+        restored: dict[str, str] = {}
+        for path, content in remaining.items():
             name = PurePosixPath(path).name
-            steers = _fits(path, steering) and not names(evidence.case, name)
-            checks = bool(_CHECKS.search(name)) or (path.endswith(_SHELL) and beside)
-            right = bool(_EXPECTED.search(path))
+            steers = _fits(path, steering) and not mentions_file(evidence.case, name)
+            is_check = bool(_CHECKS.search(name)) or (path.endswith(_SHELL) and beside_code)
             if (
-                right
-                or (is_test(path) and starts)
+                _EXPECTED.search(path)
+                or (is_test(path) and starts_programs)
                 or steers
-                or ((checks or (told and direct)) and runs(text, path, content))
+                or ((is_check or (names_files and direct)) and executes(text, path, content))
             ):
-                found[path] = content
+                restored[path] = content
                 if steers or path.endswith(_SHELL):
                     text += f"\n{content}"
-        left = {path: content for path, content in left.items() if path not in found}
-        own |= found
+        remaining = {path: content for path, content in remaining.items() if path not in restored}
+        own |= restored
         direct = False
-        if not found:
+        if not restored:
             return own, text
 
 
 def steered_by(text: str) -> list[str]:
     """The files that steer the programs which a command calls."""
-    return list(dict.fromkeys(file for tool in TOOLS if calls(text, tool.words) for file in tool.files))
+    return list(dict.fromkeys(file for program, files in TOOLS.items() if invokes(text, program) for file in files))
 
 
 def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
     """What a student may still do about a command, in words: where the case names a file, it is the student's."""
     for file in steered_by(text):
-        if "*" not in file and names(case, file):
+        if "*" not in file and mentions_file(case, file):
             yield f"what the command does is up to {file}, which the student may write"
-    if by_exit_code and calls(text, _RUNNERS):
+    if by_exit_code and invokes(text, _RUNNERS):
         yield "code of the student runs inside the test runner and may end it with 0; look at its output, too"
 
 
-async def disarm(place: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = ()) -> Finding | None:
+async def disarm(check_dir: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = ()) -> Finding | None:
     """Take from the workspace what would steer the programs of a command, and put back what the case brought.
 
     The finding says that there is no way to do that, which is the student's doing.
     """
-    await place.put("../python/sitecustomize.py", SITE % place.sandbox.workspace)
+    await check_dir.put("../python/sitecustomize.py", SITE % check_dir.sandbox.workspace)
     own, text = put_back(text, evidence, keeps)
-    steering = [pattern for pattern in steered_by(text) if pattern not in keeps and not names(evidence.case, pattern)]
+    steering = [file for file in steered_by(text) if file not in keeps and not mentions_file(evidence.case, file)]
     if steering:
         spared = {word for word in re.findall(r"[\w.-]+", evidence.case) if _fits(word, steering)}
         spared |= {PurePosixPath(path).name for path in (*evidence.asked_for, *keeps)}
         spared -= {PurePosixPath(path).name for path in own}
-        wanted = [word for pattern in steering for word in ("-o", "-name", pattern)][1:]
+        removed = [word for pattern in steering for word in ("-o", "-name", pattern)][1:]
         but = [word for name in sorted(spared) for word in ("!", "-name", name)]
-        done = await place.run(["/bin/sh", "-c", _REMOVE, "sh", "(", *wanted, ")", *but], SECONDS)
+        done = await check_dir.run(["/bin/sh", "-c", _REMOVE, "sh", "(", *removed, ")", *but], SECONDS)
         if done.killed_why:
             return Finding(False, f"what was left cannot be looked through: it {done.killed_why}")
     for path, content in own.items():
-        await place.run(["/bin/sh", "-c", _CLEAR, "sh", path], SECONDS)
+        await check_dir.run(["/bin/sh", "-c", _CLEAR, "sh", path], SECONDS)
         try:
-            await place.sandbox.write(path, content)
+            await check_dir.sandbox.write(path, content)
         except OSError as error:
             return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
-    if calls(text, "git"):
-        await place.run(["/bin/sh", "-c", _GIT], SECONDS)
+    if invokes(text, "git"):
+        await check_dir.run(["/bin/sh", "-c", _GIT], SECONDS)
     return None
 
 

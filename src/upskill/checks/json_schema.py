@@ -1,42 +1,48 @@
-"""Checks that the answer, or a file, is JSON of a given shape."""
+"""Checks that the answer, or a file, is JSON of a given shape.
+
+Whatever an answer is made of, holding it against a schema comes to an end: every keyword looks at the clock before it
+begins, patterns have the time that is left, and what `jsonschema` does in quadratic time is done here in linear.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, cast
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
 from pydantic import AfterValidator, Field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from upskill.checks import Check, Evidence, Finding
-from upskill.checks.patterns import compiles
-from upskill.checks.timed_schema import misfit
+from upskill.checks import Check, Evidence, Finding, texts
+from upskill.checks.texts import TooLong, compiles, search
 from upskill.checks.workspace import Path, SandboxCheck, read_left
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, quoted
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
-def _is_a_schema(wanted: dict[str, Any]) -> dict[str, Any]:
-    if not wanted:
+def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    if not schema:
         raise ValueError("is empty, which decides nothing")
     try:
-        Draft202012Validator.check_schema(wanted)
+        Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"not a JSON schema: {error.message}") from error
     except RecursionError as error:
         raise ValueError("not a JSON schema: it is nested too deeply") from error
-    if (lost := _lost_reference(wanted)) is not None:
+    if (lost := _lost_reference(schema)) is not None:
         raise ValueError(f"not a JSON schema: {lost!r} leads nowhere")
-    _check_patterns(wanted)
-    return wanted
+    _check_patterns(schema)
+    return schema
 
 
 Schema = Annotated[dict[str, Any], AfterValidator(_is_a_schema)]
@@ -64,13 +70,13 @@ class FileJsonSchema(SandboxCheck):
         return content if isinstance(content, Finding) else await _compare(self.path, content, self.wanted)
 
 
-async def _compare(what: str, text: str, wanted: dict[str, Any]) -> Finding:
+async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         return Finding(False, f"{what} is not JSON: {error}")
     try:
-        problem = await asyncio.to_thread(misfit, wanted, value)
+        problem = await asyncio.to_thread(schema_error, schema, value)
     except (RecursionError, OverflowError) as error:  # the value's doing: the schema was tried when it was read
         return Finding(False, f"{what}'s JSON cannot be held against the schema: {error}")
     if problem:
@@ -82,14 +88,18 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a value that JSON has")
 
 
+# Schemas as a suite writes them.
+
+
 def _lost_reference(schema: dict[str, Any]) -> str | None:
     """The first `$ref` that leads out of the schema or to nothing in it."""
     resolver = Registry[Any]().with_resource("", DRAFT202012.create_resource(schema)).resolver()
-    for reference in _references(schema):
-        try:
-            resolver.lookup(reference)
-        except Unresolvable:
-            return reference
+    for part in _mappings(schema, skip_ids=True):
+        if isinstance(part.get("$ref"), str):
+            try:
+                resolver.lookup(part["$ref"])
+            except Unresolvable:
+                return part["$ref"]
     return None
 
 
@@ -105,18 +115,112 @@ def _check_patterns(schema: dict[str, Any]) -> None:
         raise ValueError("patternProperties with unevaluatedProperties may take for ever; use additionalProperties")
 
 
-def _references(schema: object) -> Iterator[str]:
-    return (part["$ref"] for part in _mappings(schema, whole=False) if isinstance(part.get("$ref"), str))
-
-
-def _mappings(schema: object, *, whole: bool = True) -> Iterator[dict[str, Any]]:
-    """Every object in a schema; unless the whole is asked for, without those that have an address of their own."""
+def _mappings(schema: object, *, skip_ids: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object in a schema; `skip_ids` leaves out those that have an address of their own."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         mapping = as_mapping(value)
-        if mapping and "$id" in mapping and not whole:  # references below count from there; jsonschema follows them
+        if mapping and "$id" in mapping and skip_ids:  # references below count from there; jsonschema follows them
             continue
         if mapping:
             yield mapping
         waiting += mapping.values() if mapping else as_list(value) or []
+
+
+# Validation within a time limit.
+
+Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[ValidationError]]
+
+
+class _Clock(threading.local):
+    until: float = 0.0
+
+    @property
+    def left(self) -> float:
+        left = self.until - time.thread_time()
+        if left <= 0:
+            raise TooLong(f"the schema was not held against it within {texts.LIMIT:g} s")
+        return left
+
+
+_clock = _Clock()
+
+
+def schema_error(schema: dict[str, Any], value: Any) -> str:
+    """Where a value does not fit a schema, and why; empty when it does. TooLong where that takes too long."""
+    _clock.until = time.thread_time() + texts.LIMIT
+    # Where a schema names its draft, jsonschema would go on with a validator of its own. An empty registry: nothing is
+    # fetched from the addresses that a schema names.
+    own_draft = {name: part for name, part in schema.items() if name != "$schema"}
+    validator = _Validator(own_draft, registry=Registry[Any]())
+    problem = next(iter(validator.iter_errors(value)), None)
+    return f"{problem.json_path}: {problem.message[:200]}" if problem else ""
+
+
+def _pattern(validator: Any, wanted: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+    if isinstance(value, str) and search(wanted, value, limit=_clock.left) is None:
+        yield ValidationError(f"{value!r} does not match {quoted(wanted)}")
+
+
+def _pattern_properties(
+    validator: Any, wanted: dict[str, Any], value: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    for pattern, inner in wanted.items():
+        for name, item in (as_mapping(value) or {}).items():
+            if search(pattern, name, limit=_clock.left) is not None:
+                yield from validator.descend(item, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, wanted: Any, value: Any, schema: dict[str, Any]
+) -> Iterable[ValidationError]:
+    known, matching = schema.get("properties", {}), schema.get("patternProperties", {})
+    others = {
+        name: item
+        for name, item in (as_mapping(value) or {}).items()
+        if name not in known and all(search(pattern, name, limit=_clock.left) is None for pattern in matching)
+    }
+    return _STANDARD["additionalProperties"](validator, wanted, others, {})
+
+
+def _unique_items(validator: Any, wanted: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+    items = as_list(value)
+    if not wanted or items is None:
+        return
+    seen: set[str] = set()
+    for item in items:
+        key = json.dumps(_comparable(item), sort_keys=True)
+        if key in seen:
+            yield ValidationError(f"{item!r:.100} is there more than once")
+            return
+        seen.add(key)
+
+
+def _comparable(value: Any) -> Any:
+    """JSON has one kind of number: 1.0 is 1."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if (mapping := as_mapping(value)) is not None:
+        return {name: _comparable(item) for name, item in mapping.items()}
+    items = as_list(value)
+    return value if items is None else [_comparable(item) for item in items]
+
+
+def _timed(keyword: Keyword) -> Keyword:
+    def timed(validator: Any, wanted: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
+        assert _clock.left
+        return keyword(validator, wanted, value, schema) or ()
+
+    return timed
+
+
+_STANDARD = cast("dict[str, Keyword]", dict(Draft202012Validator.VALIDATORS))
+_OURS: dict[str, Keyword] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+}
+_KEYWORDS = {name: _timed(keyword) for name, keyword in (_STANDARD | _OURS).items()}
+_Validator = cast("type[Draft202012Validator]", extend(Draft202012Validator, _KEYWORDS))

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from upskill.checks import Check, Evidence, Finding, Text
+from upskill.checks.denial import QUOTES, denies
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
 from upskill.errors import CheckError
@@ -32,32 +33,8 @@ _UNSPACED = (
     "\u3400-\u9fff\ua960-\ua97f\ua9e0-\ua9ff\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _LETTER = rf"[^\W{_UNSPACED}]"  # one that makes another word of what it stands beside
-# What denies, in languages with spaces between words (as whole words) and in those without.
-_DENIES = {
-    "English": r"(?<!or )not(?! only| just| merely)|cannot|\w+n't|never|neither|nor|without|none (of|is|are)|nothing"
-    r"|nobody|nowhere|no one|avoids?|lacks?|free (of|from)",
-    "English, Spanish": r"(?<!or )(?<!say )(?<!says )(?<!said )(?<!answers )no (?!to |or |and |solo |sólo )[^\W\d]+",
-    "German, Dutch": r"nichts?|kein(e[mnrs]?)?|nie(mals|mand)?|ohne|weder|niet|niets|geen|nooit|zonder",
-    "French": r"(ne |n')[^.;]*?\b(pas|jamais|rien|aucune?|personne|ni)|aucune?|sans (\w+(er|ir|re)|aucune?|que)",
-    "Spanish, Portuguese, Italian": r"nunca|jam[aá]s|ning[uú]n[ao]?|nadie|tampoco|sin (\w+[aei]r|ning\w+|que)"
-    r"|não|nenhuma?|ninguém|nem|sem|non [^\W\d]+|nessun[ao]?|niente|nulla|senza",
-    "Russian": r"не|нет|ни|никогда|никто|ничего|без",
-}
-_DENIES_UNSPACED = {
-    "Chinese": r"[没沒]|不(?![仅僅但只同断斷错錯过過])|未(?!来|來)|[无無](?!论|論)|并非|並非",
-    "Japanese": r"(?<!少)(?<!危)(?<!だけで)(?<!だけじゃ)(ない|なく|なかった)|ません|ずに",
-    "Korean": r"없|않|지 못",
-}
-NEGATION = re.compile(rf"\b({'|'.join(_DENIES.values())})\b|{'|'.join(_DENIES_UNSPACED.values())}", re.IGNORECASE)
-# Code, quotations, options and identifiers, whose words are not the statement's own; and "must" in Japanese.
-_NAMED = re.compile(
-    r"`[^`]*`|\"[^\"]*\"|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^']*'(?!\w)|(?<![!-~])--?[a-z][!-~]*"
-    r"|[!-~]*[a-z0-9][-_/.=:]+[a-z0-9][!-~]*|な(ければ|くては)な(らない|りません)|かもしれ(ない|ません)",
-    re.IGNORECASE,
-)
 _MARKDOWN = re.compile(r"^[ \t]*(?:[-+>#]+|\d+[.)])[ \t]+|[*`_~]+", re.MULTILINE)
-_QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
-_FORMS = _QUOTES | str.maketrans({"–": "-", "—": "-"})
+_FORMS = QUOTES | str.maketrans({"–": "-", "—": "-"})
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
@@ -220,16 +197,12 @@ def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Gra
     if _occurs(grade.quote, texts):
         return replace(grade, proven=True)
     quoted = bool(grade.quote.strip())
-    if not grade.passed or (not quoted and _denies(statement)):
+    if not grade.passed or (not quoted and denies(statement)):
         return grade
     why = (
         f"the evidence {grade.quote!r} is not in the answer" if quoted else "no words of the answer were quoted for it"
     )
     return replace(grade, passed=False, reason=f"{why} ({grade.reason})")
-
-
-def _denies(statement: str) -> bool:
-    return NEGATION.search(_NAMED.sub(" ", statement.translate(_QUOTES))) is not None
 
 
 # Two answers.

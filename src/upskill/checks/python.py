@@ -13,19 +13,17 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.check_dir import Full, open_check_dir, told
 from upskill.checks.guard import disarm
-from upskill.checks.workspace import SandboxCheck, sandbox_of
+from upskill.checks.workspace import CheckDir, ProgramCheck, output_excerpt
 from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping
-from upskill.sandboxes import CommandResult
 
 # What a function starts other programs with.
 STARTS = re.compile(r"subprocess|runpy|\b(?:system|popen|pty|exec[lv]\w*|spawn\w*|posix_spawnp?)\b")
 HARNESS = Path(__file__).with_name("harness.py")
 
 
-class PythonCheck(SandboxCheck):
+class PythonCheck(ProgramCheck):
     """Passes when this function of this file beside the suite says so. It is called with the answer, the path of the
     workspace and the steps of the trace; it returns a boolean, or one with a reason, or fails an assertion. Where it
     raises anything else, the case's reference says who is to blame. `source` is the text of the file, read with the
@@ -38,10 +36,10 @@ class PythonCheck(SandboxCheck):
     reads_answer: ClassVar[bool] = True
 
     @classmethod
-    def resolve(cls, said: dict[str, Any], read: ReadText) -> dict[str, Any]:
-        if "source" in said or not isinstance(said.get("file"), str):
-            return said
-        return {**said, "source": read(said["file"])}
+    def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        if "source" in config or not isinstance(config.get("file"), str):
+            return config
+        return {**config, "source": read(config["file"])}
 
     @field_validator("source")
     @classmethod
@@ -52,50 +50,35 @@ class PythonCheck(SandboxCheck):
             raise ValueError(f"is not Python: {error}") from error
         return source
 
-    async def run(self, evidence: Evidence) -> Finding:
-        sandbox = sandbox_of(evidence)
+    async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
+        if wrong := await disarm(check_dir, evidence, self.source if STARTS.search(self.source) else ""):
+            return wrong
+        python = await check_dir.find(["python3"])
+        if not python:
+            raise MissingTool("there is no python3 in the sandbox; install it for all users")
         token = secrets.token_hex(16)
         steps = [
-            {
-                "kind": step.kind,
-                "text": step.text,
-                "tool": step.tool,
-                "arguments": dict(step.arguments),
-                "output": step.output,
-                "status": step.status,
-            }
+            {name: getattr(step, name) for name in ("kind", "text", "tool", "output", "status")}
+            | {"arguments": dict(step.arguments)}
             for step in without_openings(evidence.trace.steps, evidence.skill)
         ]
-        told_it = {
+        call = {
             "token": token,
             "file": self.file,
             "source": self.source,
             "function": self.function,
-            "arguments": [evidence.answer, sandbox.workspace, steps],
+            "arguments": [evidence.answer, check_dir.sandbox.workspace, steps],
         }
-        try:
-            async with open_check_dir(sandbox) as place:
-                starts = self.source if STARTS.search(self.source) else ""
-                if wrong := await disarm(place, evidence, starts):
-                    return wrong
-                python = await place.find(["python3"])
-                if not python:
-                    raise MissingTool("there is no python3 in the sandbox; install it for all users")
-                where = await place.put("call.json", json.dumps(told_it))
-                harness = HARNESS.read_text(encoding="utf-8")
-                done = await place.run([python, "-I", "-c", harness, where], self.timeout)
-        except Full as full:
-            return full.finding
-        return self._finding(done, token)
-
-    def _finding(self, done: CommandResult, token: str) -> Finding:
+        path = await check_dir.put("call.json", json.dumps(call))
+        done = await check_dir.run([python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path], self.timeout)
         if done.killed_why:
-            return Finding(False, f"{self.function} was ended: {told(done)}")
+            return Finding(False, f"{self.function} was ended: {output_excerpt(done)}")
         # Only the harness knows the token, so nothing else that was written counts.
         line = next((line for line in done.output.splitlines() if line.startswith(token)), "")
-        said = as_mapping(json.loads(line.removeprefix(token))) if line else None
-        if said is None:
-            raise CheckError(f"{self.file}: {self.function} ended without a word: {told(done)}")
-        if said["error"]:
-            raise CheckError(f"{self.file}: {said['error']}")
-        return Finding(said["passed"], said["reason"] or f"{self.function} says {'yes' if said['passed'] else 'no'}")
+        verdict = as_mapping(json.loads(line.removeprefix(token))) if line else None
+        if verdict is None:
+            raise CheckError(f"{self.file}: {self.function} ended without a word: {output_excerpt(done)}")
+        if verdict["error"]:
+            raise CheckError(f"{self.file}: {verdict['error']}")
+        passed: bool = verdict["passed"]
+        return Finding(passed, verdict["reason"] or f"{self.function} says {'yes' if passed else 'no'}")

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 from upskill.checks import Check, Evidence, Finding
-from upskill.checks.denial import is_asserted
-from upskill.checks.patterns import Pattern, find
+from upskill.checks.texts import Pattern, find
 from upskill.checks.workspace import Path, SandboxCheck, read_left
 from upskill.plain import quoted
 
 
-class _Matching(Check):
+class Regex(Check):
+    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true; with
+    `asserted` a match that the answer denies ("not X", "I cannot help with X") does not count."""
+
     pattern: Pattern
     ignore_case: bool = False
     multiline: bool = True
     asserted: bool = False
 
-    async def found(self, evidence: Evidence) -> str | None:
-        accept = is_asserted if self.asserted else None
-        return await find(
-            self.pattern, evidence.answer, ignore_case=self.ignore_case, multiline=self.multiline, accept=accept
-        )
-
-
-class Regex(_Matching):
-    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true; with
-    `asserted` a match that the answer denies ("not X", "I cannot help with X") does not count."""
+    async def match(self, evidence: Evidence) -> str | None:
+        options = {"ignore_case": self.ignore_case, "multiline": self.multiline, "asserted": self.asserted}
+        return await find(self.pattern, evidence.answer, **options)
 
     async def run(self, evidence: Evidence) -> Finding:
-        found = await self.found(evidence)
-        if found is not None:
-            return Finding(True, f"the answer matches {quoted(self.pattern)} with {quoted(found[:80])}")
-        return Finding(False, f"the answer does not match {quoted(self.pattern)}")
+        return _finding("the answer", self.pattern, await self.match(evidence))
 
 
-class NotRegex(_Matching):
+class NotRegex(Regex):
     """Passes when this regular expression is nowhere in the answer; with `asserted` it may match what is denied."""
 
     async def run(self, evidence: Evidence) -> Finding:
-        found = await self.found(evidence)
-        if found is not None:
-            return Finding(
-                False, f"the answer matches {quoted(self.pattern)} with {quoted(found[:80])}, which it must not"
-            )
-        return Finding(True, f"the answer does not match {quoted(self.pattern)}")
+        matches = _finding("the answer", self.pattern, await self.match(evidence))
+        return Finding(not matches.passed, matches.reason + (", which it must not" if matches.passed else ""))
 
 
 class FileMatches(SandboxCheck):
@@ -57,7 +45,11 @@ class FileMatches(SandboxCheck):
         content = await read_left(evidence, self.path)
         if isinstance(content, Finding):
             return content
-        found = await find(self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline)
-        if found is not None:
-            return Finding(True, f"{self.path} matches {quoted(self.pattern)} with {quoted(found[:80])}")
-        return Finding(False, f"{self.path} does not match {quoted(self.pattern)}")
+        match = await find(self.pattern, content, ignore_case=self.ignore_case, multiline=self.multiline)
+        return _finding(self.path, self.pattern, match)
+
+
+def _finding(where: str, pattern: str, match: str | None) -> Finding:
+    if match is None:
+        return Finding(False, f"{where} does not match {quoted(pattern)}")
+    return Finding(True, f"{where} matches {quoted(pattern)} with {quoted(match[:80])}")

@@ -1,23 +1,37 @@
-"""Texts: one text or a list of them, as a suite may write it."""
+"""Texts and patterns: how a suite writes them, and how they are looked for.
+
+Python's `re` says what a pattern means, the `regex` package does the matching: it lets go of the interpreter while it
+works and stops when its time is up. A search that is not over at once goes on in a thread, so that nobody waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+import warnings
+from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any
 
+import regex
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Text
-from upskill.checks.denial import MOST_MENTIONS, is_asserted
+from upskill.checks.denial import MAX_MENTIONS, is_denied
+from upskill.errors import CheckError
 from upskill.plain import as_list, quoted
 
+LIMIT = 2.0  # seconds of processor time for a search
+MULTILINE = int(regex.MULTILINE)
+AT_ONCE = 0.005  # seconds that a search may hold up everything else
 
-def as_texts(value: object) -> object:
+
+def as_list_of_texts(value: object) -> object:
     return [value] if as_list(value) is None else value
 
 
-def _not_empty(texts: list[str]) -> list[str]:
+def not_empty(texts: list[str]) -> list[str]:
     if not texts:
         raise ValueError("is an empty list, which decides nothing")
     return texts
@@ -33,7 +47,9 @@ def _as_written(value: object) -> object:
 _ONE: dict[str, Any] = {"type": ["string", "number", "boolean"]}  # in a file; all of them are read as text
 _SEVERAL: dict[str, Any] = {"anyOf": [_ONE, {"type": "array", "items": _ONE, "minItems": 1}]}
 WrittenText = Annotated[Text, BeforeValidator(_as_written), WithJsonSchema(_ONE)]
-Texts = Annotated[list[WrittenText], BeforeValidator(as_texts), AfterValidator(_not_empty), WithJsonSchema(_SEVERAL)]
+Texts = Annotated[
+    list[WrittenText], BeforeValidator(as_list_of_texts), AfterValidator(not_empty), WithJsonSchema(_SEVERAL)
+]
 
 
 def enumerate_texts(texts: list[str]) -> str:
@@ -51,5 +67,88 @@ def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool
 
 
 def _is_asserted(text: str, content: str, *, ignore_case: bool) -> bool:
-    found = re.finditer(re.escape(text), content, re.IGNORECASE if ignore_case else 0)
-    return any(is_asserted(content, *match.span()) for match in islice(found, MOST_MENTIONS))
+    mentions = re.finditer(re.escape(text), content, re.IGNORECASE if ignore_case else 0)
+    return any(not is_denied(content, *match.span()) for match in islice(mentions, MAX_MENTIONS))
+
+
+# Patterns.
+
+# What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
+_PART = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL)
+
+
+class TooLong(CheckError):
+    """The search was given up."""
+
+
+@lru_cache(maxsize=10_000)
+def _compile(pattern: str, flags: int) -> regex.Pattern[str]:
+    """The pattern for the matcher; what `re` does not take is an error, so that it means what Python says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `[[` might mean something else one day; it does not today
+        re.compile(pattern)
+        return regex.compile(_PART.sub(_as_in_python, pattern), flags | regex.VERSION0)
+
+
+def _as_in_python(part: re.Match[str]) -> str:
+    """`x{i}` is three characters after an x and no fuzzy match, `[[:alpha:]]` a class and a bracket."""
+    if part[0] == "{":
+        return r"\{"
+    if part[0][0] != "[":
+        return part[0]
+    return "[" + re.sub(r"\\.|\[", lambda match: r"\[" if match[0] == "[" else match[0], part[0][1:], flags=re.DOTALL)
+
+
+def compiles(pattern: str) -> str:
+    if not pattern:
+        raise ValueError("is empty, which decides nothing")
+    try:
+        _compile(pattern, MULTILINE)  # as most searches want it, so that it is done once
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{quoted(pattern)} is not a regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(compiles)]
+
+
+async def find(
+    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, asserted: bool = False
+) -> str | None:
+    """The first match, None where there is none; with `asserted` one that the text does not deny."""
+    flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
+    try:
+        return _first(pattern, text, flags, AT_ONCE, asserted=asserted)
+    except (TimeoutError, MemoryError):
+        return await asyncio.to_thread(search, pattern, text, flags, asserted=asserted)
+
+
+def search(
+    pattern: str, text: str, flags: int = 0, limit: float | None = None, *, asserted: bool = False
+) -> str | None:
+    """The first match; TooLong when this thread works on it for longer than the limit."""
+    limit = LIMIT if limit is None else limit
+    timeout = limit
+    while True:
+        began = time.thread_time()
+        try:
+            return _first(pattern, text, flags, timeout, asserted=asserted)
+        except TimeoutError:
+            # Its clock counts what all threads use, and others may be busy.
+            if time.thread_time() - began < limit:
+                timeout *= 2
+                continue
+            raise TooLong(
+                f"the pattern {quoted(pattern)} did not come to an end within {LIMIT:g} s;"
+                " write it so that nothing repeated is repeated again"
+            ) from None
+        except MemoryError:
+            raise TooLong(f"the pattern {quoted(pattern)} took all memory") from None
+
+
+def _first(pattern: str, text: str, flags: int, timeout: float, *, asserted: bool) -> str | None:
+    matches = _compile(pattern, flags).finditer(text, timeout=timeout)
+    if asserted:
+        matches = (match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span()))
+    match = next(matches, None)
+    return match[0] if match else None

@@ -1,4 +1,8 @@
-"""Checks for what the agent did: which tools it called, and how often the model was asked."""
+"""Checks for what the agent did: which tools it called, how often the model was asked, whether it opened the skill.
+
+Only an arm with a skill can open it, so that is reported beside the outcome and is no part of it: arms are graded
+alike. Where no skill was on offer such a check does not apply, and holds.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from upskill.agents.activation import SKILL_TOOLS, without_openings
+from upskill.agents.activation import SKILL_TOOLS, activated, resources_read, without_openings
 from upskill.checks import Check, Evidence, Finding
-from upskill.checks.patterns import Pattern, find
-from upskill.checks.texts import Texts
+from upskill.checks.texts import Pattern, Texts, find
+from upskill.checks.workspace import Paths
 from upskill.plain import quoted
 from upskill.traces import Step
 
@@ -24,17 +28,17 @@ class _Calls(Check):
     def decides(self) -> bool:
         return not {name.casefold() for name in self.tool} <= {name.casefold() for name in SKILL_TOOLS}
 
-    async def found(self, evidence: Evidence) -> list[Step]:
+    async def calls(self, evidence: Evidence) -> list[Step]:
         names = {name.casefold() for name in self.tool}
         calls = [step for step in evidence.trace.calls if step.tool.casefold() in names]
         if self.decides:  # opening a skill counts for neither arm
             calls = without_openings(calls, evidence.skill)
         if self.arguments is None:
             return calls
-        return [step for step in calls if await find(self.arguments, _said(step)) is not None]
+        return [step for step in calls if await find(self.arguments, _arguments(step)) is not None]
 
     @property
-    def meant(self) -> str:
+    def description(self) -> str:
         return " or ".join(self.tool) + (f" with {quoted(self.arguments)}" if self.arguments else "")
 
 
@@ -53,10 +57,10 @@ class ToolCalled(_Calls):
         return self
 
     async def run(self, evidence: Evidence) -> Finding:
-        count = len(await self.found(evidence))
+        count = len(await self.calls(evidence))
         most = f" and at most {self.at_most}" if self.at_most is not None else ""
         passed = count >= self.at_least and (self.at_most is None or count <= self.at_most)
-        return Finding(passed, f"{self.meant} was called {_times(count)}, at least {self.at_least}{most} wanted")
+        return Finding(passed, f"{self.description} was called {_times(count)}, at least {self.at_least}{most} wanted")
 
 
 class ToolNotCalled(_Calls):
@@ -64,12 +68,11 @@ class ToolNotCalled(_Calls):
     pattern. Says nothing about an agent that did nothing."""
 
     async def run(self, evidence: Evidence) -> Finding:
-        calls = await self.found(evidence)
-        if calls:
-            return Finding(
-                False, f"{self.meant} was called {_times(len(calls))}, which it must not: {_said(calls[0])[:200]}"
-            )
-        return Finding(True, f"{self.meant} was not called")
+        calls = await self.calls(evidence)
+        if not calls:
+            return Finding(True, f"{self.description} was not called")
+        first = _arguments(calls[0])[:200]
+        return Finding(False, f"{self.description} was called {_times(len(calls))}, which it must not: {first}")
 
 
 class MaxTurns(Check):
@@ -83,7 +86,47 @@ class MaxTurns(Check):
         return Finding(turns <= self.turns, f"the model was asked {_times(turns)}, at most {self.turns} wanted")
 
 
-def _said(step: Step) -> str:
+NONE_ON_OFFER = Finding(True, "no skill was on offer")
+
+
+class _OfTheSkill(Check):
+    reads_answer: ClassVar[bool] = False
+
+    @property
+    def decides(self) -> bool:
+        return False
+
+
+class SkillActivated(_OfTheSkill):
+    """Holds when the agent opened the skill, or with `false` when it left it alone, and where none was on offer.
+    Reported beside the outcome, which it does not change."""
+
+    wanted: bool
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if not evidence.skill:
+            return NONE_ON_OFFER
+        opened = activated(evidence.trace, evidence.skill, evidence.canary)
+        return Finding(opened is self.wanted, f"the skill was {'opened' if opened else 'not opened'}")
+
+
+class ResourceRead(_OfTheSkill):
+    """Holds when the agent read this file of the skill, or every one of these, and where none was on offer. Reported
+    beside the outcome, which it does not change."""
+
+    path: Paths
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if not evidence.skill:
+            return NONE_ON_OFFER
+        read = resources_read(evidence.trace, evidence.skill)
+        unread = [path for path in self.path if path.removeprefix("./") not in read]
+        if unread:
+            return Finding(False, f"{', '.join(unread)} of the skill was not read")
+        return Finding(True, f"{', '.join(self.path)} of the skill was read")
+
+
+def _arguments(step: Step) -> str:
     return json.dumps(dict(step.arguments), ensure_ascii=False)
 
 

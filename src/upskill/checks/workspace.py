@@ -1,21 +1,97 @@
-"""The workspace that an agent left, as checks look at it: nothing is followed that the agent may have planted there."""
+"""Where checks look and work: the workspace that an agent left, and a folder of a check's own in the same sandbox.
+
+Nothing is followed that the agent may have planted. What a check runs has a clean environment: the sandbox's own PATH
+without any folder that the agent could write to, an empty home folder, and variables that turn off what files in the
+workspace would otherwise decide.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from upskill.checks import Check, Evidence, Finding
-from upskill.checks.texts import as_texts
+from upskill.checks.texts import as_list_of_texts, not_empty
 from upskill.errors import CheckError
+from upskill.sandboxes import CommandResult, Limits, MiB, Sandbox, printable
 
-if TYPE_CHECKING:
-    from upskill.sandboxes import Sandbox
+MAX_FILE_BYTES = 4 * MiB  # that a check reads
+MAX_EXCERPT = 400  # characters of a command's output in a reason
 
-LARGEST = 4 * 2**20  # bytes of a file that a check reads
+# Settings that go before those of a repository. Nothing in one is run, and nothing it says hides a change.
+GIT_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.untrackedCache": "false",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.bare": "false",
+    "diff.external": "",
+    "credential.helper": "",
+    "gpg.program": "false",
+    "protocol.allow": "never",
+    "protocol.file.allow": "always",
+    "safe.directory": "*",
+    "status.showUntrackedFiles": "normal",
+    "submodule.recurse": "false",
+}
+_EMPTY = (
+    *("NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "GOFLAGS", "RUSTFLAGS"),
+    *("RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD"),
+)
+ENVIRONMENT: Mapping[str, str] = {
+    **dict.fromkeys(_EMPTY, ""),
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_ADDOPTS": "-p no:cacheprovider --import-mode=append",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
+    "PERL_USE_UNSAFE_INC": "0",
+    "npm_config_globalconfig": "/dev/null",
+    "npm_config_script_shell": "/bin/sh",
+    "npm_config_node_options": "",
+    "npm_config_offline": "true",
+    "npm_config_update_notifier": "false",
+    "GOWORK": "off",
+    "GOPROXY": "off",
+    "GOTOOLCHAIN": "local",
+    "GOENV": "off",
+    "CARGO_NET_OFFLINE": "true",
+}
+
+# An unforeseeable name, so that nothing can have been put there before, in a folder that may have been closed to all.
+_MAKE = (
+    'umask 077; chmod u+rwx "$TMPDIR" 2>/dev/null; made=$(mktemp -d) && cd "$made" && mkdir files home scratch && pwd'
+)
+_PUT = 'mkdir -p -- "${1%/*}" && cat >"$1"'
+_FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
+
+
+# The workspace.
 
 
 def _inside(path: str) -> str:
@@ -25,15 +101,9 @@ def _inside(path: str) -> str:
     return path
 
 
-def _at_least_one(paths: list[str]) -> list[str]:
-    if not paths:
-        raise ValueError("is an empty list, which decides nothing")
-    return paths
-
-
 Path = Annotated[str, AfterValidator(_inside)]
 _SEVERAL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Paths = Annotated[list[Path], BeforeValidator(as_texts), AfterValidator(_at_least_one), WithJsonSchema(_SEVERAL)]
+Paths = Annotated[list[Path], BeforeValidator(as_list_of_texts), AfterValidator(not_empty), WithJsonSchema(_SEVERAL)]
 
 
 class SandboxCheck(Check):
@@ -55,7 +125,7 @@ def sandbox_of(evidence: Evidence) -> Sandbox:
 async def read_left(evidence: Evidence, path: str) -> str | Finding:
     """The text of a file that the agent left, or the finding that there is none to be read."""
     try:
-        data = await sandbox_of(evidence).read(path, LARGEST)
+        data = await sandbox_of(evidence).read(path, MAX_FILE_BYTES)
     except OSError as error:
         return Finding(False, f"{path}: {in_words(error)}")
     return data.decode("utf-8", "replace")
@@ -66,3 +136,125 @@ def in_words(error: OSError) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "is not there"
     return error.strerror or str(error)
+
+
+# The folder of a check.
+
+
+class DiskFull(Exception):
+    """The agent has left no room to work in."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDir:
+    """A folder in the sandbox of a trial that the agent has never seen."""
+
+    sandbox: Sandbox
+    root: str
+    path: str  # the PATH of the sandbox
+
+    @property
+    def files(self) -> str:
+        """Where the files of the check lie."""
+        return f"{self.root}/files"
+
+    @property
+    def scratch(self) -> str:
+        return f"{self.root}/scratch"
+
+    async def put(self, name: str, content: str) -> str:
+        """Put a file there; returns its path."""
+        path = f"{self.files}/{name}"
+        _expect(await _run(self.sandbox, [*_with(PATH=self.path), "/bin/sh", "-c", _PUT, "sh", path], stdin=content))
+        return path
+
+    async def find(self, names: Sequence[str], *, beside: Sequence[str] = ()) -> str:
+        """The path of the first of these programs that is there, also in the folders `beside`; or nothing."""
+        alone = _with(PATH=":".join([self.path, *beside]))
+        done = await self.sandbox.run([*alone, "/bin/sh", "-c", _FIND, "sh", *names])
+        return done.output.strip() if done.code == 0 else ""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        seconds: float,
+        *,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
+    ) -> CommandResult:
+        """Run a program in the workspace, under the limits of a check."""
+        variables = {
+            **ENVIRONMENT,
+            "PYTHONPATH": f"{self.root}/python",
+            "PYTHONPYCACHEPREFIX": f"{self.root}/pycache",
+            "PATH": ":".join([self.path, *beside]),
+            "HOME": f"{self.root}/home",
+            "TMPDIR": self.scratch,
+            **(environment or {}),
+        }
+        # Compilers and runtimes reserve far more address space than they use.
+        limits = Limits(wall=seconds, cpu=4 * seconds, memory=2048 * MiB, address_space=None)
+        return await _run(self.sandbox, [*_with(**variables), *argv], limits, stdin=stdin)
+
+
+class ProgramCheck(SandboxCheck):
+    """A check that runs programs, in a folder of its own."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        try:
+            async with open_check_dir(sandbox_of(evidence)) as check_dir:
+                return await self.run_in(check_dir, evidence)
+        except DiskFull:
+            return Finding(False, "what was left fills the disk, so the check had no room")
+
+    @abstractmethod
+    async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding: ...
+
+
+@asynccontextmanager
+async def open_check_dir(sandbox: Sandbox) -> AsyncGenerator[CheckDir]:
+    """A folder that is gone afterwards, with every process that was started there."""
+    done = await _run(sandbox, ["/bin/sh", "-c", 'printf "%s\\n%s\\n" "$PATH" "${TMPDIR:-/tmp}"'])  # runs no program
+    path, temporary = done.output.splitlines()
+    writable = (f"{sandbox.workspace}/", f"{sandbox.home}/", f"{temporary}/")
+    folders = [folder for folder in path.split(":") if folder.startswith("/")]
+    own = ":".join(folder for folder in folders if not f"{folder}/".startswith(writable))
+    alone = _with(PATH=own, TMPDIR=temporary)
+    root = _expect(await _run(sandbox, [*alone, "/bin/sh", "-c", _MAKE])).output.strip()
+    try:
+        yield CheckDir(sandbox, root, own)
+    finally:
+        await sandbox.kill_processes()
+        await sandbox.run([*alone, "rm", "-rf", "--", root])
+
+
+def _with(**variables: str) -> list[str]:
+    """What stands before a program that is to have this environment and no other."""
+    return ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+
+
+async def _run(sandbox: Sandbox, argv: list[str], limits: Limits | None = None, stdin: str = "") -> CommandResult:
+    try:
+        return await sandbox.run(argv, limits, stdin=stdin.encode("utf-8", "replace"))
+    except OSError as error:  # where it comes as a file
+        if error.errno == errno.ENOSPC:
+            raise DiskFull from error
+        raise
+
+
+def _expect(done: CommandResult) -> CommandResult:
+    if os.strerror(errno.ENOSPC) in done.error or "in all" in done.killed_why:
+        raise DiskFull
+    if done.code:
+        raise CheckError(f"the sandbox has no place to work in: {output_excerpt(done)}")
+    return done
+
+
+def output_excerpt(done: CommandResult) -> str:
+    """How a command ended and the end of its output, where the point mostly is."""
+    output = printable("\n".join(text for text in (done.output.strip(), done.error.strip()) if text))
+    ended = f"it {done.killed_why}" if done.killed_why else f"exit code {done.code}"
+    if not output:
+        return ended
+    return f"{ended}: {output if len(output) <= MAX_EXCERPT else '… ' + output[-MAX_EXCERPT:]}"

@@ -6,7 +6,7 @@ network, no home folder and no environment of the host, a read-only system and a
 
 Kinds (`SandboxBackend`), one module each:
 
-    bubblewrap    Linux, with namespaces (`bubblewrap_arguments`: what it is given; `supervisor.sh`: its process 1)
+    bubblewrap    Linux, with namespaces (`supervisor.sh`: its process 1)
     container     docker or podman, if an engine answers; experimental
     landlock      Linux without namespaces, for use inside containers; reduced
     seatbelt      macOS; experimental
@@ -14,32 +14,34 @@ Kinds (`SandboxBackend`), one module each:
 
 `choose_sandbox` probes them in order of preference and returns a `SandboxChoice`, plain data to be stored with the run.
 
-What the kinds share: `open_sandbox` (running a command, files held from outside), `processes` (a process per command,
-for kinds without namespaces), `wrappers` and `confine` (the program around such a command), `seccomp` (the filter of
-system calls), `files` (a workspace from outside), `capture` (output up to a limit), `process_usage` (what processes
-use), `proxy_socket` (the one way out), `users` (a user id for commands when we are root), `gpu` (devices and
-turns), `nvcc` (finds the CUDA compiler), `program` (a program of ours in such namespaces).
+What the kinds share: `files` (a workspace from outside), `processes` (a process per command, for kinds without
+namespaces), `confine` (the program around such a command), `seccomp` (the filter of system calls), `process_usage`
+(what processes use), `gpu` (its devices, turns, and the CUDA compiler).
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import platform
 import re
+import shlex
 import sys
+import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from socket import socket
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from upskill.errors import SandboxError, UpskillError, UsageError
 from upskill.plain import digest
-from upskill.record import record
 from upskill.registry import Registry
 
 SANDBOXES = Registry(
@@ -59,11 +61,15 @@ PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
 PROBE_SECONDS = 120.0  # far more than it takes: a busy machine must not end up with a weaker kind
 
 MiB = 2**20
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has it
+GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
+LOGGED_CHARACTERS = 200  # of a command
+log = logging.getLogger(__name__)
 Stream = Literal["output", "error"]
 OnOutput = Callable[[Stream, bytes], None]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What one command may use. Sizes are in bytes, times in seconds.
 
@@ -83,7 +89,7 @@ class Limits:
     address_space: int | None = 4096 * MiB
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CommandResult:
     """How a command ended. `killed_why` is the limit that it broke ("ran longer than 5 s"), or empty."""
 
@@ -95,7 +101,7 @@ class CommandResult:
     seconds: float = 0.0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A file in the workspace, by its path there. A link is a link, wherever it leads."""
 
@@ -104,7 +110,7 @@ class Entry:
     size: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What a sandbox is opened with.
 
@@ -133,7 +139,45 @@ class Setup:
         return self
 
 
-class Sandbox(Protocol):
+class Capture:
+    """The output of a command: two streams under one limit. `full` as soon as more has come than is kept."""
+
+    def __init__(self, max_bytes: int, on_output: OnOutput | None = None) -> None:
+        self.max_bytes = max_bytes
+        self.remaining = max_bytes
+        self.full = False
+        self._on_output = on_output
+        self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        if len(data) > self.remaining:
+            self.full = True
+            data = data[: self.remaining]
+        self.remaining -= len(data)
+        self._kept[stream] += data
+        if data and self._on_output is not None:
+            self._on_output(stream, data)
+
+    async def read_from(self, stream: Stream, reader: asyncio.StreamReader) -> None:
+        """Everything that comes from a pipe, until it is closed."""
+        while data := await reader.read(65536):
+            self.add(stream, data)
+
+    def text(self, stream: Stream) -> str:
+        return self._kept[stream].decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommand:
+    """A command as a sandbox starts it: `environment` has the variables of the sandbox and of this command."""
+
+    argv: list[str]
+    limits: Limits
+    stdin: bytes
+    environment: Mapping[str, str]
+
+
+class Sandbox(ABC):
     """An open sandbox. Used as `async with await backend.open(setup) as sandbox:`.
 
     Files are named by their path in the workspace, relative or absolute. An OSError is the student's doing: a path that
@@ -143,7 +187,12 @@ class Sandbox(Protocol):
     kind: str
     workspace: str
     home: str
-    proxy_socket: socket | None  # listens on the sandbox's loopback, if the setup asked for it
+    shell: Sequence[str] = ("/bin/bash", "-c")  # runs a line of shell
+
+    def __init__(self, setup: Setup) -> None:
+        self.proxy_socket: socket | None = None  # listens on the sandbox's loopback, if the setup asked for it
+        self._setup = setup.validated()
+        self._lock = asyncio.Lock()
 
     async def run(
         self,
@@ -159,53 +208,97 @@ class Sandbox(Protocol):
         Returns when that command ends; a background process may live on until `kill_processes` or `stop`. `on_output`
         is given output as it comes. One command runs at a time; the next one waits.
         """
-        ...
+        limits = limits or self._setup.limits
+        if self._setup.gpu:  # its libraries reserve far more than they use, and start many threads
+            memory, processes = max(limits.memory, GPU_MEMORY), max(limits.processes, GPU_PROCESSES)
+            limits = replace(limits, address_space=None, memory=memory, processes=processes)
+        words = [*self.shell, command] if isinstance(command, str) else command
+        argv = [word.encode("utf-8", "replace").decode() for word in words]  # no program can be given lone surrogates
+        if problem := _problem_with(argv):
+            return CommandResult(126, "", problem)
+        variables = {**self._setup.environment, **(environment or {})}
+        for name in variables:
+            check_variable_name(name)
+        async with self._lock:
+            capture = Capture(limits.output, on_output)
+            began = time.perf_counter()
+            code, broken_limit = await self._execute(PreparedCommand(argv, limits, stdin, variables), capture)
+            seconds = time.perf_counter() - began
+        if log.isEnabledFor(logging.DEBUG):
+            line, why = shlex.join(argv), f" ({broken_limit})" if broken_limit else ""
+            line = line if len(line) <= LOGGED_CHARACTERS else line[: LOGGED_CHARACTERS - 1] + "…"
+            log.debug("%s: %s: exit code %d after %.2f s%s", self.kind, line, code, seconds, why)
+        return CommandResult(
+            code=code,
+            output=capture.text("output"),
+            error=capture.text("error"),
+            timed_out=broken_limit.startswith("ran longer"),
+            killed_why=broken_limit,
+            seconds=seconds,
+        )
 
+    @abstractmethod
+    async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
+        """Run it to its end: the exit code, and which limit it broke, if any."""
+
+    @abstractmethod
     async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes: ...
 
+    @abstractmethod
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
         """Create or replace a file, with the folders it needs."""
-        ...
 
-    async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
+    @abstractmethod
+    async def list(self, path: str = "", max_entries: int = 10_000) -> Sequence[Entry]:
         """Everything in a folder and its subfolders, sorted by path."""
-        ...
 
+    @abstractmethod
     async def kill_processes(self) -> None:
         """End every process that commands left behind, so that none can tamper with what follows."""
-        ...
 
+    @abstractmethod
     async def stop(self) -> None: ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        log.debug("%s: opened", self.kind)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self.stop()
 
 
-class SandboxBackend(Protocol):
-    """A kind of sandbox, by its name in `SANDBOXES`; constructed without arguments.
+def _problem_with(argv: Sequence[str]) -> str:
+    """Why no program can be started with these arguments; empty if one can."""
+    if not argv:
+        return "there is no command"
+    if any("\0" in word for word in argv):
+        return "a command cannot hold a NUL byte"
+    if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
+        return f"a command cannot be longer than {MAX_ARGUMENT_BYTES:,} bytes; write it to a file and run that"
+    return ""
 
-    `isolated` is False for a kind that protects nothing. `reduced` names what a kind does not protect, `experimental`
-    marks one that has only been run against a stand-in, and `fix` says how to make it work. One that can show a GPU has
-    `shows_gpu`.
-    """
+
+class SandboxBackend(ABC):
+    """A kind of sandbox, by its name in `SANDBOXES`; constructed without arguments."""
 
     name: str
-    isolated: bool
-    reduced: str
-    experimental: bool
-    fix: str
+    isolated: bool = True  # False for a kind that protects nothing
+    reduced: str = ""  # what a kind does not protect
+    experimental: bool = False  # it has only been run against a stand-in
+    shows_gpu: bool = False
+    fix: str = ""  # how to make it work
 
+    @abstractmethod
     async def version(self) -> str:
         """The program that would be used, with its version. A SandboxError says why there is none."""
-        ...
 
+    @abstractmethod
     async def open(self, setup: Setup) -> Sandbox: ...
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SandboxChoice:
     """The kind of sandbox for a run, and what probing it showed."""
 
@@ -215,9 +308,8 @@ class SandboxChoice:
     passed: tuple[str, ...]  # the properties that hold
     reduced: str = ""
     isolated: bool = True
-    refused: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # the kinds before it, and why they were not chosen
+    # The kinds before it, and why they were not chosen.
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def backend(self) -> SandboxBackend:
@@ -258,26 +350,13 @@ PROPERTIES = {
 }
 # Variables that a sandbox sets for itself, so their names may also be those of variables of the host.
 OWN_VARIABLES = {
-    "PATH",
-    "HOME",
-    "LANG",
-    "TERM",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "TMPDIR",
-    "PWD",
-    "OLDPWD",
-    "SHLVL",
-    "_",
-    "HOSTNAME",
+    *("PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "SHELL", "TMPDIR"),
+    *("PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"),
 }
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     """Open a sandbox of this kind and test from inside what it protects; the properties that hold."""
-    import tempfile  # noqa: PLC0415 - only if no earlier proof is stored
-
     home = Path.home()
     foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())

@@ -1,8 +1,8 @@
 """Bubblewrap: a trial in namespaces of its own, on Linux, without being root and without a daemon.
 
 One sandbox stays open for all commands of a trial, with a small supervisor (supervisor.sh) as its process 1. Workspace,
-home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the disk of the host. What is
-unshared, mounted and dropped is in `bubblewrap_arguments.py`, line by line.
+home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the disk of the host.
+What it is given comes first, line by line; then the open sandbox, and `start_program` for a program of ours.
 """
 
 from __future__ import annotations
@@ -11,50 +11,247 @@ import asyncio
 import fcntl
 import json
 import os
+import resource
 import secrets
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import IO
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import (
+    MAX_ARGUMENT_BYTES,
+    Capture,
     Limits,
     MiB,
+    PreparedCommand,
+    SandboxBackend,
     Setup,
     Stream,
     process_usage,
     seccomp,
 )
-from upskill.sandboxes.bubblewrap_arguments import (
-    ETC_FILES,
-    HOME,
-    WORKSPACE,
-    WRITABLE,
-    mount_arguments,
-    namespace_arguments,
-    shell_line,
-    supervisor_script,
-    system_call_filter,
-)
-from upskill.sandboxes.capture import Capture
-from upskill.sandboxes.files import Folder
-from upskill.sandboxes.open_sandbox import MAX_ARGUMENT_BYTES, FolderSandbox, PreparedCommand
-from upskill.sandboxes.proxy_socket import open_proxy_socket
-from upskill.sandboxes.users import unused_user
+from upskill.sandboxes.files import Folder, FolderSandbox, unused_user
+from upskill.sandboxes.gpu import gpu_devices, gpu_libraries
+
+WORKSPACE, HOME = "/workspace", "/home/student"
+WRITABLE = (WORKSPACE, HOME, "/tmp", "/dev/shm")  # noqa: S108 - inside, and private
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": HOME,
+    "USER": "student",
+    "LOGNAME": "student",
+    "SHELL": "/bin/bash",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "TMPDIR": "/tmp",  # noqa: S108
+}
+# The parts of /etc that programs cannot do without and that say nothing about this machine.
+ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "pki/ca-trust")
+ETC_FILES = {
+    "/etc/passwd": b"student:x:1000:1000::/home/student:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\n",
+    "/etc/group": b"student:x:1000:\nnogroup:x:65534:\n",
+    "/etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
+    "/etc/resolv.conf": b"",
+}
+BIND = "--ro-bind"
+SUPERVISOR = Path(__file__).with_name("supervisor.sh")
+FAMILIES = (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
+
+
+@cache
+def system_call_filter() -> bytes:
+    return seccomp.pack_filter(seccomp.build_filter(families=FAMILIES))
+
+
+@cache
+def _system_mounts() -> tuple[str, ...]:
+    """The read-only system: /usr, the links into it, and a few files of /etc."""
+    arguments = ["--ro-bind", "/usr", "/usr", "--perms", "0755", "--dir", "/etc"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/") / name
+        if path.is_symlink():
+            arguments += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            arguments += ["--ro-bind", str(path), str(path)]
+    etc = Path("/etc")
+    for path in (*(etc / name for name in ETC), *sorted(etc.glob("java-*-openjdk"))):
+        if path.exists():
+            arguments += ["--ro-bind", str(path), str(path)]
+    return tuple(arguments)
+
+
+def gpu_arguments() -> list[str]:
+    """The NVIDIA devices, and the driver's libraries read-only where they are not below /usr."""
+    devices = [word for path in gpu_devices() for word in ("--dev-bind", str(path), str(path))]
+    return devices + [word for path in gpu_libraries() for word in (BIND, str(path), str(path))]
+
+
+def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
+    """Everything that holds a student back, apart from limits and the filter of system calls."""
+    arguments = [
+        "--unshare-user",
+        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+        "--disable-userns",  # a namespace of one's own is where most ways out of a kernel begin
+        "--die-with-parent",
+        "--new-session",  # no terminal, so nothing can be typed into it
+        "--as-pid-1",  # else process 1 is bubblewrap's own, with the environment of its caller in /proc/1/environ
+        "--clearenv",
+        *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
+        *_system_mounts(),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(gpu_arguments() if gpu else ()),
+    ]
+    for place in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
+        arguments += ["--perms", "1777" if place in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
+        arguments += ["--size", str(limits.disk), "--tmpfs", place]
+    for name, value in ENVIRONMENT.items():
+        arguments += ["--setenv", name, value]
+    return arguments
+
+
+def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tuple[list[str], list[str]]:
+    """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if any.
+
+    What is mounted may lie where only root can go, and bubblewrap is not run as root. So root first binds it below
+    /tmp, in a mount namespace of its own, and then becomes the user and bubblewrap.
+    """
+    paths = [str(path.absolute()) for path in readonly_mounts.values()]
+    if user is None or not paths:
+        arguments = [word for place, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, place)]
+        return arguments, [] if user is None else _setpriv(user)
+    arguments = [word for index, place in enumerate(readonly_mounts) for word in (BIND, f"/tmp/{index}", place)]  # noqa: S108
+    return arguments, [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
+
+
+def _setpriv(user: int) -> list[str]:
+    """Cheaper than to have Python change the user, which would copy its whole memory map for that."""
+    found = shutil.which("setpriv", path="/usr/bin:/bin")
+    return [found, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--"] if found else []
+
+
+def _start_bubblewrap(
+    command: Sequence[str],
+    setup: Setup,
+    *,
+    user: int | None,
+    options: Sequence[str] = (),
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    descriptors: list[int],
+    streams: tuple[int, int | IO[bytes], int | IO[bytes]],
+) -> subprocess.Popen[bytes]:
+    """Start bubblewrap. It gets no environment, and only these descriptors; `files` are read-only in there. `streams`
+    are standard input, output and error.
+
+    `command` may begin with further options, which come last.
+    """
+    mounts, become_user = mount_arguments(setup.readonly_mounts, user)
+    arguments = namespace_arguments(setup.limits, gpu=setup.gpu)
+    with ExitStack() as cleanup:
+
+        def data(content: bytes) -> str:
+            """A descriptor from which bubblewrap reads this."""
+            reader, writer = os.pipe()
+            cleanup.callback(os.close, reader)
+            os.write(writer, content)  # small enough to fit
+            os.close(writer)
+            descriptors.append(reader)
+            return str(reader)
+
+        for path, content in {**ETC_FILES, **files}.items():
+            arguments += ["--perms", "0444", "--file", data(content), path]
+        arguments += [
+            *(*mounts, *options, "--remount-ro", "/dev", "--remount-ro", "/"),
+            *("--cap-drop", "ALL", "--seccomp", data(system_call_filter()), *command),
+        ]
+        own_user = None if become_user else user
+        return subprocess.Popen(
+            [*become_user, _program(), *arguments],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            env={},
+            cwd="/",
+            pass_fds=descriptors,
+            user=own_user,
+            group=own_user,
+            extra_groups=None if own_user is None else [],
+            start_new_session=True,  # Ctrl-C must not reach it: we end it, with all it has started
+        )
+
+
+def shell_line(command: PreparedCommand, stdin: str = "") -> str:
+    """The command as the supervisor takes it: a line of shell that sets limits and becomes the command."""
+    limits = command.limits
+    kernel = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdigit())
+    sizes = {
+        "c": 0,
+        "t": int(limits.cpu) + 2,  # per process; the sum is checked from outside, and reached first
+        "f": max(1, _within_hard_limit(limits.file_size, resource.RLIMIT_FSIZE) // 1024),
+        "n": _within_hard_limit(limits.open_files, resource.RLIMIT_NOFILE),
+        # Counts memory that is only reserved, too; the memory in use is checked from outside.
+        "d": None if limits.address_space is None else limits.memory // 1024,
+        "v": None if limits.address_space is None else limits.address_space // 1024,
+        # Before 5.14 the kernel counts all processes of the user, even those outside.
+        "u": limits.processes if kernel >= (5, 14) else None,
+    }
+    steps = [f"ulimit -{letter} {value}" for letter, value in sizes.items() if value is not None]
+    steps += [f"export {name}={_quote(value)}" for name, value in command.environment.items()]
+    if stdin:
+        steps.append(f"exec <{stdin}")
+    steps.append("exec " + " ".join(["--", *map(_quote, command.argv)]))
+    return " && ".join(steps)
+
+
+def _within_hard_limit(wanted: int, limit: int) -> int:
+    hard = resource.getrlimit(limit)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def _quote(word: str) -> str:
+    """A word as the shell reads it, on one line even if it has line breaks."""
+    return shlex.quote(word.encode("utf-8", "replace").decode()).replace("\n", "'$'\\n''")
+
+
+STAGE = """
+import ctypes, json, os, sys
+user, mounted = int(sys.argv[1]), json.loads(sys.argv[2])
+call = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+check(call.unshare(0x20000))  # CLONE_NEWNS
+check(call.mount(b"none", b"/", None, 0x44000, None))  # MS_REC | MS_PRIVATE
+held = [os.open(path, os.O_PATH) for path in mounted]
+folders = [os.path.isdir(path) for path in mounted]
+check(call.mount(b"tmpfs", b"/tmp", b"tmpfs", 0, b"mode=755,size=64k"))
+for at, (descriptor, folder) in enumerate(zip(held, folders)):
+    place = f"/tmp/{at}"
+    os.mkdir(place) if folder else os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
+    check(call.mount(f"/proc/self/fd/{descriptor}".encode(), place.encode(), None, 0x5000, None))  # MS_BIND | MS_REC
+    os.close(descriptor)
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+os.execve(sys.argv[3], sys.argv[3:], {})
+"""
+
 
 GRACE_SECONDS = 30.0  # for things that take milliseconds, but on a busy machine have to wait their turn
 START_SECONDS = 120.0
 
 
-class Bubblewrap:
+class Bubblewrap(SandboxBackend):
     name = "bubblewrap"
-    isolated = True
-    reduced = ""
-    experimental = False
     shows_gpu = True
     fix = (
         "Install it (`apt install bubblewrap`, `dnf install bubblewrap`). If it is installed, user namespaces are "
@@ -137,7 +334,7 @@ class BubblewrapSandbox(FolderSandbox):
             self.proxy_socket = await open_proxy_socket(self._process_1, self._setup.proxy_port, self._user)
 
     def _spawn(self) -> None:
-        """Start bubblewrap. It gets no environment, and only the descriptors named here."""
+        """Start bubblewrap, and keep our ends of its pipes."""
         with ExitStack() as cleanup:
 
             def pipe(name: str, *, reads: bool) -> int:
@@ -149,49 +346,21 @@ class BubblewrapSandbox(FolderSandbox):
                 cleanup.callback(os.close, theirs)
                 return theirs
 
-            def data(content: bytes) -> str:
-                """A descriptor from which bubblewrap reads this."""
-                reader, writer = os.pipe()
-                cleanup.callback(os.close, reader)
-                os.write(writer, content)  # small enough to fit
-                os.close(writer)
-                passed.append(reader)
-                return str(reader)
-
-            passed: list[int] = []
             control, status = pipe("control", reads=False), pipe("status", reads=True)
             output, error = pipe("output", reads=True), pipe("error", reads=True)
             info = pipe("info", reads=True)
             fcntl.fcntl(control, fcntl.F_SETPIPE_SZ, 4 * MAX_ARGUMENT_BYTES)  # most commands fit in as a whole
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             cleanup.callback(os.close, bash)
-            mounts, become_user = mount_arguments(self._setup.readonly_mounts, self._user)
-            arguments = namespace_arguments(self._setup.limits, gpu=self._setup.gpu)
-            for path, text in ETC_FILES.items():
-                arguments += ["--perms", "0444", "--file", data(text.encode()), path]
-            arguments += [
-                *mounts,
+            self._bwrap = _start_bubblewrap(
+                ["--info-fd", str(info), "--chdir", WORKSPACE, "/run/bash", "/run/supervisor", str(status)],
+                self._setup,
+                user=self._user,
                 # Executable but not readable, which closes /proc/1 to other processes of the same user.
-                *("--perms", "0111", "--file", str(bash), "/run/bash"),
-                *("--perms", "0444", "--file", data(supervisor_script()), "/run/supervisor"),
-                *("--remount-ro", "/dev", "--remount-ro", "/"),
-                *("--cap-drop", "ALL", "--seccomp", data(system_call_filter())),
-                *("--info-fd", str(info), "--chdir", WORKSPACE),
-                *("/run/bash", "/run/supervisor", str(status)),
-            ]
-            user = None if become_user else self._user
-            self._bwrap = subprocess.Popen(
-                [*become_user, _program(), *arguments],
-                stdin=control,
-                stdout=output,
-                stderr=error,
-                env={},
-                cwd="/",
-                pass_fds=[*passed, bash, status, info],
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
-                start_new_session=True,  # Ctrl-C must not reach it: we end it, with all it has started
+                options=["--perms", "0111", "--file", str(bash), "/run/bash"],
+                files={"/run/supervisor": SUPERVISOR.read_bytes()},
+                descriptors=[bash, status, info],
+                streams=(control, output, error),
             )
         self._descriptors["bwrap"] = os.pidfd_open(self._bwrap.pid)
 
@@ -416,3 +585,68 @@ def _read_available(descriptor: int) -> bytes | None:
         return os.read(descriptor, 65536)
     except BlockingIOError:
         return None
+
+
+# Runs in a process of its own, as only a process with one thread can change its user namespace.
+LISTEN = """
+import ctypes, fcntl, os, socket, sys
+first, port, back, user = map(int, sys.argv[1:])
+call = ctypes.CDLL(None, use_errno=True)
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+net = os.open(f"/proc/{first}/ns/net", os.O_RDONLY)
+owner = fcntl.ioctl(net, 0xB701)  # NS_GET_USERNS: the user namespace that the network belongs to
+for namespace in (owner, net):
+    if call.setns(namespace, 0):
+        raise OSError(ctypes.get_errno(), "setns")
+listener = socket.create_server(("127.0.0.1", port), backlog=128)
+socket.send_fds(socket.socket(fileno=back), [b"."], [listener.fileno()])
+"""
+
+
+async def open_proxy_socket(process: int, port: int, user: int | None) -> socket.socket:
+    """A socket that listens on the loopback of the network namespace of this process."""
+    here, there = socket.socketpair()
+    with here, there:
+        arguments = map(str, (process, port, there.fileno(), os.geteuid() if user is None else user))
+        helper = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-c", LISTEN, *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[there.fileno()],
+            env={},
+            cwd="/",
+        )
+        _, stderr = await helper.communicate()
+        if helper.returncode:
+            problem = stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise SandboxError(f"no socket for the proxy could be opened in the sandbox: {problem}")
+        _, descriptors, _, _ = socket.recv_fds(here, 1, 1)
+    return socket.socket(fileno=descriptors[0])
+
+
+def start_program(
+    argv: Sequence[str],
+    *,
+    printed: IO[bytes],
+    descriptors: Iterable[int],
+    environment: Mapping[str, str],
+    mounts: Iterable[Path],
+    gpu: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start a program of ours in such namespaces, for code that comes with a suite and is not a student's.
+
+    It has no supervisor: it is spoken to through descriptors that it inherits, and ends with whoever started it.
+    `mounts` are shown read-only at their own path, and what it prints goes into a file.
+    """
+    options = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+    return _start_bubblewrap(
+        [*options, "--chdir", "/", *argv],
+        Setup(readonly_mounts={str(path): path for path in mounts}, limits=Limits(disk=4096 * MiB), gpu=gpu),
+        user=unused_user(),
+        descriptors=list(descriptors),
+        streams=(subprocess.DEVNULL, printed, printed),
+    )

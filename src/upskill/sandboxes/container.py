@@ -18,10 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Entry, MiB, Setup, process_usage
-from upskill.sandboxes.capture import Capture
+from upskill.sandboxes import Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup, process_usage
 from upskill.sandboxes.files import Folder
-from upskill.sandboxes.open_sandbox import OpenSandbox, PreparedCommand
 
 ENGINES = ("docker", "podman")
 IMAGE = "python:3.12-slim"
@@ -37,10 +35,8 @@ WRITE = 'set -e; mkdir -p "$(dirname "$1")"; cat >"$2"; chmod "$3" "$2"; mv -fT 
 LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %P\\0" | head -z -n "$2"'
 
 
-class Container:
+class Container(SandboxBackend):
     name = "container"
-    isolated = True
-    reduced = ""
     experimental = True
     shows_gpu = True
     fix = f"Start docker or podman as a user who may use it, and fetch the image once: `docker pull {IMAGE}`."
@@ -106,7 +102,7 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
     return [*line, IMAGE, "bash", "-c", PROCESS_1]
 
 
-class ContainerSandbox(OpenSandbox):
+class ContainerSandbox(Sandbox):
     kind = "container"
     workspace = WORKSPACE
     home = HOME

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import pwd
 import secrets
 import stat
 from collections.abc import Generator
@@ -17,8 +18,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from upskill.errors import SandboxError
 from upskill.inputs import read_input
-from upskill.sandboxes import Entry, Sandbox
+from upskill.sandboxes import Entry, MiB, Sandbox, Setup
+
+
+def unused_user() -> int | None:
+    """A user id that nobody has, a different one each time. None if we are not root and remain who we are."""
+    if os.geteuid() != 0:
+        return None
+    first, _, count = (int(word) for word in Path("/proc/self/uid_map").read_text(encoding="utf-8").split()[:3])
+    # Near the top of the mapped range: a container may have no more than 65,536 users.
+    top = min(first + count, 2**31) - 1000
+    while True:
+        user = top - secrets.randbelow(min(2**24, (top - first) // 16))
+        try:
+            pwd.getpwuid(user)
+        except KeyError:
+            return user
+
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CHUNK = 1 << 20
@@ -235,6 +253,43 @@ def folder_size(path: Path) -> int:
         except OSError:  # deleted meanwhile, or not readable
             continue
     return total
+
+
+class FolderSandbox(Sandbox):
+    """A sandbox whose folders we hold open from outside, until it is stopped."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._folders: dict[str, Folder] = {}  # by their path inside
+
+    async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes:
+        return self._folder(path).read(path, max_bytes)
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        self._folder(path).write(path, content, executable=executable)
+
+    async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
+        return self._folder(path).list(path, max_entries)
+
+    def _folder(self, path: str) -> Folder:
+        if self.workspace not in self._folders:
+            raise SandboxError("the sandbox was stopped, and its files with it")
+        for place, folder in self._folders.items():
+            if path.startswith(place + "/"):
+                return folder
+        return self._folders[self.workspace]
+
+    def _write_setup_files(self) -> None:
+        for place, files in ((self.workspace, self._setup.files), (self.home, self._setup.home_files)):
+            for path, content in files.items():
+                self._folders[place].write(path, content, executable=path in self._setup.runnable)
+
+    def _close_folders(self) -> None:
+        for folder in self._folders.values():
+            folder.close()
+        self._folders.clear()
+        if self.proxy_socket is not None:
+            self.proxy_socket.close()
 
 
 async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:

@@ -12,11 +12,10 @@ import sys
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Limits, Setup, seccomp
+from upskill.sandboxes import Limits, SandboxBackend, Setup, seccomp
 from upskill.sandboxes.confine import landlock_version
-from upskill.sandboxes.processes import ProcessSandbox
-from upskill.sandboxes.users import unused_user
-from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_confine
+from upskill.sandboxes.files import unused_user
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_confine
 
 OLDEST = 3  # Linux 6.2: the first that also protects files from being truncated
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -27,10 +26,8 @@ PROC = ("meminfo", "cpuinfo", "stat", "version", "uptime", "loadavg", "filesyste
 REDUCED = "no process, network and IPC namespaces, no /tmp of its own, no background processes between commands"
 
 
-class Landlock:
+class Landlock(SandboxBackend):
     name = "landlock"
-    isolated = True
-    experimental = False
     fix = "It needs Linux 6.2 or newer with Landlock among its security modules (`lsm=landlock,...`)."
 
     def __init__(self) -> None:

@@ -9,18 +9,14 @@ import os
 import sys
 from pathlib import Path
 
-from upskill.sandboxes import Limits, Setup
-from upskill.sandboxes.processes import ProcessSandbox
-from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_confine, wrap_in_shell
+from upskill.sandboxes import Limits, SandboxBackend, Setup
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_confine, wrap_in_shell
 
 
-class NoSandbox:
+class NoSandbox(SandboxBackend):
     name = "none"
     isolated = False
-    reduced = ""
-    experimental = False
     shows_gpu = True  # it hides nothing
-    fix = ""
 
     async def version(self) -> str:
         return "no protection"

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Limits, Setup
-from upskill.sandboxes.processes import ProcessSandbox
-from upskill.sandboxes.wrappers import WrappedCommand, wrap_in_shell
+from upskill.sandboxes import Limits, SandboxBackend, Setup
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_shell
 
 PROGRAM = "/usr/bin/sandbox-exec"
 PROFILE = """(version 1)
@@ -35,9 +34,8 @@ PROFILE = """(version 1)
 {network}"""
 
 
-class Seatbelt:
+class Seatbelt(SandboxBackend):
     name = "seatbelt"
-    isolated = True
     reduced = "one process table for all, no background processes between commands, and not yet tried on a Mac"
     experimental = True
     fix = "It comes with macOS."

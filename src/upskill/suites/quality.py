@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from upskill.checks import Named
+from upskill.checks import SuiteCheck
 from upskill.checks.denial import denies
 from upskill.checks.tools import ToolCalled
 from upskill.errors import SandboxError
@@ -216,10 +216,10 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
         yield "refusal", f"I cannot help with {reference}."
         yield "denied", f"It is not {reference}."
         yield "denied", f"Do not use {reference}."
-    own, checks = _words(case.reference), [named.written for named in case.checks]
+    own, checks = _words(case.reference), [named.config for named in case.checks]
     for other in others:
         # One with all words of the right answer, or for which the same is looked for, may well be right.
-        same = (bool(own) and own <= _words(other.reference)) or [named.written for named in other.checks] == checks
+        same = (bool(own) and own <= _words(other.reference)) or [named.config for named in other.checks] == checks
         if other.id != case.id and not same:
             yield "other", other.reference
 
@@ -253,22 +253,22 @@ def unwritten(suite: Suite) -> str:
     return f"{cases} an output_file ({names}), which --agent chat does not write: the checks look at the answer"
 
 
-def _is_done(named: Named) -> bool:
+def _is_done(named: SuiteCheck) -> bool:
     """Whether it looks for something that has to be done; the other checks hold where nothing was."""
     return named.check.needs_sandbox or isinstance(named.check, ToolCalled)
 
 
-def _beyond_reach(case: Case) -> list[Named]:
+def _beyond_reach(case: Case) -> list[SuiteCheck]:
     reached = _within_reach(case)
     return [named for named in case.checks if named not in reached]
 
 
-def _within_reach(case: Case) -> list[Named]:
+def _within_reach(case: Case) -> list[SuiteCheck]:
     """The checks that an answer alone can pass: those that look at it, and at what was taken from it into files."""
     if any(isinstance(answer, Script) for answer in case.right):  # something has to be done
         return [named for named in case.checks if named.check.reads_answer and not named.check.needs_sandbox]
     extracted = False
-    found: list[Named] = []
+    found: list[SuiteCheck] = []
     for named in case.checks:
         extracted = extracted or (named.check.needs_sandbox and named.check.reads_answer)
         if named.check.reads_answer or (extracted and named.check.needs_sandbox):
@@ -276,7 +276,7 @@ def _within_reach(case: Case) -> list[Named]:
     return found
 
 
-def _languages(named: Named) -> str:
+def _languages(named: SuiteCheck) -> str:
     """The language that a code block is asked for in; empty for any."""
     return next(iter(getattr(named.check, "language", None) or ()), "")
 
@@ -298,12 +298,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[\w.-]*\w|[^\w\s.,`'\"]", text.casefold()))
 
 
-def _keywords(checks: Iterable[Named]) -> list[str]:
+def _keywords(checks: Iterable[SuiteCheck]) -> list[str]:
     """The words a refusal would have to name, from the checks that look for plain text."""
     found: list[str] = []
     for named in checks:
         if named.name in ("contains", "contains_any", "equals", "starts_with"):
-            mapping = as_mapping(named.written)
-            texts: Any = mapping.get("text") if mapping else named.written
+            mapping = as_mapping(named.config)
+            texts: Any = mapping.get("text") if mapping else named.config
             found += [str(text) for text in (as_list(texts) or [texts])]
     return found

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from upskill.checks import Named, read_checks
+from upskill.checks import SuiteCheck, read_checks
 from upskill.checks.extract import Extract
-from upskill.checks.guard import is_test, names
+from upskill.checks.guard import is_test, mentions_file
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
@@ -48,7 +48,7 @@ class Case:
 
     id: str
     prompt: str
-    checks: tuple[Named, ...]
+    checks: tuple[SuiteCheck, ...]
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     tags: tuple[str, ...] = ()
     held_out: bool = False
@@ -67,7 +67,7 @@ class Case:
         said: dict[str, Any] = {
             "id": self.id,
             "prompt": self.prompt,
-            "checks": [{named.name: named.written} for named in self.checks],
+            "checks": [{named.name: named.config} for named in self.checks],
             "held_out": self.held_out,
         }
         optional = {
@@ -97,21 +97,21 @@ class Case:
     @cached_property
     def words(self) -> str:
         """What it asks for and looks at, without what it brings."""
-        return "\n".join([self.prompt, self.output_file, *(_said(named.written) for named in self.checks)])
+        return "\n".join([self.prompt, self.output_file, *(_said(named.config) for named in self.checks)])
 
     @cached_property
     def asked_for(self) -> tuple[str, ...]:
         """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
-        looks = [_said(named.written) for named in self.checks if named.name not in ("command", "python")]
+        looks = [_said(named.config) for named in self.checks if named.name not in ("command", "python")]
         said = "\n".join([self.prompt, *looks])
-        asked = [path for path in self.files if not is_test(path) and names(said, PurePosixPath(path).name)]
+        asked = [path for path in self.files if not is_test(path) and mentions_file(said, PurePosixPath(path).name)]
         return tuple(path for path in dict.fromkeys([*filled, *asked]) if path)
 
     @property
     def fingerprint(self) -> str:
         """A hash of what decides an outcome; tags and the split do not."""
-        decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.written] for named in self.checks]]
+        decides: list[Any] = [self.prompt, dict(self.files), [[named.name, named.config] for named in self.checks]]
         if any(named.check.needs_reference for named in self.checks):
             decides.append(self.reference)
         if self.output_file:
@@ -178,7 +178,7 @@ class Suite:
             notes = Notes()
             said = convert(name, Source(said, where, read_file, notes)) | _common(said)
         items, common = _cases_of(said, where)
-        shared: list[Named] = []
+        shared: list[SuiteCheck] = []
         for number, item in enumerate(common):
             place = f"{where}: checks[{number}]"
             shared += read_checks(item, place, text_reader(read_file, place))
@@ -245,7 +245,7 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def _read_case(
-    item: object, place: str, shared: list[Named], read_file: ReadFile | None, warnings: list[str]
+    item: object, place: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
 ) -> tuple[Case, bool | None]:
     """The case, and which side of the split it says that it is on."""
     said = as_mapping(item)
@@ -256,7 +256,7 @@ def _read_case(
     upstream = "input" in said
     ours = from_upstream(fit(UpstreamCase, said, place), place, warnings) if upstream else fit(OurCase, said, place)
     read_text = text_reader(read_file, place)
-    own: list[Named] = []
+    own: list[SuiteCheck] = []
     problems = ErrorCollector()
     for check in ours.checks:
         with problems.collect():

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from upskill.checks import Evidence, Named
+from upskill.checks import Evidence, SuiteCheck
 from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.suites.suite import Case
 from upskill.traces import Step, Trace
@@ -57,7 +57,7 @@ class Trying:
     skill: str = ""  # what the skill says, which an answer may recite
     known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])  # by what the checks look at
 
-    async def failure(self, answer: str, checks: Iterable[Named] | None = None) -> str | None:
+    async def failure(self, answer: str, checks: Iterable[SuiteCheck] | None = None) -> str | None:
         """Why this answer fails; None when it passes."""
         chosen = list(self.case.checks if checks is None else checks)
         # What needs no sandbox first: most of what knows nothing fails there, and a check changes nothing for another
@@ -100,7 +100,7 @@ class Trying:
                     return errors[0]
         return ""
 
-    async def _error(self, last: Named, before: list[Named], answer: str) -> str:
+    async def _error(self, last: SuiteCheck, before: list[SuiteCheck], answer: str) -> str:
         async with await self.ground.open(self.case.files) as sandbox:
             with suppress(CheckError):
                 await self._first(before, answer, sandbox)  # it may leave files for the last one
@@ -123,7 +123,7 @@ class Trying:
             skill_body=self.skill,
         )
 
-    async def _on_site(self, checks: list[Named], answer: str) -> str | None:
+    async def _on_site(self, checks: list[SuiteCheck], answer: str) -> str | None:
         try:
             # On paper first, as a workspace of a few texts is all that most checks of files need.
             return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
@@ -133,7 +133,7 @@ class Trying:
             sandbox = await stack.enter_async_context(await self.ground.open(self.case.files))
             return await self._first(checks, answer, sandbox)
 
-    async def _first(self, checks: list[Named], answer: str, sandbox: Sandbox | None) -> str | None:
+    async def _first(self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None) -> str | None:
         evidence = self._evidence(answer, sandbox)
         for named in checks:
             try:

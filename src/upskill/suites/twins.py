@@ -99,7 +99,7 @@ def _unnumbered(prompt: str) -> str:
 
 def _asked(case: Case) -> str:
     """A hash of what makes an answer right, and of the files it is about."""
-    checks = [[named.name, named.written] for named in case.checks if named.name not in ("min_length", "max_length")]
+    checks = [[named.name, named.config] for named in case.checks if named.name not in ("min_length", "max_length")]
     return digest([dict(case.files), checks, case.reference])
 
 

@@ -87,7 +87,7 @@ class Feedback:
         cases = {case.id: case for case in suite.cases}
         for mark in self.usable:
             if (case := cases.get(mark.case)) and (checks := self._stronger(mark)):
-                known = [{named.name: named.written} for named in case.checks]
+                known = [{named.name: named.config} for named in case.checks]
                 new = [
                     named
                     for check in checks

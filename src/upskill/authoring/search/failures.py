@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from upskill.authoring.search.refiners import MASK, Failure
-from upskill.checks import Named
+from upskill.checks import SuiteCheck
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_list, as_mapping
@@ -64,11 +64,11 @@ def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure
     return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence, texts)
 
 
-def mask_expected(named: Named, reason: str) -> str:
+def mask_expected(named: SuiteCheck, reason: str) -> str:
     """The reason of a check without the texts that it looked for: a skill is to teach facts, not answers to tests."""
     if named.name in UNMASKED_CHECKS:
         return reason
-    for text in sorted(set(_texts(named.written)), key=len, reverse=True):
+    for text in sorted(set(_texts(named.config)), key=len, reverse=True):
         reason = reason.replace(repr(text), MASK)
         if len(text) >= 4:
             reason = reason.replace(text, MASK)

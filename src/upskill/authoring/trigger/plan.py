@@ -12,7 +12,7 @@ from typing import ClassVar
 from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated
 from upskill.agents.catalog import catalog_prompt
-from upskill.checks import Check, Evidence, Finding, Named
+from upskill.checks import Check, Evidence, Finding, SuiteCheck
 from upskill.errors import UsageError
 from upskill.models.prices import Prices, price_for
 from upskill.runs.planning.estimate import USUAL_ANSWER_TOKENS, CostEstimate
@@ -50,7 +50,7 @@ def suite_of(queries: Queries) -> Suite:
         Case(
             query.id,
             query.text,
-            (Named(FIRES, query.should_trigger, TriggerCheck(expected=query.should_trigger)),),
+            (SuiteCheck(FIRES, query.should_trigger, TriggerCheck(expected=query.should_trigger)),),
             tags=("should trigger" if query.should_trigger else "should not",),
             held_out=queries.parts[query.text] == "test",
         )

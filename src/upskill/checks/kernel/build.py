@@ -11,19 +11,22 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.extract import find_code
-from upskill.checks.workspace import LARGEST, in_words, sandbox_of
+from upskill.checks.workspace import MAX_FILE_BYTES, in_words, sandbox_of
 from upskill.errors import MissingTool
 from upskill.plain import digest
 from upskill.sandboxes import SANDBOXES, Limits, MiB, Sandbox, SandboxBackend, Setup, printable
-from upskill.sandboxes.nvcc import Toolchain, find_toolchain
+from upskill.sandboxes.gpu import Toolchain, find_toolchain
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may include from beside it
-MOST_SOURCES = 64
-MOST_WORDS = 1200  # characters of the compiler's
-MOST_MADE = 64 * MiB  # of code
+MAX_SOURCES = 64
+MAX_MESSAGE = 1200  # characters of the compiler's
+MAX_CODE_BYTES = 64 * MiB  # of code
 KEPT = 32  # builds
 OUT = "out"
 EMPTY = "__global__ void empty() {}\n"
@@ -35,6 +38,15 @@ _COMPILING = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
+
+
+def _is_arch(text: str) -> str:
+    if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", text):
+        raise ValueError(f"{text!r} is not an architecture; write it like sm_90a")
+    return text
+
+
+Arch = Annotated[str, AfterValidator(_is_arch)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
     """The kernel file and what lies beside it; where the workspace has no such file, the code that the answer gives."""
     sandbox = sandbox_of(evidence)
     try:
-        text = (await sandbox.read(file, LARGEST)).decode("utf-8", "replace")
+        text = (await sandbox.read(file, MAX_FILE_BYTES)).decode("utf-8", "replace")
     except FileNotFoundError:
         code = find_code(evidence.answer, (entry, "__global__"))
         if code is None:
@@ -76,7 +88,7 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
         return Finding(False, f"{file}: {in_words(error)}")
     sources = {file: text}
     for found in await sandbox.list():
-        if found.kind == "file" and found.path.endswith(SOURCES) and len(sources) < MOST_SOURCES:
+        if found.kind == "file" and found.path.endswith(SOURCES) and len(sources) < MAX_SOURCES:
             try:
                 sources.setdefault(found.path, (await sandbox.read(found.path, MiB)).decode("utf-8", "replace"))
             except OSError:
@@ -147,7 +159,7 @@ async def _compile(
     if done.code:
         return Build(_words(said) or f"nvcc ended with {done.code} and said nothing")
     try:
-        made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MOST_MADE) for kind in ("ptx", "cubin", "o")}
+        made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("ptx", "cubin", "o")}
     except OSError as error:
         return Build(f"what the compiler makes of it cannot be used: {in_words(error)}")
     kernels = _read_kernels(made["ptx"].decode("utf-8", "replace"), said)
@@ -161,7 +173,7 @@ def _words(said: str) -> str:
     lines = [line for line in printable(said).splitlines() if line.strip() and not line.startswith("ptxas info")]
     first = next((at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0)
     text = "\n".join(lines[first:])
-    return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 2] + " …"
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 2] + " …"
 
 
 def _read_kernels(ptx: str, said: str) -> tuple[CompiledKernel, ...]:

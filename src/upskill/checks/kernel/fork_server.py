@@ -24,12 +24,12 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
-from upskill.checks.kernel import referee, runner
+from upskill.checks.kernel import runner
 from upskill.checks.kernel.device import Device
 
-ROLES = {"runner": runner.serve, "referee": referee.serve}
+ROLES = {"runner": runner.serve_runner, "referee": runner.serve_referee}
 NO_DEVICE = 100  # an error of the driver: it works, and there is no GPU
-MOST_ASKED = 2**18  # bytes of a request
+MAX_REQUEST = 2**18  # bytes of a request
 
 
 # The compiler of PyTorch takes as long to import as PyTorch, and every trial that is timed wants it.
@@ -45,7 +45,7 @@ def main(make: Callable[[], Device] = Device, preload: Sequence[str] = PRELOADED
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need nobody to wait for them
     while True:
-        asked, descriptors, *_ = socket.recv_fds(control, MOST_ASKED, 8)
+        asked, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST, 8)
         if not asked:  # whoever started us has ended
             os._exit(0)
         if os.fork() == 0:

@@ -19,9 +19,8 @@ from typing import IO, Any, Literal
 
 from upskill.errors import MissingTool
 from upskill.sandboxes import printable
-from upskill.sandboxes.bubblewrap_arguments import HOME
+from upskill.sandboxes.bubblewrap import HOME, start_program
 from upskill.sandboxes.gpu import ANY_GPU, kernels_lack
-from upskill.sandboxes.program import start_program
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
@@ -211,11 +210,11 @@ class GpuProcess:
 
     def say(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
-        with suppress(BrokenPipeError):  # it has ended, which `hear` tells
+        with suppress(BrokenPipeError):  # it has ended, which `receive` tells
             while data:
                 data = data[os.write(self._stdin, data) :]
 
-    async def hear(self, seconds: float) -> dict[str, Any]:
+    async def receive(self, seconds: float) -> dict[str, Any]:
         """What it says next; MissingTool where it says that it cannot work here."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -243,7 +242,7 @@ class GpuProcess:
     async def end(self, seconds: float) -> None:
         """Wait for it to end by itself, so that whoever watches it can have its say."""
         with suppress(Silent):
-            await self.hear(seconds)
+            await self.receive(seconds)
 
     def _how_it_ended(self) -> str:
         code = self._wait()

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from upskill.checks import Evidence
-from upskill.checks.check_dir import told
 from upskill.checks.kernel.build import Build, open_build_sandbox
 from upskill.checks.kernel.task import C_TYPES, Argument, TaskHeader
+from upskill.checks.workspace import output_excerpt
 from upskill.errors import CheckError
 from upskill.plain import digest
 from upskill.sandboxes import Limits, MiB, Sandbox, printable
-from upskill.sandboxes.nvcc import find_toolchain
+from upskill.sandboxes.gpu import find_toolchain
 
 RECORDER = Path(__file__).with_name("recorder.c")
 STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
-MOST_STEPS = 256  # of one call
+MAX_STEPS = 256  # of one call
 RECORD_SECONDS = 20.0
 
 KEPT = 32  # linked launchers
@@ -60,10 +60,10 @@ async def record(
         for entry in dict.fromkeys(call.entry for call in calls):
             linked = await _link(sandbox, build, header, entry, toolchain.include)
             await sandbox.write(f"{entry}.recorder", linked, executable=True)
-            told_it = "".join(_input(build, header, [call for call in calls if call.entry == entry], device))
+            recorder_input = "".join(_input(build, header, [call for call in calls if call.entry == entry], device))
             limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
-            done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=told_it.encode())
-            ended = told(replace(done, output=""))  # what it prints; the plan itself says nothing to a person
+            done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=recorder_input.encode())
+            ended = output_excerpt(replace(done, output=""))  # what it prints; the plan itself says nothing to a person
             plans += _read(done.output, build, sum(call.entry == entry for call in calls), ended)
     return plans
 
@@ -143,13 +143,13 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
                 raise BadLauncher(f"the launcher launches nothing in call {len(plans) + 1}")
             plans.append(plan)
             plan = None
-        elif plan is not None and len(plan) < MOST_STEPS:
+        elif plan is not None and len(plan) < MAX_STEPS:
             try:
                 plan.append(_step(words, sizes))
             except (ValueError, IndexError, KeyError):
                 raise BadLauncher("the launcher left no plan that can be read") from None
         else:
-            raise BadLauncher(f"the launcher does more than {MOST_STEPS} things in one call")
+            raise BadLauncher(f"the launcher does more than {MAX_STEPS} things in one call")
     if len(plans) != count:
         raise BadLauncher(f"the launcher did not return from call {min(len(plans) + 1, count)}: {ended}")
     return plans

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.kernel.kernel_check import Arch
+from upskill.checks.kernel.build import Arch
 from upskill.checks.workspace import Path, SandboxCheck, read_left, sandbox_of
 from upskill.errors import did_you_mean
 from upskill.plain import as_list, as_mapping

@@ -1,4 +1,6 @@
-"""The runner: a process that carries out launch plans on the GPU. None of the student's host code is in it.
+"""Runner and referee, two processes beside the GPU. None of the student's host code is in either.
+
+The runner carries out launch plans:
 
     main                  →  what to run: the task, the cubin, shapes, a secret seed
     calls with pointers   →  main, which has the launcher recorded for each of them
@@ -6,7 +8,8 @@
     what came of it       →  main; outputs go into a file without a name, for the referee
 
 Inputs are drawn only when the plans are there. Every buffer lies between two guard zones, outputs hold poison before a
-launch, and guards and inputs are looked at after it. No reference output is ever in the memory of this process.
+launch, and guards and inputs are looked at after it. No reference output is ever in the memory of this process: the
+referee draws the inputs again from their seeds, computes the reference, and compares.
 """
 
 from __future__ import annotations
@@ -18,20 +21,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
-from upskill.checks.kernel import store
-from upskill.checks.kernel.device import Device
-from upskill.checks.kernel.driver import KernelFailed, Missing
+from upskill.checks.kernel.device import Device, KernelFailed, Missing
 from upskill.checks.kernel.task import Shape, TaskHeader, read_task
 
 GUARD = 2**18  # bytes before and behind a buffer
 TASK_MODULE = "upskill_kernel_task"
 POISONS = (0xFF, 0x7B)  # not a number in every float format; the second tells what was not written
-MOST_STORED = 2**32  # bytes of outputs of timed launches
+MAX_STORED = 2**32  # bytes of outputs of timed launches
 
 
 class Task:
@@ -100,7 +102,7 @@ def seed_of(secret: int, *what: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big") >> 1
 
 
-class Setting:
+class Fixture:
     """The buffers for one dtype and shape, and the arguments of a call on them."""
 
     def __init__(self, device: Device, task: Task, dtype: str, shape: Shape, seed: int) -> None:
@@ -163,8 +165,8 @@ class Runner:
         header = self.task.header
         self.scratch = device.pattern(header.scratch, seed_of(self.secret, "scratch"))
         shapes = [tuple(shape) for shape in request["shapes"]]
-        self.settings = [
-            Setting(device, self.task, dtype, shape, seed_of(self.secret, "setting", number))
+        self.fixtures = [
+            Fixture(device, self.task, dtype, shape, seed_of(self.secret, "setting", number))
             for number, (dtype, shape) in enumerate((dtype, shape) for dtype in header.dtypes for shape in shapes)
         ]
 
@@ -172,27 +174,27 @@ class Runner:
         """The calls that will be made, in their order."""
         header = self.task.header
         return [
-            {"entry": header.entry(setting.dtype), "words": setting.words}
-            for setting in self.settings
+            {"entry": header.entry(fixture.dtype), "words": fixture.words}
+            for fixture in self.fixtures
             for _ in range(self.request["repeat"])
         ]
 
     def check(self, plans: Sequence[Sequence[Sequence[Any]]]) -> dict[str, Any]:
-        """Run every setting as often as asked: twice on one input, then on others."""
+        """Run every fixture as often as asked: twice on one input, then on others."""
         repeat, runs = self.request["repeat"], list[dict[str, Any]]()
-        for number, setting in enumerate(self.settings):
+        for number, fixture in enumerate(self.fixtures):
             for again in range(repeat):
                 seed = seed_of(self.secret, "check", number, max(0, again - 1))
-                steps = self._prepare(setting, plans[number * repeat + again])
-                setting.fill(seed, POISONS[again % 2])
-                self._launch(setting, partial(self.device.run, steps), seed)
-                runs.append(self._store(setting, seed))
+                steps = self._prepare(fixture, plans[number * repeat + again])
+                fixture.fill(seed, POISONS[again % 2])
+                self._launch(fixture, partial(self.device.run, steps), seed)
+                runs.append(self._store(fixture, seed))
         return {"runs": runs, "watched": self._keep_inputs()}
 
     def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
-        """Time every setting against its rivals, taking turns; every launch has an input and an output of its own."""
+        """Time every fixture against its rivals, taking turns; every launch has an input and an output of its own."""
         repeat, warmup = self.request["repeat"], self.request["warmup"]
-        setting, runs = self.settings[0], list[dict[str, Any]]()
+        fixture, runs = self.fixtures[0], list[dict[str, Any]]()
         times: dict[str, list[float]] = {name: [] for name in ("kernel", *rivals)}
         for number in range(repeat):
             order = ["kernel", *rivals]
@@ -200,66 +202,66 @@ class Runner:
                 name = order[(place + number) % len(order)]
                 seed = seed_of(self.secret, "time", number, name)
                 if name == "kernel":
-                    steps = self._prepare(setting, plans[number])
-                    setting.fill(seed, POISONS[number % 2])
-                    took = self._launch(setting, partial(self.device.seconds, partial(self.device.run, steps)), seed)
-                    runs.append(self._store(setting, seed))
+                    steps = self._prepare(fixture, plans[number])
+                    fixture.fill(seed, POISONS[number % 2])
+                    took = self._launch(fixture, partial(self.device.seconds, partial(self.device.run, steps)), seed)
+                    runs.append(self._store(fixture, seed))
                 else:
-                    drawn = setting.draw(seed)
+                    drawn = fixture.draw(seed)
                     took = self.device.seconds(partial(rivals[name], **drawn))
                 if number >= warmup:
                     times[name].append(took)
         return {"runs": runs, "times": times}
 
-    def _prepare(self, setting: Setting, plan: Sequence[Sequence[Any]]) -> list[Callable[[], None]]:
+    def _prepare(self, fixture: Fixture, plan: Sequence[Sequence[Any]]) -> list[Callable[[], None]]:
         """A plan may fill and copy only what its call was given."""
         mine = self.device.address(self.scratch)
-        ranges = [*setting.ranges(), (mine, mine + self.task.header.scratch)]
+        ranges = [*fixture.ranges(), (mine, mine + self.task.header.scratch)]
         for kind, *rest in plan:
             places = {"memset": rest[:1], "memcpy": rest[:2]}.get(kind, [])
             for pointer in places:
                 if not any(first <= pointer and pointer + rest[2] <= last for first, last in ranges):
-                    raise KernelFailed(f"at {setting.label}: its {kind} goes outside of its buffers")
+                    raise KernelFailed(f"at {fixture.label}: its {kind} goes outside of its buffers")
         try:
             return self.device.prepare(plan)
         except KernelFailed as error:
-            raise KernelFailed(f"at {setting.label}: {error}") from error
+            raise KernelFailed(f"at {fixture.label}: {error}") from error
 
-    def _launch(self, setting: Setting, work: Callable[[], Any], seed: int) -> Any:
+    def _launch(self, fixture: Fixture, work: Callable[[], Any], seed: int) -> Any:
         try:
             result = work()
             self.device.finish()
-            setting.inspect(seed)
+            fixture.inspect(seed)
         except KernelFailed as error:
-            raise KernelFailed(f"at {setting.label}: {error}") from error
+            raise KernelFailed(f"at {fixture.label}: {error}") from error
         return result
 
     def _keep_inputs(self) -> dict[str, Any]:
         """A small call as it was made, for `watched`: of more than one element, behind which something could lie."""
-        sizes = [sum(buffer.size for buffer in setting.outputs.values()) for setting in self.settings]
-        setting = min(zip(sizes, self.settings, strict=True), key=lambda pair: (pair[0] < 64, pair[0]))[1]
+        sizes = [sum(buffer.size for buffer in fixture.outputs.values()) for fixture in self.fixtures]
+        fixture = min(zip(sizes, self.fixtures, strict=True), key=lambda pair: (pair[0] < 64, pair[0]))[1]
         names = [argument.name for argument in self.task.header.signature]
         buffers = [
             {
                 "word": names.index(name),
                 "bytes": buffer.size,
-                "at": self._put(buffer) if name in setting.inputs else None,
+                "at": self._put(buffer) if name in fixture.inputs else None,
             }
-            for name, buffer in (setting.inputs | setting.outputs).items()
+            for name, buffer in (fixture.inputs | fixture.outputs).items()
             if name in names
         ]
-        return {"entry": self.task.header.entry(setting.dtype), "words": setting.words, "buffers": buffers}
+        return {"entry": self.task.header.entry(fixture.dtype), "words": fixture.words, "buffers": buffers}
 
     def _put(self, buffer: Buffer) -> int:
         """Where in the store the bytes of a buffer are from now on."""
         began = time.perf_counter()
         at, data = self.stored, memoryview(self.device.to_bytes(buffer.data)).cast("B")
-        store.write(self.store, data, at)
+        write_store(self.store, data, at)
         self.stored += len(data)
         self.storing += time.perf_counter() - began
         return at
 
-    def _store(self, setting: Setting, seed: int) -> dict[str, Any]:
+    def _store(self, fixture: Fixture, seed: int) -> dict[str, Any]:
         """Hand the outputs over, out of reach of any launch that follows."""
         places = {
             name: {
@@ -268,12 +270,12 @@ class Runner:
                 "dtype": self.device.name_of(buffer.dtype),
                 "shape": list(buffer.shape),
             }
-            for name, buffer in setting.outputs.items()
+            for name, buffer in fixture.outputs.items()
         }
-        return {"dtype": setting.dtype, "shape": list(setting.shape), "seed": seed, "outputs": places}
+        return {"dtype": fixture.dtype, "shape": list(fixture.shape), "seed": seed, "outputs": places}
 
 
-def serve(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+def serve_runner(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
     if request["mode"] == "probe":
         one = device.pattern(2**20, 1)
         channel.say({"done": device.same(one, device.pattern(2**20, 1))})
@@ -283,22 +285,22 @@ def serve(device: Device, request: dict[str, Any], descriptor: int, channel: Cha
     rivals: dict[str, Callable[..., Any]] = {}
     facts: dict[str, Any] = {"device": device.name}
     if request["mode"] == "time":
-        setting = runner.settings[0]
-        size = sum(buffer.size for buffer in setting.outputs.values())
-        request["repeat"] = max(request["warmup"] + 10, min(request["repeat"], MOST_STORED // size))
+        fixture = runner.fixtures[0]
+        size = sum(buffer.size for buffer in fixture.outputs.values())
+        request["repeat"] = max(request["warmup"] + 10, min(request["repeat"], MAX_STORED // size))
         known = {"eager": lambda: runner.task.eager, "compile": lambda: device.compile(runner.task.eager)}
         rivals = {name: known[name]() for name in request["than"]}
         for name, rival in rivals.items():  # the first call compiles
             for _ in range(3):
-                rival(**setting.draw(seed_of(runner.secret, "compiled")))
+                rival(**fixture.draw(seed_of(runner.secret, "compiled")))
             device.finish()
             channel.say({"warm": name})
         facts["copy_bandwidth"] = device.copy_bandwidth()
         if runner.task.bytes_moved:
-            facts["bytes"] = runner.task.bytes_moved(setting.shape, device.dtype(setting.dtype))
+            facts["bytes"] = runner.task.bytes_moved(fixture.shape, device.dtype(fixture.dtype))
     scratch = device.address(runner.scratch)
     channel.say({"calls": runner.calls(), "attributes": device.attributes(), "scratch": scratch})
-    plans = channel.hear()["plans"]
+    plans = channel.receive()["plans"]
     try:
         device.load(bytes.fromhex(request["cubin"]))
         found = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
@@ -319,7 +321,7 @@ class Channel:
         self._out.write(json.dumps(message) + "\n")
         self._out.flush()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         return json.loads(self._in.readline())
 
 
@@ -327,14 +329,126 @@ def main(make: Callable[[], Device], serve: Callable[..., None], said: int, desc
     """Serve one request and end, without waiting for anything that may still hang on the GPU."""
     channel = Channel(said)
     try:
-        request = channel.hear()
+        request = channel.receive()
         device = make()
         if request.get("warm"):  # it has made its context; what to do is said later
             channel.say({"warm": device.name})
-            request = channel.hear()
+            request = channel.receive()
         serve(device, request, descriptor, channel)
     except Missing as error:
         channel.say({"missing": str(error)})
     except Exception as error:
         channel.say({"broken": f"{type(error).__name__}: {error}"})
     os._exit(0)
+
+
+# The file that a runner hands outputs over in: without a name, and read and written by several threads at once. The
+# outputs of one trial come to gigabytes of memory that is touched for the first time, which is what takes the time.
+
+CHUNK = 2**22
+MAX_THREADS = 8
+
+
+def write_store(store: int, data: memoryview, at: int) -> None:
+    """Put these bytes at a place of the file."""
+    _in_chunks(len(data), lambda first, last: _write(store, data[first:last], at + first))
+
+
+def read_store(store: int, at: int, target: memoryview) -> None:
+    """Fill this memory with what the file has from a place on."""
+    _in_chunks(len(target), lambda first, last: _read(store, target[first:last], at + first))
+
+
+def _in_chunks(size: int, work: Callable[[int, int], None]) -> None:
+    if size <= CHUNK:
+        work(0, size)
+        return
+    bounds = [(first, min(first + CHUNK, size)) for first in range(0, size, CHUNK)]
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1, len(bounds))) as threads:
+        for done in [threads.submit(partial(work, *pair)) for pair in bounds]:
+            done.result()
+
+
+def _write(store: int, data: memoryview, at: int) -> None:
+    while data:
+        written = os.pwrite(store, data, at)
+        data, at = data[written:], at + written
+
+
+def _read(store: int, target: memoryview, at: int) -> None:
+    while target:
+        count = os.preadv(store, [target], at)
+        if not count:
+            raise EOFError("the runner stored less than it says")
+        target, at = target[count:], at + count
+
+
+# The referee.
+
+
+def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float]) -> str:
+    """What is wrong with an output; empty where it is right.
+
+    Not a number and infinite are right only where the reference has them too.
+    """
+    xp = device.xp
+    if tuple(got.shape) != tuple(want.shape):
+        return f"the reference has the shape {tuple(want.shape)}, not {tuple(got.shape)}"
+    relative, absolute = tolerance
+    got, want = device.precise(got).reshape(-1), device.precise(want).reshape(-1)
+    special = xp.isnan(want) | xp.isinf(want)
+    alike = (got == want) | (xp.isnan(got) & xp.isnan(want))
+    near = xp.abs(got - want) <= absolute + relative * xp.abs(want)
+    wrong = ~xp.where(special, alike, near)
+    count = int(wrong.sum())
+    if not count:
+        return ""
+    first = int(xp.where(wrong)[0][0])
+    unwritten = int((wrong & xp.isnan(got)).sum())
+    more = f", {unwritten:,} of them not a number" if unwritten else ""
+    return (
+        f"{count:,} of {len(got):,} elements are wrong{more}; element {first} is {float(got[first]):.6g}"
+        f" and should be {float(want[first]):.6g} (± {absolute:g} and {relative:g} of it)"
+    )
+
+
+def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) -> str:
+    """What is wrong with the outputs of one run, given as bytes; empty where nothing is."""
+    drawn = task.inputs(tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"]))
+    got = {
+        name: device.shaped(raw[name], device.dtype(place["dtype"]), place["shape"])
+        for name, place in run["outputs"].items()
+    }
+    if task.accept is not None:
+        return task.accept(got, **drawn)
+    wanted: Any = task.reference(**drawn)
+    if not isinstance(wanted, dict):
+        wanted = {next(iter(got)): wanted}
+    for name, output in got.items():
+        tolerance = task.header.tolerance_of(run["outputs"][name]["dtype"])
+        if wrong := compare(device, output, wanted[name], tolerance):
+            return f"{name}: {wrong}"
+    return ""
+
+
+def find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
+    """The first output of all runs that is not as it should be; empty where all are."""
+    task = Task(request["task"])
+    seed, before = -1, dict[str, Any]()
+    for number, run in enumerate(request["runs"]):
+        label = f"{'×'.join(map(str, run['shape']))} {run['dtype']}"
+        raw = {
+            name: device.from_bytes(one["bytes"], partial(read_store, descriptor, one["at"]))
+            for name, one in run["outputs"].items()
+        }
+        if wrong := judge(device, task, run, raw):
+            return f"at {f'timed launch {number + 1}' if request['timed'] else label}: {wrong}"
+        again = task.header.exact and seed == run["seed"]
+        if again and not all(device.same(raw[name], before[name]) for name in raw):
+            return f"at {label}: a second run on the same input gives other bits"
+        seed, before = run["seed"], raw
+    return ""
+
+
+def serve_referee(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+    channel.say({"done": {"wrong": find_wrong(device, request, descriptor)}})

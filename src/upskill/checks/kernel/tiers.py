@@ -1,14 +1,251 @@
-"""`kernel`: one block of a suite that stands for several tiers."""
+"""The tiers of a CUDA kernel, each a check, and `kernel`, the line of a suite that stands for several of them.
+
+`project` is in a file of its own.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
-from upskill.checks import CheckBlock
-from upskill.checks.kernel.kernel_check import Arch
-from upskill.checks.workspace import Path
+from upskill.checks import CheckBlock, Evidence, Finding, ReadText, Text
+from upskill.checks.kernel.build import Arch, Build, build, read_sources
+from upskill.checks.kernel.gpu_process import expect_gpu
+from upskill.checks.kernel.task import TaskHeader, read_task
+from upskill.checks.kernel.trial_run import GpuRun, RunSpec
+from upskill.checks.workspace import Path, SandboxCheck
+from upskill.sandboxes.gpu import expect_architecture, find_toolchain
+
+WARMUP = 3  # launches before those that are timed
+
+
+class KernelCheck(SandboxCheck):
+    """A check of a CUDA file that was left, or that the answer has."""
+
+    file: Path = "kernel.cu"
+    arch: Arch = "sm_90a"
+    flags: list[str] = Field(default_factory=list)
+    compile_timeout: float = Field(default=120.0, gt=0, le=3600)
+    reads_answer: ClassVar[bool] = True
+    revision: ClassVar[int] = 2  # tiers could look at different blocks of an answer once; a fence closes behind code
+
+    @property
+    def entry(self) -> str:
+        """What the code has beside a kernel: its launcher, whose name only a task knows."""
+        return 'extern "C"'
+
+    def expect_tools(self) -> None:
+        expect_architecture(find_toolchain().nvcc, self.arch)
+
+    async def build(self, evidence: Evidence) -> Build | Finding:
+        """What the compiler makes of the code; a finding where there is none, or it does not compile."""
+        sources = await read_sources(evidence, self.file, self.entry)
+        if isinstance(sources, Finding):
+            return sources
+        flags = tuple(self.flags)
+        made = await build(evidence, sources, self.file, self.arch, flags=flags, seconds=self.compile_timeout)
+        return Finding(False, f"does not compile for {self.arch}: {made.error}") if made.error else made
+
+
+class TaskCheck(KernelCheck):
+    """A check that runs the kernel. `source` is the text of the task, read with the suite."""
+
+    task: Text
+    source: SkipJsonSchema[Text]
+
+    @classmethod
+    def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
+        if "source" in config or not isinstance(config.get("task"), str):
+            return config
+        return {**config, "source": read(config["task"]).removeprefix("\ufeff")}
+
+    @model_validator(mode="after")
+    def _is_task(self) -> Self:
+        try:
+            read_task(self.source)
+        except ValueError as error:
+            raise ValueError(f"{self.task}: {error}") from error
+        return self
+
+    def expect_tools(self) -> None:
+        super().expect_tools()
+        expect_gpu()
+
+    @property
+    def header(self) -> TaskHeader:
+        return read_task(self.source)
+
+    @property
+    def entry(self) -> str:
+        return self.header.entry(self.header.dtypes[0])
+
+    async def run_on_gpu(self, evidence: Evidence, spec: RunSpec) -> dict[str, Any] | Finding:
+        """What the runner measured; a finding where the kernel fails."""
+        expect_gpu()
+        build = await self.build(evidence)
+        if isinstance(build, Finding):
+            return build
+        run = GpuRun(evidence=evidence, build=build, source=self.source, header=self.header, arch=self.arch, spec=spec)
+        return await run.run()
+
+
+class KernelCompiles(KernelCheck):
+    """Passes when this CUDA file compiles to a cubin for this architecture. Where the workspace has no such file, the
+    code is taken from the answer. nvcc comes from the PATH or from `upskill[cuda]`."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        made = await self.build(evidence)
+        if isinstance(made, Finding):
+            return made
+        names = ", ".join(kernel.name for kernel in made.kernels[:3]) + (", …" if len(made.kernels) > 3 else "")
+        return Finding(True, f"compiles to a cubin for {self.arch}: {names}")
+
+
+UNITS = {
+    "registers": "registers",
+    "spills": "bytes of spills",
+    "shared": "bytes of shared memory",
+    "stack": "bytes of stack",
+}
+
+
+class KernelResources(KernelCheck):
+    """Passes when every kernel of this CUDA file stays within these limits, by what ptxas reports: registers of a
+    thread, bytes spilled, bytes of shared memory that it declares, bytes of stack. Without any, it may not spill."""
+
+    registers: int | None = Field(default=None, ge=1, le=255)
+    spills: int | None = Field(default=None, ge=0)
+    shared: int | None = Field(default=None, ge=0)
+    stack: int | None = Field(default=None, ge=0)
+
+    async def run(self, evidence: Evidence) -> Finding:
+        made = await self.build(evidence)
+        if isinstance(made, Finding):
+            return made
+        limits = {name: limit for name in UNITS if (limit := getattr(self, name)) is not None} or {"spills": 0}
+        used = {name: max(getattr(kernel, name) for kernel in made.kernels) for name in UNITS}
+        for kernel in made.kernels:
+            for name, limit in limits.items():
+                if (found := getattr(kernel, name)) > limit:
+                    return Finding(False, f"{kernel.name} has {found} {UNITS[name]}, and may have {limit}")
+        return Finding(True, ", ".join(f"{count} {UNITS[name]}" for name, count in used.items()))
+
+
+class KernelCorrect(TaskCheck):
+    """Passes when the kernel of this CUDA file computes what the task says (a Python file beside the suite), on a GPU:
+    at all its shapes and dtypes, on inputs drawn after the answer is fixed, within its tolerance, twice the same,
+    writing nothing but its outputs, also under compute-sanitizer where that is installed. A crash, a hang or a wrong
+    launch is its failure."""
+
+    timeout: float = Field(default=60.0, gt=0, le=3600)
+    sanitize: bool = True
+
+    async def run(self, evidence: Evidence) -> Finding:
+        header = self.header
+        shapes = [*header.shapes, *([header.timed] if header.timed and header.timed not in header.shapes else [])]
+        sanitizer = find_sanitizer() if self.sanitize else ()
+        measured = await self.run_on_gpu(evidence, RunSpec(shapes, seconds=self.timeout, watched_by=sanitizer))
+        if isinstance(measured, Finding):
+            return measured
+        cases = len(shapes) * len(header.dtypes)
+        return Finding(True, f"right at {cases} shape{'s' if cases != 1 else ''} ({', '.join(header.dtypes)})")
+
+
+def find_sanitizer() -> tuple[str, ...]:
+    """compute-sanitizer with its memory checker; nothing where it is not installed."""
+    program = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+    return (program, "--tool", "memcheck", "--report-api-errors", "no", "--print-limit", "1") if program else ()
+
+
+class KernelFaster(TaskCheck):
+    """Passes when the kernel of this CUDA file takes at most the time that PyTorch takes at the task's TIMED shape,
+    eager and compiled, each over `at_least`: medians of launches that take turns, by CUDA events, with the L2 cache
+    flushed. Every timed launch has an input of its own, and every output of one has to be right."""
+
+    than: list[Literal["eager", "compile"]] = Field(default_factory=lambda: ["eager", "compile"])
+    at_least: float = Field(default=1.0, gt=0)
+    launches: int = Field(default=20, ge=10, le=1000)
+    timeout: float = Field(default=120.0, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _decides(self) -> KernelFaster:
+        if not self.than:
+            raise ValueError("than is empty: name eager, compile or both")
+        if self.header.timed is None:
+            raise ValueError(f"{self.task} has no TIMED, the shape to be timed")
+        return self
+
+    async def run(self, evidence: Evidence) -> Finding:
+        timed = self.header.timed
+        assert timed is not None
+        repeat = self.launches + WARMUP
+        spec = RunSpec([timed], repeat=repeat, warmup=WARMUP, than=self.than, seconds=self.timeout)
+        measured = await self.run_on_gpu(evidence, spec)
+        if isinstance(measured, Finding):
+            return measured
+        speed = compare_speed(measured)
+        slower = [rival for rival in speed.rivals if rival.ratio < self.at_least]
+        wants = f", {self.at_least:g} wanted" if slower else ""
+        return Finding(not slower, f"{speed}{wants}")
+
+
+RESAMPLES = 2000
+LEVEL = 0.95
+CALLED = {"eager": "PyTorch eager", "compile": "torch.compile"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """How many times as long as the kernel it takes; above 1 the kernel is faster."""
+
+    name: str
+    seconds: float
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f}× the speed of {CALLED[self.name]} [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    seconds: float  # median of the kernel
+    rivals: tuple[Rival, ...]
+    bandwidth: float | None = None  # share of what a large copy reaches
+
+    def __str__(self) -> str:
+        share = f", {self.bandwidth:.0%} of the bandwidth of a copy" if self.bandwidth is not None else ""
+        return f"{self.seconds * 1e6:.1f} µs: {', '.join(map(str, self.rivals))}{share}"
+
+
+def compare_speed(measured: dict[str, Any]) -> Speed:
+    """What the times of a runner come to."""
+    times: dict[str, list[float]] = measured["times"]
+    kernel = float(np.median(times["kernel"]))
+    rivals = tuple(_rival(name, times["kernel"], took) for name, took in times.items() if name != "kernel")
+    moved = measured.get("bytes")
+    share = moved / kernel / measured["copy_bandwidth"] if moved and measured.get("copy_bandwidth") else None
+    return Speed(kernel, rivals, share)
+
+
+def _rival(name: str, kernel: Sequence[float], rival: Sequence[float]) -> Rival:
+    random = np.random.default_rng(0)
+    ours, theirs = np.asarray(kernel), np.asarray(rival)
+    resampled = np.median(theirs[random.integers(0, len(theirs), (RESAMPLES, len(theirs)))], axis=1) / np.median(
+        ours[random.integers(0, len(ours), (RESAMPLES, len(ours)))], axis=1
+    )
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    median = float(np.median(theirs))
+    return Rival(name, median, median / float(np.median(ours)), float(low), float(high))
+
 
 Tier = Literal["compiles", "resources", "project", "correct", "faster"]
 

@@ -29,7 +29,7 @@ SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunSpec:
     """What is to be run: shapes, how often each, and what to time against; nothing there for a check of outputs.
 
     `watched_by` is a program that one small launch is run under as well.
@@ -56,7 +56,7 @@ class GpuRun:
     source: str  # of the task
     header: TaskHeader
     arch: str
-    wanted: Wanted
+    spec: RunSpec
 
     async def run(self) -> dict[str, Any] | Finding:
         """What the runner found, once the referee has looked at every output; or why the kernel fails.
@@ -64,10 +64,10 @@ class GpuRun:
         A kernel that was not correct is not run again to be timed.
         """
         key = digest([self.build.cubin.hex(), self.build.host_object.hex(), self.source])
-        if self.wanted.than and key in _failed:
+        if self.spec.than and key in _failed:
             return Finding(False, f"not timed, as it is not correct: {_failed[key]}")
         found = await self._run()
-        if isinstance(found, Finding) and not self.wanted.than:
+        if isinstance(found, Finding) and not self.spec.than:
             _failed[key] = found.reason
             while len(_failed) > KEPT:
                 _failed.popitem(last=False)
@@ -83,14 +83,14 @@ class GpuRun:
             closing.callback(os.close, store)
 
             def start(role: Role) -> GpuProcess:
-                process = GpuProcess(role, store, self.kind, self.wanted.watched_by)
+                process = GpuProcess(role, store, self.kind, self.spec.watched_by)
                 closing.callback(process.close)
                 return process
 
             runner, referee = start("runner"), start("referee")
             async with gpu_turn():
                 stages = Stages()
-                watched = start("watched") if self.wanted.watched_by else None
+                watched = start("watched") if self.spec.watched_by else None
                 try:
                     found = await self._launch(runner, referee, stages)
                     if "failed" in found:
@@ -117,27 +117,27 @@ class GpuRun:
         runner.say(
             {
                 "task": self.source,
-                "mode": "time" if self.wanted.than else "check",
+                "mode": "time" if self.spec.than else "check",
                 "arch": self.arch,
                 "seed": secrets.randbits(128),
                 "cubin": self.build.cubin.hex(),
-                "shapes": self.wanted.shapes,
-                "repeat": self.wanted.repeat,
-                "warmup": self.wanted.warmup,
-                "than": self.wanted.than,
+                "shapes": self.spec.shapes,
+                "repeat": self.spec.repeat,
+                "warmup": self.spec.warmup,
+                "than": self.spec.than,
             }
         )
-        if not self.wanted.than:  # nothing is timed, so it may make its context at once
+        if not self.spec.than:  # nothing is timed, so it may make its context at once
             referee.say({"warm": True})
         asked = await self._expect_calls(runner)
         stages.end("preparing")
-        if self.wanted.than:  # meanwhile, so that it has its context before the first launch is timed
+        if self.spec.than:  # meanwhile, so that it has its context before the first launch is timed
             referee.say({"warm": True})
         plans = await self._record(asked)
-        await _hear_trusted(referee, "the GPU could not be used")
+        await _receive_trusted(referee, "the GPU could not be used")
         stages.end("recording")
         runner.say({"plans": plans})
-        found = await runner.hear(self.wanted.seconds)
+        found = await runner.receive(self.spec.seconds)
         stages.end(f"running ({found.get('storing', 0.0):.2f} s of it storing)")
         return found
 
@@ -145,7 +145,7 @@ class GpuRun:
         """The calls of the launcher that a process wants to make."""
         message: dict[str, Any] = {"warm": ""}
         while "warm" in message:
-            message = await _hear_trusted(process, "the GPU could not be used")
+            message = await _receive_trusted(process, "the GPU could not be used")
         return message
 
     async def _record(self, asked: dict[str, Any]) -> list[LaunchPlan]:
@@ -169,15 +169,15 @@ class GpuRun:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def _judge(self, referee: GpuProcess, runs: list[dict[str, Any]]) -> None:
-        referee.say({"task": self.source, "runs": runs, "timed": bool(self.wanted.than)})
-        judged = await _hear_trusted(referee, "the reference could not be computed")
+        referee.say({"task": self.source, "runs": runs, "timed": bool(self.spec.than)})
+        judged = await _receive_trusted(referee, "the reference could not be computed")
         if judged["done"]["wrong"]:
             raise _Wrong(judged["done"]["wrong"])
 
     async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
         watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
         watched.say({"plans": await self._record(await self._expect_calls(watched))})
-        found = await watched.hear(4 * self.wanted.seconds)
+        found = await watched.receive(4 * self.spec.seconds)
         await watched.end(START_SECONDS)
         if seen := SEEN.search(watched.printed()):
             raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
@@ -185,10 +185,10 @@ class GpuRun:
             raise _Failed(f"under compute-sanitizer: {found['failed']}")
 
 
-async def _hear_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:
+async def _receive_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:
     """What a process says in which nothing of the student has been yet; MissingTool where it says nothing."""
     try:
-        return await process.hear(START_SECONDS)
+        return await process.receive(START_SECONDS)
     except Silent as silent:
         raise MissingTool(f"{otherwise}: {silent}") from silent
 
@@ -226,7 +226,7 @@ async def probe(kind: str) -> None:
         closing.callback(process.close)
         process.say({"mode": "probe"})
         try:
-            await process.hear(START_SECONDS)
+            await process.receive(START_SECONDS)
         except Silent as silent:
             raise MissingTool(
                 f"the GPU no longer answers after this kernel: {silent}; reset it or start the machine again"

@@ -11,7 +11,7 @@ import sys
 from ctypes import byref, c_int, c_size_t, c_ulonglong, c_void_p
 from typing import Any
 
-from upskill.checks.kernel.driver import Driver, KernelFailed
+from upskill.checks.kernel.device import Driver, KernelFailed
 from upskill.checks.kernel.runner import Channel
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     driver.ask("cuDeviceGet", byref(device), 0)
     driver.ask("cuDevicePrimaryCtxRetain", byref(context), device)
     driver.ask("cuCtxSetCurrent", context)
-    request: dict[str, Any] = channel.hear()  # comes late: it is started ahead, as it takes a while
+    request: dict[str, Any] = channel.receive()  # comes late: it is started ahead, as it takes a while
     words: list[int] = list(request["words"])
     with mmap.mmap(store, 0, prot=mmap.PROT_READ) as stored:
         for buffer in request["buffers"]:
@@ -40,7 +40,7 @@ def main() -> None:
     calls = [{"entry": request["entry"], "words": words}]
     channel.say({"calls": calls, "attributes": driver.attributes(), "scratch": scratch})
     try:
-        (plan,) = channel.hear()["plans"]
+        (plan,) = channel.receive()["plans"]
         driver.load(bytes.fromhex(request["cubin"]))
         driver.run(driver.prepare(plan))
         driver.finish()

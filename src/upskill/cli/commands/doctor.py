@@ -156,8 +156,7 @@ def _gpu(served: list[str]) -> Row:
 
 def _kernels() -> Iterator[Row]:
     """How far the tiers of the `kernel` check go here."""
-    from upskill.sandboxes.gpu import kernels_lack  # noqa: PLC0415
-    from upskill.sandboxes.nvcc import find_toolchain  # noqa: PLC0415
+    from upskill.sandboxes.gpu import find_toolchain, kernels_lack  # noqa: PLC0415
 
     compiling, running = "compile CUDA kernels", "run CUDA kernels"
     try:

@@ -16,10 +16,10 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
 
     Digits, hexadecimal bytes and many scripts take a token or two a character; prose takes a quarter of that.
     """
-    expected = [str(named.written) for named in case.checks if named.name in TELLING_CHECKS]
+    expected = [str(named.config) for named in case.checks if named.name in TELLING_CHECKS]
     answers = [answer for answer in (case.reference, *case.right) if isinstance(answer, str)]
     longest = max(map(len, [*expected, *answers]))
-    bounds = {named.name: named.written for named in case.checks if isinstance(named.written, int)}
+    bounds = {named.name: named.config for named in case.checks if isinstance(named.config, int)}
     longest = max(longest, bounds.get("min_length", 0))
     limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest)
     for named in case.checks:
