@@ -139,7 +139,8 @@ def coder_weights(request: pytest.FixtureRequest) -> Path:
     """The weights of `local:qwen2.5-coder-0.5b`, in the cache of whoever runs the tests; fetched where missing."""
     from upskill.models import ModelContext  # noqa: PLC0415
     from upskill.models.embedded.local_models import find_local_model  # noqa: PLC0415
-    from upskill.models.embedded.weights import pull_weights, weights_path, weights_state  # noqa: PLC0415
+    from upskill.models.embedded.weight_files import weights_path, weights_state  # noqa: PLC0415
+    from upskill.models.embedded.weights import pull_weights  # noqa: PLC0415
 
     model = find_local_model("qwen2.5-coder-0.5b")
     if weights_state(model) != "ready":

@@ -16,9 +16,8 @@ from upskill.models.addresses import resolve
 from upskill.models.cache import request_key
 from upskill.models.embedded import capacity, local_models
 from upskill.models.embedded.capacity import Capacity, capacity_for
-from upskill.models.embedded.client import StreamedAnswer
-from upskill.models.embedded.repetition import is_repeating
-from upskill.models.embedded.states import SavedStates, state_name, steps_to
+from upskill.models.embedded.client import StreamedAnswer, is_repeating
+from upskill.models.embedded.local import SavedStates, state_name, steps_to
 from upskill.runs.planning.output_limit import fitting_limit
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial
 from upskill.suites import Case
@@ -112,7 +111,7 @@ def test_the_steps_of_a_turn_begin_with_those_of_the_turn_before() -> None:
 
 
 def test_states_that_are_least_used_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upskill.models.embedded.states.MAX_BYTES", 250)
+    monkeypatch.setattr("upskill.models.embedded.local.MAX_STATE_BYTES", 250)
     states = SavedStates()
     try:
         for name in "abc":

@@ -57,7 +57,7 @@ from upskill.authoring.saving.provenance import Provenance, making_cost
 from upskill.authoring.search import comparison
 from upskill.authoring.writing import suite_writer, teachers
 from upskill.authoring.writing.teachers import NoTeacher
-from upskill.models.embedded.weights import cache_folder
+from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.estimate import CostEstimate

@@ -10,9 +10,9 @@ import pytest
 
 from conftest import Upskill
 from tiny_weights import WEIGHTS, tiny
+from upskill.models.embedded.capacity import Speed, measured_speed, record_speed
 from upskill.models.embedded.local_models import LOCAL_MODELS
-from upskill.models.embedded.speed import Speed, measured_speed, record_speed
-from upskill.models.embedded.weights import weights_path
+from upskill.models.embedded.weight_files import weights_path
 
 ROW = LOCAL_MODELS["qwen2.5-coder-0.5b"]
 

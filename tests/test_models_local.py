@@ -23,11 +23,9 @@ from upskill.installation import add_extra
 from upskill.models import Address, Message, ModelContext, Reply, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
-from upskill.models.embedded.client import written_calls
+from upskill.models.embedded.client import ServerProcess, is_repeating, written_calls
 from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
-from upskill.models.embedded.process import ServerProcess
-from upskill.models.embedded.repetition import is_repeating
 from upskill.models.embedded.weights import pull_weights
 
 pytestmark = [

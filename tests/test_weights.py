@@ -22,7 +22,6 @@ from loopback_index import LoopbackIndex, archive
 from tiny_weights import FIRST, SECOND, WEIGHTS, Heard, closed_port, left_in, open_index, part, tiny, use_uv
 from upskill.errors import UsageError
 from upskill.models import ModelContext
-from upskill.models.embedded import weights as weights_module
 from upskill.models.embedded.local_models import (
     DEFAULT_LOCAL_MODEL,
     LOCAL_MODELS,
@@ -33,7 +32,8 @@ from upskill.models.embedded.local_models import (
     Packages,
     find_local_model,
 )
-from upskill.models.embedded.weights import cache_folder, pull_weights, weights_path, weights_state
+from upskill.models.embedded.weight_files import cache_folder, weights_path, weights_state
+from upskill.models.embedded.weights import pull_weights
 
 
 @pytest.fixture(autouse=True)
@@ -285,11 +285,9 @@ def test_the_cache_folder_is_the_persons_own_choice_first(tmp_path: Path, monkey
     assert cache_folder() == tmp_path / "xdg" / "upskill"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    places = {"linux": ".cache/upskill", "darwin": "Library/Caches/upskill", "win32": "local/upskill"}
-    for platform, place in places.items():
-        monkeypatch.setattr(weights_module.sys, "platform", platform)
-        assert cache_folder() == tmp_path / place
+    for platform, folder in {"linux": ".cache/upskill", "darwin": "Library/Caches/upskill"}.items():
+        monkeypatch.setattr(sys, "platform", platform)
+        assert cache_folder() == tmp_path / folder
 
 
 def test_the_table_is_whole() -> None:

@@ -17,7 +17,7 @@ def identity_of(address: Address) -> list[object]:
     Empty where only a provider knows what answers; it may say so in its reply (`Reply.model`).
     """
     if address.provider == "local":
-        from upskill.models.embedded.identity import weights_identity  # noqa: PLC0415 - only for embedded models
+        from upskill.models.embedded.weight_files import weights_identity  # noqa: PLC0415 - only for embedded models
 
         return weights_identity(address)
     if address.provider == "scripted":

@@ -264,7 +264,7 @@ def _extras() -> Iterator[Row]:
 def _local() -> Iterator[Row]:
     """The runtime of embedded models first, then their weights."""
     from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS  # noqa: PLC0415
-    from upskill.models.embedded.weights import weights_path, weights_state  # noqa: PLC0415
+    from upskill.models.embedded.weight_files import weights_path, weights_state  # noqa: PLC0415
 
     if importlib.util.find_spec("xllamacpp") is None:
         yield Row(MODELS, "local runtime", "missing", "not installed", add_extra("local"))

