@@ -1,5 +1,6 @@
 # make demo   from a fresh clone to a measured lift: no key, no network beyond the package registries
 # make test   everything CI runs
+# make coverage   the tests again, with the lines that none of them reaches
 # make site   the documentation as a site, in build/site
 # make pictures   the pictures of README and docs, from recorded answers
 # make kernel-students   grades recorded students of examples/h100-kernels and writes its table; GPU=--gpu: all tiers
@@ -12,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test golden format lint types docs site pictures kernel-students pytest system clean
+.PHONY: demo test coverage golden format lint types docs site pictures kernel-students pytest system clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -50,7 +51,10 @@ kernel-students: $(VENV)/.dev system
 	$(BIN)/python bench/kernel_students.py $(GPU)
 
 pytest: $(VENV)/.dev system
-	$(BIN)/pytest -n logical --dist loadfile --cov --cov-report=term
+	$(BIN)/pytest -n logical --dist worksteal
+
+coverage: $(VENV)/.dev system
+	$(BIN)/pytest -n logical --dist worksteal --cov --cov-report=term
 
 system:
 	@missing=; PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; for pair in $(SYSTEM); do \

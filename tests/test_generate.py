@@ -55,13 +55,12 @@ from upskill import (
 )
 from upskill.authoring.saving.provenance import Provenance, making_cost
 from upskill.authoring.search import comparison
-from upskill.authoring.writing import suite_writer, teachers
+from upskill.authoring.writing import teachers
 from upskill.authoring.writing.teachers import NoTeacher
 from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.estimate import CostEstimate
-from upskill.suites.quality import probe_suite
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]  # what the first draft states
@@ -953,27 +952,6 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     assert not [number for number in HELD_OUT if prompt(number) in everything]
     hidden = {f"word-{number}" for number in HELD_OUT}
     assert [cases & hidden for cases in asked] == [*(set[str]() for _ in asked[1:]), hidden]  # once, at the very end
-
-
-def test_the_embedded_teacher_makes_a_valid_skill_or_says_what_it_could_not_do(
-    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A model of that size mostly writes no tests that hold up; then a draft is left."""
-    monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    monkeypatch.setattr(suite_writer, "MAX_ROUNDS", 1)  # each takes this model half a minute
-    task = "know that the captain of the ship is Krane and that its port is Lisbon"
-    limits = ("--cases", 3, "--tokens", 60, "--no-eval", "-o", "out/ship-facts")
-    done = upskill("generate", task, "-m", SMALL, *limits)
-    if done.code == 0:
-        assert validate(home / "out" / "ship-facts") == []
-        saved = Skill.load(home / "out" / "ship-facts")
-        suite = Suite.of(saved)
-        assert suite is not None
-        assert asyncio.run(probe_suite(suite, saved)) == []
-    else:
-        assert done.code == 3
-        assert ("upskill: writing the skill: " in done.err) is not ("its test cases were not: " in done.err)
-        assert (home / "out").exists() is ("its test cases were not: " in done.err)
 
 
 def _delete(line: int) -> dict[str, Any]:

@@ -24,11 +24,10 @@ RESULTS = json.loads((kernel_students.RECORDED / "results.json").read_text(encod
 CASSETTES = sorted(kernel_students.RECORDED.glob("*.jsonl.gz"))
 
 
-def test_recorded_answers_replay_bit_for_bit_where_their_store_is_not(upskill: Upskill) -> None:
+def test_recorded_answers_are_graded_as_they_were(upskill: Upskill) -> None:
     given = kernel_students.arguments(kernel_students.RECORDED / "frontier.jsonl.gz", "without_gpu")
-    first, second = (upskill("eval", *given, "--store", store, "--json") for store in ("one", "two"))
+    first = upskill("eval", *given, "--store", "one", "--json")
     assert first.code == 0, first.err
-    assert {**first.json, "run": ""} == {**second.json, "run": ""}
     checks = upskill("show", first.json["run"], "--checks", "--store", "one", "--json").json["checks"]
     kept = RESULTS["without_gpu"]["frontier"]
     found = json.loads(json.dumps(kernel_students.summary(first.json, checks)))

@@ -620,7 +620,7 @@ def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
         (tmp_path / "none.yaml", "No such file or directory"),
         (tmp_path, "is a folder, not a file"),
         (tmp_path / ("x" * 5000), "File name too long"),
-        ("a\0b", "embedded null byte"),
+        ("a\0b", "has a null byte in its name"),
     ):
         with pytest.raises(UsageError, match=words):
             Suite.load(path)

@@ -25,10 +25,10 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
         # A FIFO would wait here for somebody to write.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
         stream = os.fdopen(descriptor, "rb") if stat.S_ISREG((info := os.fstat(descriptor)).st_mode) else None
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        why = getattr(error, "strerror", None) or str(error)
-        shown = str(path) if isinstance(error, OSError) else repr(str(path))
-        raise UsageError(f"{shown}: {why}", hint) from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint) from error
+    except ValueError as error:
+        raise UsageError(f"{str(path)!r}: has a null byte in its name", hint) from error
     if stream is None:
         os.close(descriptor)
         kind = KINDS.get(stat.S_IFMT(info.st_mode), "something else")
