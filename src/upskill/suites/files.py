@@ -18,7 +18,7 @@ from upskill.plain import read_yaml, short, yaml_words
 from upskill.record import record
 from upskill.skills import Skill
 from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
-from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
+from upskill.traces.readers.inspect_ai import ARCHIVE, unpack_log
 
 MOST_FILES = 1_000  # that a folder beside a suite is searched for
 

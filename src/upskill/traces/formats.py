@@ -1,4 +1,4 @@
-"""A Format: a kind of trace file, how it is recognised by a sample of its content, and how it is read."""
+"""A Format: a kind of trace file, how it is recognized by a sample of its content, and how it is read."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Sample:
         lines = self.text.split("\n")
         if not self.whole and len(lines) > 1:
             lines.pop()  # cut in the middle
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for line in lines:
-            found += parse_line(line) if line.strip().startswith("{") else []
-            if len(found) >= MAX_SAMPLE_ROWS:
+            rows += parse_line(line) if line.strip().startswith("{") else []
+            if len(rows) >= MAX_SAMPLE_ROWS:
                 break
-        return found
+        return rows
 
     @cached_property
     def _parsed(self) -> tuple[object, str]:
@@ -109,8 +109,8 @@ class Sample:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    return ", ".join(name[:40] for name in found[:6]) + (", …" if len(found) > 6 else "")
+    unique = list(dict.fromkeys(names))
+    return ", ".join(name[:40] for name in unique[:6]) + (", …" if len(unique) > 6 else "")
 
 
 def split_path(path: Path) -> tuple[Path, str]:
@@ -129,6 +129,15 @@ def open_trace(path: Path, most: int = MAX_TRACE_BYTES) -> BinaryIO:
     packed = stream.read(len(ZSTD)) == ZSTD
     stream.seek(0)
     return cast("BinaryIO", BufferedReader(_Unpacked(file, stream, most), 100_000)) if packed else stream
+
+
+def read_text(path: Path) -> str:
+    """A whole file as text."""
+    try:
+        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
+            return stream.read().decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 def text_lines(path: Path) -> Iterator[str]:
@@ -184,10 +193,7 @@ def _open_zstd(stream: BinaryIO) -> Any:
 def load_document(path: Path) -> object:
     """A whole file as one JSON value."""
     try:
-        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
-            return json.loads(stream.read().decode("utf-8-sig", "replace"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}: line {error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:

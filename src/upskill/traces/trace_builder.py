@@ -11,8 +11,17 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.traces import Status, Step, StepKind, Trace, Usage
-from upskill.traces.formats import open_trace, split_path
-from upskill.traces.values import block_text, content_text, get_str, parse_arguments, parse_line, seconds_between
+from upskill.traces.formats import Sample, open_trace, split_path
+from upskill.traces.values import (
+    block_text,
+    content_text,
+    get_dict,
+    get_dicts,
+    get_str,
+    parse_arguments,
+    parse_line,
+    seconds_between,
+)
 
 MAX_WARNINGS = 5
 UNKNOWN_COST = Usage()
@@ -48,6 +57,11 @@ class TraceBuilder:
         except OSError as error:
             raise UsageError(f"{path or self.path}: {error.strerror or error}") from error
 
+    def read_values(self) -> list[Any]:
+        """The JSON values of a file: its lines, the items of its list, or the one value that it is."""
+        document = Sample.open(self.path).document
+        return list(self.read_lines()) if document is None else as_list(document) or [document]
+
     def read_branch(self, name: str, parent: str) -> list[dict[str, Any]]:
         """The JSON objects on the way to the last one, in a file whose lines form a tree; the others are reported.
 
@@ -69,12 +83,12 @@ class TraceBuilder:
 
     def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
         """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them."""
-        file, wanted = split_path(self.path)
-        if wanted:
-            if wanted in names:
-                return wanted
+        file, name = split_path(self.path)
+        if name:
+            if name in names:
+                return name
             raise UsageError(
-                f"{file}: none of its {kind} is called {wanted!r}", f"The latest are: {', '.join(names[-5:])}."
+                f"{file}: none of its {kind} is called {name!r}", f"The latest are: {', '.join(names[-5:])}."
             )
         chosen = names[-1 if latest else 0]
         if others := [name for name in names if name != chosen]:
@@ -186,11 +200,19 @@ class TraceBuilder:
             else:
                 self.add_text(kind, block_text(block), at=at, agent=agent)
 
+    def add_tool_calls(self, message: dict[str, Any], *, at: str = "") -> None:
+        """Add the calls of a message as OpenAI's API writes them."""
+        for call in get_dicts(message, "tool_calls"):
+            function = get_dict(call, "function") or get_dict(call, "custom") or call
+            arguments = function.get("arguments", function.get("input"))
+            name = get_str(function, "name") or get_str(function, "function")
+            self.add_call(get_str(call, "id"), name, arguments, at=at)
+
     def add_subagent(self, after: str, other: TraceBuilder) -> None:
         """Insert a sub-agent's steps after the call that started it, or at the end."""
-        place = self.ids.index(after) + 1 if after and after in self.ids else len(self.steps)
-        self.steps[place:place] = other.steps
-        self.ids[place:place] = other.ids
+        index = self.ids.index(after) + 1 if after and after in self.ids else len(self.steps)
+        self.steps[index:index] = other.steps
+        self.ids[index:index] = other.ids
         self.usage = self.usage + other.usage
         self.malformed += other.malformed
         for warning in other.warnings:
@@ -199,22 +221,22 @@ class TraceBuilder:
     def build(self) -> Trace:
         if self.malformed > MAX_WARNINGS:
             self.warnings[-1] = f"{self.malformed} lines in all could not be read and were skipped"
-        asked = [step for step in self.steps if step.kind == "user"]
-        goal = next((step.text for step in asked if not step.agent), asked[0].text if asked else "")
+        requests = [step for step in self.steps if step.kind == "user"]
+        goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")
         started = self.started or next((step.at for step in self.steps if step.at), "")
         return Trace(
-            tuple(self.steps),
-            self.usage,
-            self.stop,
-            self.model,
-            goal.strip(),
-            self.agent,
-            str(self.path),
-            self.cwd,
-            self.session,
-            started,
-            self.malformed,
-            tuple(self.warnings),
+            steps=tuple(self.steps),
+            usage=self.usage,
+            stop=self.stop,
+            model=self.model,
+            goal=goal.strip(),
+            agent=self.agent,
+            source=str(self.path),
+            cwd=self.cwd,
+            session=self.session,
+            started=started,
+            malformed=self.malformed,
+            warnings=tuple(self.warnings),
         )
 
     def _add(self, step: Step, call_id: str) -> int:

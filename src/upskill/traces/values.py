@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
-from upskill.traces import Status
+from upskill.traces import Status, Usage
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR|[Ee]rror:)(?!\w|\W*(?:0|none)\b)", re.M)
 _SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journalctl)\b")
@@ -22,6 +22,11 @@ def get_dict(row: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def get_list(row: Mapping[str, Any], key: str) -> list[Any]:
     return list_or_empty(row.get(key))
+
+
+def get_dicts(row: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in a list; an empty one for anything else in it."""
+    return [dict_or_empty(item) for item in get_list(row, key)]
 
 
 def get_str(row: Mapping[str, Any], key: str) -> str:
@@ -45,19 +50,41 @@ def float_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def sum_counts(row: Mapping[str, Any], names: str) -> int:
+    return sum(get_count(row, name) for name in names.split())
+
+
+def read_usage(
+    row: Mapping[str, Any], sent: str, received: str, cached: str = "", reasoning: str = "", cost: float | None = None
+) -> Usage:
+    """Tokens by the names of their fields; several names, separated by spaces, are added up."""
+    return Usage(
+        input_tokens=sum_counts(row, sent),
+        output_tokens=sum_counts(row, received),
+        cached_tokens=sum_counts(row, cached),
+        reasoning_tokens=sum_counts(row, reasoning),
+        cost_usd=cost,
+    )
+
+
+def anthropic_usage(row: Mapping[str, Any], cost: float | None = None) -> Usage:
+    sent = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
+    return read_usage(row, sent, "output_tokens", "cache_read_input_tokens", cost=cost)
+
+
 def parse_object(line: str) -> dict[str, Any] | None:
     try:
-        found = as_mapping(json.loads(line))
+        value = as_mapping(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    return None if is_deep(found) else found
+    return None if is_deep(value) else value
 
 
 def parse_line(line: str) -> list[dict[str, Any]]:
     """The JSON objects of a line: one, or several if a program was stopped before it ended a line; none if broken."""
     if (row := parse_object(line)) is not None:
         return [row]
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     text, decoder = line.strip(), json.JSONDecoder()
     while text.startswith("{"):
         try:
@@ -66,9 +93,9 @@ def parse_line(line: str) -> list[dict[str, Any]]:
             return []
         if is_deep(value):
             return []
-        found.append(dict_or_empty(value))
+        rows.append(dict_or_empty(value))
         text = text[end:].lstrip()
-    return [] if text else found
+    return [] if text else rows
 
 
 def content_text(value: object) -> str:
@@ -104,11 +131,11 @@ def block_text(block: Mapping[str, Any]) -> str:
 
 def parse_arguments(value: object) -> dict[str, Any]:
     """A call's arguments: an object, an object written as text, or any text as `input`."""
-    if (given := as_mapping(value)) is not None:
-        return given
+    if (arguments := as_mapping(value)) is not None:
+        return arguments
     if isinstance(value, str):
-        if (given := parse_object(value) if value.lstrip().startswith("{") else None) is not None:
-            return given
+        if (arguments := parse_object(value) if value.lstrip().startswith("{") else None) is not None:
+            return arguments
         return {"input": value} if value else {}
     return {} if value is None else {"input": value}
 
@@ -150,7 +177,14 @@ def typed_status(command: str, output: str) -> Status:
     return "error" if status == "unknown" and not _SHOWS.match(command) and _FAILED.search(output) else status
 
 
+def status_of(outcome: object) -> Status:
+    """How a call ended, by an exit code or by whether it succeeded."""
+    if isinstance(outcome, bool):
+        return "ok" if outcome else "error"
+    return "unknown" if not isinstance(outcome, int) else "ok" if outcome == 0 else "error"
+
+
 def exit_status(text: str) -> Status:
     """What a program's words say about how it ended."""
-    found = _EXIT.search(text)
-    return "unknown" if found is None else "ok" if found[1] == "0" else "error"
+    code = _EXIT.search(text)
+    return "unknown" if code is None else status_of(int(code[1]))

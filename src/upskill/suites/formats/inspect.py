@@ -15,7 +15,7 @@ from upskill.plain import as_list, as_mapping
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.words import expect, messages_text, text_of, texts_of
-from upskill.traces.readers.inspect_logs import samples_of
+from upskill.traces.readers.inspect_ai import samples_of
 
 _USED = {"id", "input", "target", "choices", "files", "metadata", "sandbox", "setup", "epoch", "output", "scores"}
 

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from upskill.errors import UsageError
 from upskill.traces import Trace, Usage
-from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
+from upskill.traces.formats import Format, Sample, read_text
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import exit_status
 
@@ -20,13 +19,13 @@ FILE = ".aider.chat.history.md"
 _BEGAN = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)[ \t]*$", re.M)
 _USER: str = "#### "  # how their lines begin
 _PROGRAM: str = "> "
-_MODEL_SAYS: str = "model"
+_ASSISTANT: str = "model"
 _TYPED = re.compile(r"(?:/(?:run|test|git)\s+|!\s*)(\S.*)", re.S)  # commands of the person
 _MODEL = re.compile(r"(?:Main model|Models?): (\S+) with ")
 _EDITED = re.compile(r"Applied edit to (.+)")
 _RUNNING = re.compile(r"Running (.+)")
 _TOKENS = re.compile(r"Tokens: ([\d.,]+)(k?) sent.*?([\d.,]+)(k?) received")
-_ASKED = re.compile(r"Cost: \$|Add .*(?:to the chat\?|output to the chat)")  # told elsewhere, or between the two
+_QUESTION = re.compile(r"Cost: \$|Add .*(?:to the chat\?|output to the chat)")  # told elsewhere, or between the two
 _COST = re.compile(r"Cost: \$([\d.]+)")
 BY_PROGRAM = ("# Fix any errors below", "I ran this command:")
 
@@ -39,11 +38,7 @@ def detects(sample: Sample) -> bool:
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "aider")
-    try:
-        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
-            text = stream.read().decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    text = read_text(path).replace("\r\n", "\n")
     heads = list(_BEGAN.finditer(text))
     names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
     starts, ends = [0, *(head.end() for head in heads)], [*(head.start() for head in heads), len(text)]
@@ -60,7 +55,7 @@ class _Reader:
     def __init__(self, builder: TraceBuilder, text: str) -> None:
         self.builder = builder
         self.text = text
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.who = ""
         self.counts = [0, 0]
         self.cost: float | None = None
@@ -68,13 +63,13 @@ class _Reader:
 
     def read(self) -> None:
         for who, line in self.marked():
-            if who != self.who and (line.strip() or who != _MODEL_SAYS):
+            if who != self.who and (line.strip() or who != _ASSISTANT):
                 self.flush()
                 self.who = who
             elif self.who == _USER != who:  # an empty line of a message is marked; this one ends it
                 self.flush()
                 self.who = ""
-            self.said.append(line)
+            self.lines.append(line)
         self.flush()
         if any(self.counts):
             self.builder.usage = Usage(*self.counts, cost_usd=self.cost)
@@ -93,7 +88,7 @@ class _Reader:
             if number <= until:
                 yield _PROGRAM, line.rstrip()
                 continue
-            ends, answering = line.endswith("  ") or not strict, who == _MODEL_SAYS
+            ends, answering = line.endswith("  ") or not strict, who == _ASSISTANT
             if line.startswith(_USER.strip()) and ends:
                 who = _USER
             elif line.startswith(_PROGRAM.strip()) and ends:
@@ -106,24 +101,24 @@ class _Reader:
                 until = (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
                 who = _PROGRAM
             elif line.strip():
-                who = _MODEL_SAYS
+                who = _ASSISTANT
             elif who == _USER:
                 who = ""
-            yield who or _MODEL_SAYS, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
+            yield who or _ASSISTANT, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
 
     def flush(self) -> None:
-        text, who = "\n".join(self.said).strip("\n"), self.who
-        self.said = []
+        text, who = "\n".join(self.lines).strip("\n"), self.who
+        self.lines = []
         if who == _USER:
-            self.asked(text)
+            self.user(text)
         elif who == _PROGRAM:
-            self.told(text)
+            self.program(text)
         else:
             if text.strip():
                 self.command = ""
             self.builder.add_text("assistant", text)
 
-    def asked(self, text: str) -> None:
+    def user(self, text: str) -> None:
         self.command = ""
         if typed := _TYPED.fullmatch(text.strip()):
             self.run(typed[1])
@@ -134,7 +129,7 @@ class _Reader:
         self.command = f"command {len(self.builder.steps)}"
         self.builder.add_call(self.command, "shell", {"command": command})
 
-    def told(self, text: str) -> None:
+    def program(self, text: str) -> None:
         """What the program says: what it did, what a command printed, what it cost."""
         lines: list[str] = []
         for line in [*text.split("\n"), ""]:
@@ -159,7 +154,7 @@ class _Reader:
         self.note(lines)
 
     def note(self, lines: list[str]) -> None:
-        text = "\n".join(line for line in lines if not _ASKED.match(line)).strip("\n")
+        text = "\n".join(line for line in lines if not _QUESTION.match(line)).strip("\n")
         lines.clear()
         if text.strip() and self.command:
             self.builder.add_result(self.command, text, exit_status(text))

@@ -15,7 +15,17 @@ from upskill.plain import as_mapping, dict_or_empty
 from upskill.traces import Status, Step, Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_float, get_list, get_str
+from upskill.traces.values import (
+    content_text,
+    exit_status,
+    get_count,
+    get_dict,
+    get_dicts,
+    get_float,
+    get_list,
+    get_str,
+    read_usage,
+)
 from upskill.version import __version__
 
 STATUS: dict[str, Status] = {"ok": "ok", "error": "error", "unknown": "unknown"}
@@ -54,12 +64,10 @@ def _read_step(builder: TraceBuilder, step: dict[str, Any]) -> None:
     builder.add_content(source, step.get("message"), at=at, agent=agent)
     builder.model = get_str(step, "model_name") or builder.model
     ids: list[str] = []
-    for item in get_list(step, "tool_calls"):
-        call = dict_or_empty(item)
+    for call in get_dicts(step, "tool_calls"):
         ids.append(get_str(call, "tool_call_id"))
         builder.add_call(ids[-1], get_str(call, "function_name"), call.get("arguments"), at=at, agent=agent)
-    for item in get_list(get_dict(step, "observation"), "results"):
-        result = dict_or_empty(item)
+    for result in get_dicts(get_dict(step, "observation"), "results"):
         call_id = get_str(result, "source_call_id")
         if not call_id and ids:
             call_id = ids[0]  # an observation without a call is that of the step's first
@@ -68,17 +76,11 @@ def _read_step(builder: TraceBuilder, step: dict[str, Any]) -> None:
         builder.add_result(call_id, output, status, seconds=get_float(extra, "seconds"), agent=agent)
     used = get_dict(step, "metrics")
     cost = get_float(used, "cost_usd")
-    step_usage = Usage(
-        get_count(used, "prompt_tokens"),
-        get_count(used, "completion_tokens"),
-        get_count(used, "cached_tokens"),
-        0,
-        cost,
-    )
+    step_usage = read_usage(used, "prompt_tokens", "completion_tokens", "cached_tokens", cost=cost)
     if not builder.usage.total_tokens:
         builder.usage = step_usage
     elif step_usage.total_tokens:
-        builder.usage = builder.usage + step_usage
+        builder.usage += step_usage
 
 
 def _total(final: dict[str, Any], summed: Usage) -> Usage:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import as_list, as_mapping, dict_or_empty
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import get_list, get_str
+from upskill.traces.values import get_dicts, get_str
 
 BLOCKS = ("text", "thinking", "tool_use", "tool_result", "voice_note", "image", "document")
 
@@ -20,41 +20,37 @@ BLOCKS = ("text", "thinking", "tool_use", "tool_result", "voice_note", "image", 
 def detects(sample: Sample) -> bool:
     document = sample.document
     rows = as_list(document) or ([document] if document is not None else sample.rows)
-    return any("sender" in dict_or_empty(message) for row in rows[:50] for message in _messages(dict_or_empty(row))[:5])
+    return any("sender" in message for row in rows[:50] for message in _messages(dict_or_empty(row))[:5])
 
 
-def _messages(conversation: dict[str, Any]) -> list[Any]:
-    return get_list(conversation, "chat_messages")
+def _messages(conversation: dict[str, Any]) -> list[dict[str, Any]]:
+    return get_dicts(conversation, "chat_messages")
 
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "claude-ai")
-    document = Sample.open(path).document
-    rows = list(builder.read_lines()) if document is None else list_or_empty(load_document(path)) or [document]
-    found = [row for item in rows if (row := as_mapping(item)) is not None and _messages(row)]
-    found.sort(key=lambda row: get_str(row, "updated_at") or get_str(row, "created_at"))
-    names = [get_str(row, "uuid") for row in found]
-    if not found:
+    conversations = [row for item in builder.read_values() if (row := as_mapping(item)) is not None and _messages(row)]
+    conversations.sort(key=lambda row: get_str(row, "updated_at") or get_str(row, "created_at"))
+    names = [get_str(row, "uuid") for row in conversations]
+    if not conversations:
         return builder.build()
     builder.session = builder.choose_session(names, "conversations", latest=True)
-    conversation = found[names.index(builder.session)]
+    conversation = conversations[names.index(builder.session)]
     builder.model = get_str(conversation, "model")
     builder.started = get_str(conversation, "created_at")
-    for item in _messages(conversation):
-        _read_message(builder, dict_or_empty(item))
+    for message in _messages(conversation):
+        _read_message(builder, message)
     return builder.build()
 
 
 def _read_message(builder: TraceBuilder, message: dict[str, Any]) -> None:
     role, at = get_str(message, "sender"), get_str(message, "created_at")
-    told = [dict_or_empty(block) for block in get_list(message, "content")]
-    blocks = [_with_id(block) for block in told if block.get("type") in BLOCKS]
+    blocks = [_with_id(block) for block in get_dicts(message, "content") if block.get("type") in BLOCKS]
     if any(block.get("text") or block.get("type") != "text" for block in blocks):
         builder.add_content(role, blocks, at=at)
     else:  # older exports have the text alone
         builder.add_content(role, get_str(message, "text"), at=at)
-    for item in (*get_list(message, "attachments"), *get_list(message, "files")):
-        file = dict_or_empty(item)
+    for file in (*get_dicts(message, "attachments"), *get_dicts(message, "files")):
         content = get_str(file, "extracted_content")
         builder.add_content(role, f"[file {get_str(file, 'file_name')}]" + (f"\n{content}" if content else ""), at=at)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
-from upskill.inputs import read_input
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
-from upskill.traces import Trace, Usage
+from upskill.plain import dict_or_empty, list_or_empty, read_json
+from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_float, get_str
+from upskill.traces.values import anthropic_usage, content_text, get_dict, get_float, get_str, read_usage
 
 # What the program itself writes into the user's turns.
 PROGRAM_PREFIXES = (
@@ -43,11 +41,7 @@ def read(path: Path) -> Trace:
 
 def _started_by(file: Path) -> str:
     """The id of the call that started a sub-agent."""
-    try:
-        usage = as_mapping(json.loads(read_input(file.with_suffix(".meta.json"))))
-    except (UsageError, ValueError):
-        return ""
-    return get_str((usage or {}), "toolUseId")
+    return get_str(read_json(file.with_suffix(".meta.json")), "toolUseId")
 
 
 def _read_file(path: Path, agent: str = "") -> TraceBuilder:
@@ -71,7 +65,8 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
             builder.model = get_str(message, "model") or builder.model
             builder.stop = get_str(message, "stop_reason") or builder.stop
             # Each block of a message is a line of its own, with the usage of the whole message.
-            used[get_str(message, "id") or f"line {len(seen)}"] = _usage(get_dict(message, "usage"), row)
+            usage = anthropic_usage(get_dict(message, "usage"), get_float(row, "costUSD"))
+            used[get_str(message, "id") or f"line {len(seen)}"] = usage
         elif kind == "attachment":
             attachment = get_dict(row, "attachment")
             if attachment.get("type") == "queued_command":  # typed while the agent was working
@@ -82,14 +77,9 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
         elif kind == "result":
             builder.stop = get_str(row, "stop_reason") or get_str(row, "subtype") or builder.stop
             used = {"": _total(row)}
-    for usage in used.values():
-        cost = builder.usage.cost_usd if builder.usage.total_tokens else 0.0
-        builder.usage = Usage(*_counts(builder.usage), cost_usd=cost) + usage if usage.total_tokens else builder.usage
+    counted = [usage for usage in used.values() if usage.total_tokens]
+    builder.usage = sum(counted, NO_USAGE) if counted else builder.usage
     return builder
-
-
-def _counts(usage: Usage) -> tuple[int, int, int, int]:
-    return usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens
 
 
 def _agent_of(row: dict[str, Any]) -> str:
@@ -112,22 +102,15 @@ def _read_user(builder: TraceBuilder, row: dict[str, Any], message: dict[str, An
             builder.extend_call(get_str(dict_or_empty(block), "tool_use_id"), output=full)
 
 
-def _usage(usage: dict[str, Any], row: dict[str, Any]) -> Usage:
-    cached = get_count(usage, "cache_read_input_tokens")
-    uncached = get_count(usage, "input_tokens") + get_count(usage, "cache_creation_input_tokens")
-    return Usage(uncached + cached, get_count(usage, "output_tokens"), cached, 0, get_float(row, "costUSD"))
-
-
 def _total(row: dict[str, Any]) -> Usage:
     """The usage of the whole session, sub-agents included, from the last line of a stream."""
     cost = get_float(row, "total_cost_usd")
     models = [dict_or_empty(usage) for usage in get_dict(row, "modelUsage").values()]
     if not models:
-        usage = _usage(get_dict(row, "usage"), {})
-        return Usage(*_counts(usage), cost_usd=cost)
-    cached = sum(get_count(usage, "cacheReadInputTokens") for usage in models)
-    uncached = sum(get_count(usage, "inputTokens") + get_count(usage, "cacheCreationInputTokens") for usage in models)
-    return Usage(uncached + cached, sum(get_count(usage, "outputTokens") for usage in models), cached, 0, cost)
+        return anthropic_usage(get_dict(row, "usage"), cost)
+    sent = "inputTokens cacheCreationInputTokens cacheReadInputTokens"
+    usages = [read_usage(usage, sent, "outputTokens", "cacheReadInputTokens") for usage in models]
+    return replace(sum(usages, NO_USAGE), cost_usd=cost)
 
 
 FORMAT = Format("Claude Code session", read, detects)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +13,18 @@ from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_float, get_str, parse_arguments
+from upskill.traces.values import (
+    content_text,
+    exit_status,
+    get_count,
+    get_dict,
+    get_float,
+    get_str,
+    parse_arguments,
+    parse_object,
+    read_usage,
+    status_of,
+)
 
 ROLLOUT = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 STREAM = ("thread.started", "turn.started", "item.started", "item.completed", "turn.completed")
@@ -205,15 +215,9 @@ class _Reader:
 
     def end(self, payload: dict[str, Any], at: str) -> None:
         call_id = get_str(payload, "call_id")
-        code, success = payload.get("exit_code"), payload.get("success")
-        status: Status = "unknown"
-        if isinstance(code, int):
-            status = "ok" if code == 0 else "error"
-        elif isinstance(success, bool):
-            status = "ok" if success else "error"
-        output = get_str(payload, "aggregated_output") or "\n".join(
-            filter(None, [get_str(payload, "stdout"), get_str(payload, "stderr")])
-        )
+        status = status_of(payload.get("exit_code", payload.get("success")))
+        streams = [get_str(payload, "stdout"), get_str(payload, "stderr")]
+        output = get_str(payload, "aggregated_output") or "\n".join(filter(None, streams))
         if "result" in payload:
             output = content_text(payload["result"])
         if not self.builder.has_call(call_id):
@@ -267,17 +271,10 @@ def _unwrap_output(output: object) -> tuple[str, Status, float | None]:
     """A tool's output without what Codex wraps around it, and the status and seconds found there."""
     data = as_mapping(output)
     if data is None and isinstance(output, str) and output.startswith('{"output"'):
-        try:
-            data = as_mapping(json.loads(output))
-        except (ValueError, RecursionError):
-            data = None
+        data = parse_object(output)
     if data is not None and ("output" in data or "content" in data):
-        metadata, success = get_dict(data, "metadata"), data.get("success")
-        status: Status = "unknown"
-        if isinstance(metadata.get("exit_code"), int):
-            status = "ok" if metadata["exit_code"] == 0 else "error"
-        elif isinstance(success, bool):
-            status = "ok" if success else "error"
+        metadata = get_dict(data, "metadata")
+        status = status_of(metadata.get("exit_code", data.get("success")))
         return content_text(data.get("output", data.get("content"))), status, get_float(metadata, "duration_seconds")
     text = content_text(list_or_empty(output) or output)
     envelope = _ENVELOPE.match(text)
@@ -291,12 +288,7 @@ def _unwrap_output(output: object) -> tuple[str, Status, float | None]:
 
 
 def _usage(data: dict[str, Any]) -> Usage:
-    return Usage(
-        get_count(data, "input_tokens"),
-        get_count(data, "output_tokens"),
-        get_count(data, "cached_input_tokens"),
-        get_count(data, "reasoning_output_tokens"),
-    )
+    return read_usage(data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
 FORMAT = Format("Codex session", read, detects, is_main=is_main)

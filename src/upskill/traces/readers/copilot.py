@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import dict_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str
+from upskill.traces.values import content_text, get_count, get_dict, get_dicts, get_str, read_usage, status_of
 
 _EVENT = re.compile(r"(?:session|user|assistant|tool|subagent|system|hook)\.\w+")
 
@@ -65,8 +65,8 @@ class _Reader:
         elif kind == "subagent.started":
             self.agents[get_str(data, "toolCallId")] = get_str(data, "agentName")
         elif kind in ("session.error", "abort", "session.compaction_complete"):
-            told = get_str(data, "message") or get_str(data, "reason") or get_str(data, "summaryContent")
-            builder.add_text("system", f"{kind.rpartition('.')[2]}: {told}" if told else "", at=at)
+            text = get_str(data, "message") or get_str(data, "reason") or get_str(data, "summaryContent")
+            builder.add_text("system", f"{kind.rpartition('.')[2]}: {text}" if text else "", at=at)
         elif kind == "session.shutdown":
             builder.stop = get_str(data, "shutdownType")
             self.total(get_dict(data, "modelMetrics"))
@@ -81,8 +81,7 @@ class _Reader:
             self.think(get_str(data, "reasoningText"), at, agent)
         self.builder.add_text("assistant", get_str(data, "content"), at=at, agent=agent)
         self.written += get_count(data, "outputTokens")
-        for item in get_list(data, "toolRequests"):
-            request = dict_or_empty(item)
+        for request in get_dicts(data, "toolRequests"):
             self.call(request, get_str(request, "name"), at, agent)
 
     def call(self, data: dict[str, Any], tool: str, at: str, agent: str) -> None:
@@ -91,17 +90,14 @@ class _Reader:
             self.builder.add_call(call_id, tool, data.get("arguments"), at=at, agent=agent)
 
     def result(self, data: dict[str, Any], at: str, agent: str) -> None:
-        result, failure, success = get_dict(data, "result"), get_dict(data, "error"), data.get("success")
-        output = content_text(result.get("content")) or get_str(failure, "message")
-        status: Status = "unknown" if not isinstance(success, bool) else "ok" if success else "error"
+        output = content_text(get_dict(data, "result").get("content")) or get_str(get_dict(data, "error"), "message")
+        status = status_of(data.get("success"))
         self.builder.add_result(get_str(data, "toolCallId"), output, status, at=at, agent=agent)
 
     def total(self, metrics: dict[str, Any]) -> None:
         for model in metrics.values():
             used = get_dict(dict_or_empty(model), "usage")
-            self.builder.usage = self.builder.usage + Usage(
-                get_count(used, "inputTokens"), get_count(used, "outputTokens"), get_count(used, "cacheReadTokens")
-            )
+            self.builder.usage += read_usage(used, "inputTokens", "outputTokens", "cacheReadTokens")
 
 
 FORMAT = Format("Copilot CLI session", read, detects)

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.plain import as_list, dict_or_empty
+from upskill.traces import Status, Trace
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_str, iso_time
+from upskill.traces.values import content_text, get_dict, get_str, iso_time, read_usage, status_of
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)
 _TOOL = "ToolCall"
@@ -37,35 +37,30 @@ def read(path: Path) -> Trace:
             builder.add_text("thinking", get_str(row, "text"), at=at)
         elif kind == "result":
             builder.stop = get_str(row, "subtype")
-            used = get_dict(row, "usage")
-            cached = get_count(used, "cacheReadTokens")
-            fresh = get_count(used, "inputTokens") + get_count(used, "cacheWriteTokens")
-            builder.usage = Usage(fresh + cached, get_count(used, "outputTokens"), cached)
+            sent = "inputTokens cacheWriteTokens cacheReadTokens"
+            builder.usage = read_usage(get_dict(row, "usage"), sent, "outputTokens", "cacheReadTokens")
         elif kind == "system":
             builder.model = get_str(row, "model")
             builder.cwd = get_str(row, "cwd")
             builder.session = get_str(row, "session_id") or builder.session
         elif role:
             content = message.get("content", row.get("content"))
-            builder.add_content(role, _asked(content) if role == "user" else content, at=at, status="unknown")
+            builder.add_content(role, _strip_tags(content) if role == "user" else content, at=at, status="unknown")
     return builder.build()
 
 
-def _asked(content: object) -> object:
+def _strip_tags(content: object) -> object:
     """The person's words without the tags that Cursor puts around them; what stands beside the tags is kept."""
     if isinstance(content, str):
-        return _QUERY.sub(lambda found: found[1], content)
-    blocks = as_list(content)
-    if blocks is None:
+        return _QUERY.sub(r"\1", content)
+    if (blocks := as_list(content)) is None:
         return content
-    asked: list[Any] = []
-    for item in blocks:
-        block = as_mapping(item)
-        if block is not None and isinstance(block.get("text"), str):
-            asked.append(block | {"text": _asked(block["text"])})
-        else:
-            asked.append(item)
-    return asked
+    return [
+        block | {"text": _strip_tags(block["text"])}
+        if isinstance((block := dict_or_empty(item)).get("text"), str)
+        else item
+        for item in blocks
+    ]
 
 
 def _read_call(builder: TraceBuilder, row: dict[str, Any], at: str) -> None:
@@ -92,7 +87,7 @@ def _read_call(builder: TraceBuilder, row: dict[str, Any], at: str) -> None:
             break
     exit_code = dict_or_empty(result).get("exitCode")
     if isinstance(exit_code, int):
-        status = "ok" if exit_code == 0 else "error"
+        status = status_of(exit_code)
     builder.add_result(call_id, _output(result), status, at=at)
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Status, StepKind, Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
-from upskill.traces.readers.gemini_parts import add_parts, has_parts, parts_usage, response_output
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, exit_status, get_count, get_dict, get_list, get_str, str_or_empty
+from upskill.traces.values import (
+    content_text,
+    exit_status,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_str,
+    read_usage,
+    str_or_empty,
+)
 
 STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "error"}
 
@@ -31,13 +39,13 @@ def _contents_in(document: object, rows: list[dict[str, Any]]) -> list[Any]:
     if fields is None:
         return as_list(document) or [dict_or_empty(row.get("content", row)) for row in rows]
     for name in ("contents", "history", "clientHistory"):
-        if found := get_list(fields, name):
-            return [*found, *_candidates(get_dict(fields, "response") or fields)]
+        if contents := get_list(fields, name):
+            return [*contents, *_candidates(get_dict(fields, "response") or fields)]
     return _candidates(fields) or [fields]
 
 
 def _candidates(answer: dict[str, Any]) -> list[Any]:
-    return [dict_or_empty(candidate).get("content") for candidate in get_list(answer, "candidates")]
+    return [candidate.get("content") for candidate in get_dicts(answer, "candidates")]
 
 
 def _is_event(row: dict[str, Any]) -> bool:
@@ -63,7 +71,7 @@ def read(path: Path) -> Trace:
     else:
         chat = dict_or_empty(load_document(path))
         _read_metadata(builder, chat)
-        _read_chat(builder, (dict_or_empty(message) for message in get_list(chat, "messages")))
+        _read_chat(builder, get_dicts(chat, "messages"))
     return builder.build()
 
 
@@ -112,10 +120,7 @@ def _read_stream(builder: TraceBuilder) -> None:
         elif kind == "error":
             builder.add_text("system", f"{get_str(row, 'severity') or 'error'}: {get_str(row, 'message')}", at=at)
         elif kind == "result":
-            stats = get_dict(row, "stats")
-            builder.usage = Usage(
-                get_count(stats, "input_tokens"), get_count(stats, "output_tokens"), get_count(stats, "cached")
-            )
+            builder.usage = read_usage(get_dict(row, "stats"), "input_tokens", "output_tokens", "cached")
             builder.stop = get_str(row, "status")
     flush()
 
@@ -143,12 +148,11 @@ def _read_metadata(builder: TraceBuilder, metadata: dict[str, Any]) -> None:
 def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> None:
     for message in messages:
         kind, at = get_str(message, "type"), get_str(message, "timestamp")
-        for thought in get_list(message, "thoughts"):
-            parts = [get_str(dict_or_empty(thought), name) for name in ("subject", "description")]
+        for thought in get_dicts(message, "thoughts"):
+            parts = [get_str(thought, name) for name in ("subject", "description")]
             builder.add_text("thinking", "\n".join(filter(None, parts)), at=at)
         builder.add_content(kind, message.get("content"), at=at)
-        for item in get_list(message, "toolCalls"):
-            call = dict_or_empty(item)
+        for call in get_dicts(message, "toolCalls"):
             call_id = get_str(call, "id")
             builder.add_call(call_id, get_str(call, "name"), call.get("args"), at=get_str(call, "timestamp") or at)
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
@@ -156,19 +160,13 @@ def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> Non
             builder.add_result(call_id, output, status)
         builder.model = get_str(message, "model") or builder.model
         used = get_dict(message, "tokens")
-        thought_tokens = get_count(used, "thoughts")
-        builder.usage = builder.usage + Usage(
-            get_count(used, "input") + get_count(used, "tool"),
-            get_count(used, "output") + thought_tokens,
-            get_count(used, "cached"),
-            thought_tokens,
-        )
+        builder.usage += read_usage(used, "input tool", "output thoughts", "cached", "thoughts")
 
 
-def _status(told: str, output: str) -> Status:
+def _status(call_status: str, output: str) -> Status:
     """How a call ended. One that ran a command succeeds as a call, whatever the command's exit code is."""
     failed = output.startswith("Command: ") and exit_status(output) == "error"
-    return "error" if failed else STATUSES.get(told, "unknown")
+    return "error" if failed else STATUSES.get(call_status, "unknown")
 
 
 def _response_text(result: object) -> str:
@@ -178,6 +176,68 @@ def _response_text(result: object) -> str:
         response = dict_or_empty(get_dict(dict_or_empty(item), "functionResponse").get("response"))
         texts.append(response_output(response)[0] if response else content_text(item))
     return "\n".join(texts)
+
+
+# The `parts` in which the API writes a message; programs made from Gemini CLI keep them as they are.
+
+
+def has_parts(message: Mapping[str, Any]) -> bool:
+    """Whether it is a message of that kind."""
+    parts = message.get("parts")
+    return isinstance(parts, list) and isinstance(message.get("role", ""), str) and "content" not in message
+
+
+def add_parts(
+    builder: TraceBuilder, message: Mapping[str, Any], *, kind: StepKind, at: str = "", status: Status = "unknown"
+) -> None:
+    """Add a message. `status` is that of the results in it which do not say whether they are errors."""
+    for item in get_list(message, "parts"):
+        part = dict_or_empty(item)
+        call, back = _get(part, "functionCall"), _get(part, "functionResponse")
+        code, ran = _get(part, "executableCode"), _get(part, "codeExecutionResult")
+        if isinstance(item, str):
+            builder.add_text(kind, item, at=at)
+        elif call:
+            builder.add_call(_id_of(call), get_str(call, "name"), call.get("args"), at=at)
+        elif back:
+            output, failed = response_output(back.get("response"))
+            known: Status = "error" if failed else status
+            builder.add_result(_id_of(back), output, known, tool=get_str(back, "name"), at=at)
+        elif code:
+            builder.add_call("code", "code_execution", {"code": get_str(code, "code")}, at=at)
+        elif ran:
+            done = get_str(ran, "outcome").upper().endswith("OK")
+            builder.add_result("code", get_str(ran, "output"), "ok" if done else "error", at=at)
+        elif isinstance(part.get("text"), str):
+            builder.add_text("thinking" if part.get("thought") is True else kind, part["text"], at=at)
+        elif file := _get(part, "inlineData") or _get(part, "fileData"):
+            builder.add_text(kind, f"[{get_str(file, 'mimeType') or get_str(file, 'mime_type') or 'file'}]", at=at)
+
+
+def response_output(response: object) -> tuple[str, bool]:
+    """What a function gave back, and whether that is an error."""
+    fields = dict_or_empty(response)
+    if fields.get("error") and not fields.get("output"):
+        return content_text(fields["error"]), True
+    for name in ("output", "result", "content"):
+        if fields.get(name) is not None:
+            return content_text(fields[name]), False
+    return content_text(response), False
+
+
+def parts_usage(metadata: Mapping[str, Any]) -> Usage:
+    received = "candidatesTokenCount thoughtsTokenCount"
+    return read_usage(metadata, "promptTokenCount", received, "cachedContentTokenCount", "thoughtsTokenCount")
+
+
+def _get(part: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A field that Python's client writes in its own way: functionCall, function_call."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return get_dict(part, name) or get_dict(part, snake)
+
+
+def _id_of(call: Mapping[str, Any]) -> str:
+    return get_str(call, "id") or f"function {get_str(call, 'name')}"
 
 
 FORMAT = Format("Gemini session", read, detects)

@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
-from upskill.traces import Trace, Usage
-from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces import Trace
+from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_list, get_str
+from upskill.traces.values import (
+    anthropic_usage,
+    content_text,
+    get_count,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_str,
+    read_usage,
+)
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "model", "human")
 ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
@@ -19,9 +28,9 @@ ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "cust
 def detects(sample: Sample) -> bool:
     document = sample.document
     messages = as_list(document) or _messages_in(as_mapping(document) or {}) or sample.rows
-    found = [_unwrap(dict_or_empty(item)) for item in messages[:20]]
-    inner = [dict_or_empty(item) for outer in found for item in _messages_in(outer)]
-    return any(map(_is_message, [*found, *inner]))
+    outer = [_unwrap(dict_or_empty(item)) for item in messages[:20]]
+    inner = [dict_or_empty(item) for message in outer for item in _messages_in(message)]
+    return any(map(_is_message, [*outer, *inner]))
 
 
 def _unwrap(message: dict[str, Any]) -> dict[str, Any]:
@@ -39,19 +48,14 @@ def _is_message(message: dict[str, Any]) -> bool:
 
 def _messages_in(message: dict[str, Any]) -> list[Any]:
     for name in ("messages", "input", "conversation", "history"):
-        if found := get_list(message, name):
-            return found
+        if messages := get_list(message, name):
+            return messages
     return []
 
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "messages")
-    document = Sample.open(path).document
-    if document is None:
-        _read_all(builder, builder.read_lines())
-    else:
-        whole = load_document(path)
-        _read_all(builder, as_list(whole) or [whole])
+    _read_all(builder, builder.read_values())
     return builder.build()
 
 
@@ -75,16 +79,16 @@ def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
 def _read_answer(builder: TraceBuilder, message: dict[str, Any]) -> None:
     """The answer beside the messages that were sent, and its usage."""
     answer = get_dict(message, "response") or get_dict(message, "output")
-    for choice in get_list(answer, "choices"):
-        _read_message(builder, get_dict(dict_or_empty(choice), "message"))
+    for choice in get_dicts(answer, "choices"):
+        _read_message(builder, get_dict(choice, "message"))
     if answer.get("role") == "assistant":
         _read_message(builder, answer)
     used = get_dict(message, "usage") or get_dict(answer, "usage")
-    read = get_count(used, "cache_read_input_tokens")
-    cached = read or get_count(get_dict(used, "prompt_tokens_details"), "cached_tokens")
-    fresh = get_count(used, "input_tokens") + get_count(used, "cache_creation_input_tokens") + read
-    written = get_count(used, "output_tokens") or get_count(used, "completion_tokens")
-    builder.usage = builder.usage + Usage(fresh or get_count(used, "prompt_tokens"), written, cached)
+    if "prompt_tokens" in used:
+        used |= {"cached_tokens": get_count(get_dict(used, "prompt_tokens_details"), "cached_tokens")}
+        builder.usage += read_usage(used, "prompt_tokens", "completion_tokens", "cached_tokens")
+    else:
+        builder.usage += anthropic_usage(used)
 
 
 def _read_message(builder: TraceBuilder, message: dict[str, Any]) -> None:
@@ -114,18 +118,10 @@ def _read_message(builder: TraceBuilder, message: dict[str, Any]) -> None:
             builder.add_content(role, message["content"], at=at)
         builder.add_text("assistant", get_str(message, "refusal"), at=at)
         builder.model = get_str(message, "model") or builder.model
-        _read_calls(builder, message, at)
-
-
-def _read_calls(builder: TraceBuilder, message: dict[str, Any], at: str) -> None:
-    for item in get_list(message, "tool_calls"):
-        call = dict_or_empty(item)
-        function = get_dict(call, "function") or get_dict(call, "custom") or call
-        arguments = function.get("arguments", function.get("input"))
-        builder.add_call(get_str(call, "id"), get_str(function, "name"), arguments, at=at)
-    if call := get_dict(message, "function_call"):
-        name = get_str(call, "name")
-        builder.add_call(f"function {name}", name, call.get("arguments"), at=at)
+        builder.add_tool_calls(message, at=at)
+        if call := get_dict(message, "function_call"):
+            name = get_str(call, "name")
+            builder.add_call(f"function {name}", name, call.get("arguments"), at=at)
 
 
 FORMAT = Format("OpenAI or Anthropic messages", read, detects)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, as_mapping, dict_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import (
     content_text,
     float_or_none,
-    get_count,
     get_dict,
+    get_dicts,
     get_float,
     get_list,
     get_str,
     iso_time,
+    read_usage,
+    status_of,
 )
 
 _BLOCK = re.compile(r"^```(?:mswea_bash_command|bash)[ \t]*\n(.*?)\n```[ \t]*$", re.S | re.M)
@@ -58,7 +61,7 @@ def read(path: Path) -> Trace:
     for item in as_list(document) or get_list(fields, "messages"):
         reader.message(dict_or_empty(item))
     cost = get_float(get_dict(info, "model_stats"), "instance_cost")
-    builder.usage = Usage(*reader.tokens, cost_usd=cost if any(reader.tokens) else None)
+    builder.usage = replace(reader.usage, cost_usd=cost if reader.usage.total_tokens else None)
     return builder.build()
 
 
@@ -67,7 +70,7 @@ class _Reader:
         self.builder = builder
         self.waiting: list[str] = []  # calls without a result
         self.number = 0
-        self.tokens = [0, 0, 0]
+        self.usage = Usage()
 
     def message(self, message: dict[str, Any]) -> None:
         role, text = get_str(message, "role"), content_text(message.get("content"))
@@ -93,9 +96,8 @@ class _Reader:
     def answer(self, message: dict[str, Any], text: str, at: str) -> None:
         extra = get_dict(message, "extra")
         usage = get_dict(get_dict(extra, "response"), "usage")
-        cached = get_count(get_dict(usage, "prompt_tokens_details"), "cached_tokens")
-        counts = (get_count(usage, "prompt_tokens"), get_count(usage, "completion_tokens"), cached)
-        self.tokens = [before + more for before, more in zip(self.tokens, counts, strict=True)]
+        counts = usage | get_dict(usage, "prompt_tokens_details")
+        self.usage += read_usage(counts, "prompt_tokens", "completion_tokens", "cached_tokens")
         self.builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
         calls = self.calls_of(message)
         if not calls and len(blocks := list(_BLOCK.finditer(text))) == 1:
@@ -110,25 +112,23 @@ class _Reader:
 
     def calls_of(self, message: dict[str, Any]) -> list[tuple[str, str, object]]:
         calls: list[tuple[str, str, object]] = []
-        for item in get_list(message, "tool_calls"):
-            function = get_dict(dict_or_empty(item), "function")
-            calls.append((get_str(dict_or_empty(item), "id"), get_str(function, "name"), function.get("arguments")))
-        if not calls:
-            for item in get_list(get_dict(message, "extra"), "actions"):
-                action = dict_or_empty(item)
-                calls.append((get_str(action, "tool_call_id"), "bash", {"command": get_str(action, "command")}))
-        return calls
+        for call in get_dicts(message, "tool_calls"):
+            function = get_dict(call, "function")
+            calls.append((get_str(call, "id"), get_str(function, "name"), function.get("arguments")))
+        return calls or [
+            (get_str(action, "tool_call_id"), "bash", {"command": get_str(action, "command")})
+            for action in get_dicts(get_dict(message, "extra"), "actions")
+        ]
 
     def result(self, call: str, extra: dict[str, Any], text: str, at: str) -> None:
         code, output = extra.get("returncode"), text
-        if (found := _CODE.search(text)) and not isinstance(code, int):
-            code = int(found[1])
+        if (written := _CODE.search(text)) and not isinstance(code, int):
+            code = int(written[1])
         if isinstance(extra.get("raw_output"), str):
             output = extra["raw_output"]
-        elif found and (inside := _OUTPUT.search(text)):
+        elif written and (inside := _OUTPUT.search(text)):
             output = inside[1]
-        status: Status = "unknown" if not isinstance(code, int) else "ok" if code == 0 else "error"
-        self.builder.add_result(call, output, status, at=at)
+        self.builder.add_result(call, output, status_of(code), at=at)
 
 
 FORMAT = Format("mini-swe-agent trajectory", read, detects)

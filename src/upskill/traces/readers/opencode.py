@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_mapping, dict_or_empty
+from upskill.plain import dict_or_empty
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.formats import SQLITE, Format, Sample, load_document
+from upskill.traces.formats import SQLITE, Format, Sample, load_document, split_path
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str, iso_time
+from upskill.traces.values import content_text, get_dict, get_dicts, get_float, get_list, get_str, iso_time, read_usage
 
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
@@ -27,13 +27,11 @@ def detects(sample: Sample) -> bool:
         return True
     if any(row.get("type") in STREAM and "sessionID" in row for row in sample.rows):
         return True
-    document = as_mapping(sample.document)
-    if document is None:
-        return False
-    messages = document.get("messages")
-    told = all("info" in dict_or_empty(message) for message in get_list(document, "messages")[:1])
-    exported = isinstance(document.get("info"), dict) and isinstance(messages, list) and told
-    return exported or _is_stored(sample.path, document)
+    document = dict_or_empty(sample.document)
+    exported = isinstance(document.get("info"), dict) and isinstance(document.get("messages"), list)
+    if exported and all("info" in message for message in get_dicts(document, "messages")[:1]):
+        return True
+    return _is_stored(sample.path, document)
 
 
 def read(path: Path) -> Trace:
@@ -52,7 +50,7 @@ def read(path: Path) -> Trace:
     else:
         info = get_dict(document, "info")
         _read_info(builder, info)
-        messages = [dict_or_empty(message) for message in get_list(document, "messages")]
+        messages = get_dicts(document, "messages")
         _read_messages(builder, ((get_dict(m, "info"), get_list(m, "parts")) for m in messages))
     return builder.build()
 
@@ -76,7 +74,7 @@ def _read_messages(
             builder.model = get_str(info, "modelID") or builder.model
             builder.stop = get_str(info, "finish") or builder.stop
             builder.cwd = builder.cwd or get_str(get_dict(info, "path"), "cwd")
-            builder.usage = builder.usage + _usage(info)
+            builder.usage += _usage(info)
         for part in parts:
             if child := _read_part(builder, dict_or_empty(part), role, at, agent):
                 children.append(child)
@@ -124,11 +122,8 @@ def _read_tool(builder: TraceBuilder, part: dict[str, Any], agent: str) -> tuple
 
 def _usage(info: dict[str, Any]) -> Usage:
     tokens = get_dict(info, "tokens")
-    cache = get_dict(tokens, "cache")
-    reasoning = get_count(tokens, "reasoning")
-    cached = get_count(cache, "read")
-    fresh = get_count(tokens, "input") + get_count(cache, "write")
-    return Usage(fresh + cached, get_count(tokens, "output") + reasoning, cached, reasoning, get_float(info, "cost"))
+    counts = tokens | get_dict(tokens, "cache")
+    return read_usage(counts, "input write read", "output reasoning", "read", "reasoning", cost=get_float(info, "cost"))
 
 
 def _read_stream(builder: TraceBuilder) -> None:
@@ -137,7 +132,7 @@ def _read_stream(builder: TraceBuilder) -> None:
         part, at = get_dict(row, "part"), iso_time(row.get("timestamp"))
         builder.session = builder.session or get_str(row, "sessionID")
         if part.get("type") == "step-finish":
-            builder.usage = builder.usage + _usage(part)
+            builder.usage += _usage(part)
             builder.stop = get_str(part, "reason")
         elif row.get("type") == "error":
             builder.add_text("system", f"error: {content_text(row.get('error'))}", at=at)
@@ -182,11 +177,11 @@ def _load_stored(builder: TraceBuilder, file: Path) -> dict[str, Any]:
 
 
 def _database_of(path: Path) -> Path | None:
-    for place in (path, path.parent):
-        if place.is_file():
-            with place.open("rb") as stream:
-                return place if stream.read(len(SQLITE)) == SQLITE else None
-    return None
+    file = split_path(path)[0]
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        return file if stream.read(len(SQLITE)) == SQLITE else None
 
 
 @contextmanager
@@ -204,19 +199,21 @@ def _connect(database: Path) -> Generator[sqlite3.Connection]:
 def list_sessions(database: Path) -> list[tuple[str, float, str]]:
     """The sessions that a person started, latest first: id, time of the last change in seconds, folder."""
     with _connect(database) as connection:
-        rows = connection.execute(
-            "SELECT id, time_updated, directory FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
-        ).fetchall()
+        rows = _main_sessions(connection)
     return [(str(session_id), float(changed or 0) / 1000, str(folder)) for session_id, changed, folder in rows]
 
 
+def _main_sessions(connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute(
+        "SELECT id, time_updated, directory FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
+    ).fetchall()
+
+
 def _latest_session(connection: sqlite3.Connection, path: Path) -> str:
-    row = connection.execute(
-        "SELECT id FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC LIMIT 1"
-    ).fetchone()
-    if row is None:
+    rows = _main_sessions(connection)
+    if not rows:
         raise UsageError(f"{path}: there is no session in it")
-    return str(row[0])
+    return str(rows[0][0])
 
 
 def _read_database(builder: TraceBuilder, connection: sqlite3.Connection, session: str, agent: str = "") -> None:

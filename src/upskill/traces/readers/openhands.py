@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
-from upskill.traces import Status, Trace, Usage
-from upskill.traces.formats import Format, Sample, load_document
+from upskill.plain import as_list, as_mapping, dict_or_empty
+from upskill.traces import Status, Trace
+from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str
+from upskill.traces.values import content_text, get_dict, get_float, get_list, get_str, read_usage, status_of
 
 KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent")
 # Actions that are told, not done: what the program notes about itself.
@@ -46,16 +46,12 @@ def _is_event(value: object) -> bool:
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "openhands")
-    document = Sample.open(path).document
-    rows: list[Any] = (
-        list(builder.read_lines()) if document is None else list_or_empty(load_document(path)) or [document]
-    )
+    rows = builder.read_values()
     tasks = [row for row in rows if as_mapping(row) is not None and not _is_event(row)]
     if tasks:
         rows = [_choose(builder, tasks)]
-    reader = _Reader(builder)
     for event in (event for row in rows for event in _events_in(row)):
-        reader.event(dict_or_empty(event))
+        _read_event(builder, dict_or_empty(event))
     return builder.build()
 
 
@@ -69,112 +65,112 @@ def _choose(builder: TraceBuilder, tasks: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _read_usage(builder: TraceBuilder, metrics: dict[str, Any]) -> None:
-    used = get_dict(metrics, "accumulated_token_usage")
-    if used:
-        builder.usage = Usage(
-            get_count(used, "prompt_tokens"),
-            get_count(used, "completion_tokens"),
-            get_count(used, "cache_read_tokens"),
-            cost_usd=get_float(metrics, "accumulated_cost"),
-        )
+    if used := get_dict(metrics, "accumulated_token_usage"):
+        cost = get_float(metrics, "accumulated_cost")
+        builder.usage = read_usage(used, "prompt_tokens", "completion_tokens", "cache_read_tokens", cost=cost)
 
 
-class _Reader:
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
+def _read_event(builder: TraceBuilder, event: dict[str, Any]) -> None:
+    at = get_str(event, "timestamp")
+    _read_usage(builder, get_dict(event, "llm_metrics"))
+    if event.get("kind") is not None and not isinstance(event.get("action"), str):
+        _read_present(builder, event, at)
+    elif isinstance(event.get("action"), str):
+        _read_action(builder, event, at)
+    elif isinstance(event.get("observation"), str):
+        _read_observation(builder, event, at)
 
-    def event(self, event: dict[str, Any]) -> None:
-        at = get_str(event, "timestamp")
-        _read_usage(self.builder, get_dict(event, "llm_metrics"))
-        if event.get("kind") is not None and not isinstance(event.get("action"), str):
-            self.present(event, at)
-        elif isinstance(event.get("action"), str):
-            self.action(event, at)
-        elif isinstance(event.get("observation"), str):
-            self.observation(event, at)
 
-    # The first generation: an action has an id, and its observation names that as its cause.
+# The first generation: an action has an id, and its observation names that as its cause.
 
-    def action(self, event: dict[str, Any], at: str) -> None:
-        builder, name, given = self.builder, get_str(event, "action"), get_dict(event, "args")
-        called = get_dict(event, "tool_call_metadata")
-        builder.model = get_str(get_dict(called, "model_response"), "model") or builder.model
-        if name == "message":
-            text = get_str(given, "content") or get_str(event, "content") or get_str(event, "message")
-            builder.add_text("user" if event.get("source") == "user" else "assistant", text, at=at)
-        elif name == "system":
-            builder.add_text("system", get_str(given, "content") or get_str(event, "message"), at=at)
-        elif name == "finish":
-            text = get_str(given, "final_thought") or get_str(given, "thought") or get_str(event, "message")
-            builder.add_text("assistant", text, at=at)
-            builder.stop = "finish"
-        elif name == "think":
-            builder.add_text("thinking", get_str(given, "thought"), at=at)
-        elif name not in NOTES and event.get("source") != "environment":
-            builder.add_text("assistant", get_str(given, "thought"), at=at)
-            arguments = {key: value for key, value in given.items() if key != "thought" and value not in ("", None)}
-            builder.add_call(self.id_of(event.get("id")), get_str(called, "function_name") or name, arguments, at=at)
 
-    def observation(self, event: dict[str, Any], at: str) -> None:
-        name, extras, cause = get_str(event, "observation"), get_dict(event, "extras"), self.id_of(event.get("cause"))
-        text = get_str(event, "content")
-        if name == "agent_state_changed" or (name in (*NOTES, "think") and not self.builder.has_call(cause)):
-            return
-        if name in ("error", "user_rejected") and not self.builder.has_call(cause):
-            self.builder.add_text("system", text, at=at)
-            return
-        code = get_dict(extras, "metadata").get("exit_code", extras.get("exit_code"))
-        status: Status = "error" if name == "error" or event.get("success") is False else "unknown"
-        if isinstance(code, int) and code != -1:  # -1: it is still running
-            status = "ok" if code == 0 else "error"
-        self.builder.add_result(cause, text, status, tool=name, at=at)
+def _read_action(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
+    name, arguments = get_str(event, "action"), get_dict(event, "args")
+    called = get_dict(event, "tool_call_metadata")
+    builder.model = get_str(get_dict(called, "model_response"), "model") or builder.model
+    if name == "message":
+        text = get_str(arguments, "content") or get_str(event, "content") or get_str(event, "message")
+        builder.add_text("user" if event.get("source") == "user" else "assistant", text, at=at)
+    elif name == "system":
+        builder.add_text("system", get_str(arguments, "content") or get_str(event, "message"), at=at)
+    elif name == "finish":
+        text = get_str(arguments, "final_thought") or get_str(arguments, "thought") or get_str(event, "message")
+        builder.add_text("assistant", text, at=at)
+        builder.stop = "finish"
+    elif name == "think":
+        builder.add_text("thinking", get_str(arguments, "thought"), at=at)
+    elif name not in NOTES and event.get("source") != "environment":
+        builder.add_text("assistant", get_str(arguments, "thought"), at=at)
+        call_arguments = {
+            key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)
+        }
+        tool = get_str(called, "function_name") or name
+        builder.add_call(_id_of(event.get("id")), tool, call_arguments, at=at)
 
-    @staticmethod
-    def id_of(value: object) -> str:
-        return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
 
-    # The present generation.
+def _read_observation(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
+    name, extras, cause = get_str(event, "observation"), get_dict(event, "extras"), _id_of(event.get("cause"))
+    text = get_str(event, "content")
+    if name == "agent_state_changed" or (name in (*NOTES, "think") and not builder.has_call(cause)):
+        return
+    if name in ("error", "user_rejected") and not builder.has_call(cause):
+        builder.add_text("system", text, at=at)
+        return
+    code = get_dict(extras, "metadata").get("exit_code", extras.get("exit_code"))
+    status: Status = "error" if name == "error" or event.get("success") is False else "unknown"
+    if isinstance(code, int) and code != -1:  # -1: it is still running
+        status = status_of(code)
+    builder.add_result(cause, text, status, tool=name, at=at)
 
-    def present(self, event: dict[str, Any], at: str) -> None:
-        builder, kind = self.builder, get_str(event, "kind")
-        call = get_str(event, "tool_call_id")
-        if kind == "MessageEvent":
-            message = get_dict(event, "llm_message")
-            builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
-            role = get_str(message, "role") or ("user" if event.get("source") == "user" else "assistant")
-            builder.add_content(role, message.get("content"), at=at)
-        elif kind == "SystemPromptEvent":
-            builder.add_text("system", content_text(event.get("system_prompt")), at=at)
-        elif kind == "ActionEvent":
-            builder.add_text("thinking", get_str(event, "reasoning_content"), at=at)
-            self.present_action(event, call, at)
-        elif kind in ("ObservationEvent", "UserRejectObservation") and event.get("tool_name") not in (
-            "finish",
-            "think",
-        ):
-            seen = get_dict(event, "observation")
-            output = content_text(seen.get("content", seen.get("output"))) or get_str(event, "rejection_reason")
-            code, failed = seen.get("exit_code"), seen.get("is_error", seen.get("error"))
-            status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
-            if isinstance(code, int) and code != -1:
-                status = "ok" if code == 0 else "error"
-            builder.add_result(call, output, status, tool=get_str(event, "tool_name"), at=at)
-        elif kind == "AgentErrorEvent":
-            builder.add_result(call, get_str(event, "error"), "error", tool=get_str(event, "tool_name"), at=at)
 
-    def present_action(self, event: dict[str, Any], call: str, at: str) -> None:
-        action, tool = get_dict(event, "action"), get_str(event, "tool_name")
-        self.builder.add_text("assistant", content_text(event.get("thought") or ""), at=at)
-        arguments = {key: value for key, value in action.items() if key != "kind" and value is not None}
-        if not arguments:  # it could not be understood, so only what the model wrote is there
-            arguments = get_dict(event, "tool_call").get("arguments") or arguments
-        if tool == "finish":
-            self.builder.add_text("assistant", get_str(action, "message"), at=at)
-            self.builder.stop = "finish"
-        elif tool == "think":
-            self.builder.add_text("thinking", get_str(action, "thought"), at=at)
-        else:
-            self.builder.add_call(call or get_str(event, "id"), tool or get_str(action, "kind"), arguments, at=at)
+def _id_of(value: object) -> str:
+    return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+
+
+# The present generation.
+
+
+def _read_present(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
+    kind = get_str(event, "kind")
+    call = get_str(event, "tool_call_id")
+    if kind == "MessageEvent":
+        message = get_dict(event, "llm_message")
+        builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
+        role = get_str(message, "role") or ("user" if event.get("source") == "user" else "assistant")
+        builder.add_content(role, message.get("content"), at=at)
+    elif kind == "SystemPromptEvent":
+        builder.add_text("system", content_text(event.get("system_prompt")), at=at)
+    elif kind == "ActionEvent":
+        builder.add_text("thinking", get_str(event, "reasoning_content"), at=at)
+        _read_present_action(builder, event, call, at)
+    elif kind in ("ObservationEvent", "UserRejectObservation") and event.get("tool_name") not in (
+        "finish",
+        "think",
+    ):
+        seen = get_dict(event, "observation")
+        output = content_text(seen.get("content", seen.get("output"))) or get_str(event, "rejection_reason")
+        code, failed = seen.get("exit_code"), seen.get("is_error", seen.get("error"))
+        status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
+        if isinstance(code, int) and code != -1:
+            status = status_of(code)
+        builder.add_result(call, output, status, tool=get_str(event, "tool_name"), at=at)
+    elif kind == "AgentErrorEvent":
+        builder.add_result(call, get_str(event, "error"), "error", tool=get_str(event, "tool_name"), at=at)
+
+
+def _read_present_action(builder: TraceBuilder, event: dict[str, Any], call: str, at: str) -> None:
+    action, tool = get_dict(event, "action"), get_str(event, "tool_name")
+    builder.add_text("assistant", content_text(event.get("thought") or ""), at=at)
+    arguments = {key: value for key, value in action.items() if key != "kind" and value is not None}
+    if not arguments:  # it could not be understood, so only what the model wrote is there
+        arguments = get_dict(event, "tool_call").get("arguments") or arguments
+    if tool == "finish":
+        builder.add_text("assistant", get_str(action, "message"), at=at)
+        builder.stop = "finish"
+    elif tool == "think":
+        builder.add_text("thinking", get_str(action, "thought"), at=at)
+    else:
+        builder.add_call(call or get_str(event, "id"), tool or get_str(action, "kind"), arguments, at=at)
 
 
 FORMAT = Format("OpenHands trajectory", read, detects)

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
-from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
+from upskill.traces.formats import Format, Sample, read_text
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import (
     content_text,
@@ -65,11 +64,7 @@ def read(path: Path) -> Trace:
 
 def _load(builder: TraceBuilder) -> Iterator[object]:
     """The JSON values in a file, one a line or one after the other."""
-    try:
-        with open_trace(builder.path, MAX_DOCUMENT_BYTES) as stream:
-            text = stream.read().decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise UsageError(f"{builder.path}: {error.strerror or error}") from error
+    text = read_text(builder.path)
     decoder, at = json.JSONDecoder(), 0
     while (begin := re.compile(r"[\[{]").search(text, at)) is not None:
         try:

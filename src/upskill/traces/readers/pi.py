@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import dict_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str
+from upskill.traces.values import content_text, get_dict, get_dicts, get_float, get_list, get_str, read_usage, status_of
 
 OWN_ROLES = ("toolResult", "bashExecution")
 
@@ -23,8 +23,9 @@ def detects(sample: Sample) -> bool:
 
 
 def _is_own(message: dict[str, Any]) -> bool:
-    blocks = [dict_or_empty(block) for block in get_list(message, "content")]
-    return message.get("role") in OWN_ROLES or any(block.get("type") == "toolCall" for block in blocks)
+    return message.get("role") in OWN_ROLES or any(
+        block.get("type") == "toolCall" for block in get_dicts(message, "content")
+    )
 
 
 def read(path: Path) -> Trace:
@@ -50,15 +51,13 @@ def _read_message(builder: TraceBuilder, message: dict[str, Any], at: str) -> No
     role, content = get_str(message, "role"), message.get("content")
     if role == "toolResult":
         failed = message.get("isError")
-        status: Status = "unknown" if failed is None else "error" if failed is True else "ok"
+        status = status_of(not failed if isinstance(failed, bool) else None)
         call, tool = get_str(message, "toolCallId"), get_str(message, "toolName")
         builder.add_result(call, content_text(content), status, tool=tool, at=at)
     elif role == "bashExecution":  # typed by the person, after "!"
-        code = message.get("exitCode")
-        ended: Status = "unknown" if not isinstance(code, int) else "ok" if code == 0 else "error"
         call = f"typed {len(builder.steps)}"
         builder.add_call(call, "bash", {"command": get_str(message, "command")}, at=at)
-        builder.add_result(call, get_str(message, "output"), ended)
+        builder.add_result(call, get_str(message, "output"), status_of(message.get("exitCode")))
     elif role == "assistant":
         for item in get_list(message, "content"):
             block = dict_or_empty(item)
@@ -70,17 +69,13 @@ def _read_message(builder: TraceBuilder, message: dict[str, Any], at: str) -> No
             builder.add_text("system", f"error: {failed}", at=at)
         builder.model = get_str(message, "model") or builder.model
         builder.stop = get_str(message, "stopReason") or builder.stop
-        builder.usage = builder.usage + _usage(get_dict(message, "usage"))
+        used = get_dict(message, "usage")
+        cost = get_float(get_dict(used, "cost"), "total")
+        builder.usage += read_usage(used, "input cacheWrite cacheRead", "output", "cacheRead", cost=cost)
     elif role == "user":
         builder.add_content("user", content, at=at)
     else:  # of an extension, or a summary
         builder.add_text("system", get_str(message, "summary") or content_text(content), at=at)
-
-
-def _usage(used: dict[str, Any]) -> Usage:
-    cached = get_count(used, "cacheRead")
-    fresh = get_count(used, "input") + get_count(used, "cacheWrite")
-    return Usage(fresh + cached, get_count(used, "output"), cached, 0, get_float(get_dict(used, "cost"), "total"))
 
 
 FORMAT = Format("Pi session", read, detects)

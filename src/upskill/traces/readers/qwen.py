@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import dict_or_empty
-from upskill.traces import Status, StepKind, Trace
+from upskill.traces import StepKind, Trace
 from upskill.traces.formats import Format, Sample
-from upskill.traces.readers.gemini_parts import add_parts, parts_usage
+from upskill.traces.readers.gemini import STATUSES, add_parts, parts_usage
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_dict, get_list, get_str
+from upskill.traces.values import content_text, get_dict, get_dicts, get_list, get_str
 
 TYPES = ("user", "assistant", "tool_result", "system")
-STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "error"}
 PROGRAM_PREFIX = "<qwen:"  # what hooks put beside the person's words
 
 
@@ -43,12 +42,10 @@ def _read_row(builder: TraceBuilder, row: dict[str, Any]) -> None:
         add_parts(builder, message, kind="assistant", at=at)
     elif kind == "tool_result":
         ended = get_dict(row, "toolCallResult")
-        add_parts(builder, message, kind="user", at=at, status=STATUSES.get(get_str(ended, "status"), "unknown"))
-        if not any("functionResponse" in dict_or_empty(part) for part in get_list(message, "parts")):
-            shown = content_text(ended.get("resultDisplay"))
-            builder.add_result(
-                get_str(ended, "callId"), shown, STATUSES.get(get_str(ended, "status"), "unknown"), at=at
-            )
+        status = STATUSES.get(get_str(ended, "status"), "unknown")
+        add_parts(builder, message, kind="user", at=at, status=status)
+        if not any("functionResponse" in part for part in get_dicts(message, "parts")):
+            builder.add_result(get_str(ended, "callId"), content_text(ended.get("resultDisplay")), status, at=at)
     elif kind == "user":
         for part in get_list(message, "parts"):
             by_program = get_str(dict_or_empty(part), "text").lstrip().startswith(PROGRAM_PREFIX)

@@ -13,15 +13,15 @@ from upskill.plain import as_mapping, dict_or_empty
 from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_count, get_dict, get_float, get_list, get_str
+from upskill.traces.values import content_text, get_count, get_dict, get_dicts, get_float, get_list, get_str
 
 SHELL = "bash"  # where a model writes its commands as text
 
 
 def detects(sample: Sample) -> bool:
     document = as_mapping(sample.document) or {}
-    steps = [dict_or_empty(step) for step in get_list(document, "trajectory")[:3]]
-    history = [dict_or_empty(message) for message in get_list(document, "history")[:5]]
+    steps = get_dicts(document, "trajectory")[:3]
+    history = get_dicts(document, "history")[:5]
     return any("action" in step and "observation" in step for step in steps) or any(
         "role" in message and ("message_type" in message or "thought" in message) for message in history
     )
@@ -33,8 +33,7 @@ def read(path: Path) -> Trace:
     info = get_dict(document, "info")
     builder.stop = get_str(info, "exit_status")
     builder.session = get_str(document, "environment")
-    history = [dict_or_empty(message) for message in get_list(document, "history")]
-    steps = [dict_or_empty(step) for step in get_list(document, "trajectory")]
+    history, steps = get_dicts(document, "history"), get_dicts(document, "trajectory")
     if steps:
         _read_request(builder, history)
         _read_trajectory(builder, steps, history)
@@ -72,16 +71,15 @@ def _read_trajectory(builder: TraceBuilder, steps: list[dict[str, Any]], history
         if not action.strip():  # an answer without an action; the observation says so
             builder.add_text("system", content_text(step.get("observation")))
             continue
-        told = called.pop(0) if called and get_str(called[0], "action") == action else {}
-        _add_call(builder, str(number), action, told)
+        message = called.pop(0) if called and get_str(called[0], "action") == action else {}
+        _add_call(builder, str(number), action, message)
         output = content_text(step.get("observation"))
         builder.add_result(str(number), output, seconds=get_float(step, "execution_time"))
 
 
 def _add_call(builder: TraceBuilder, call_id: str, action: str, message: dict[str, Any]) -> None:
-    calls = get_list(message, "tool_calls")
-    if calls:
-        function = get_dict(dict_or_empty(calls[0]), "function")
+    if calls := get_dicts(message, "tool_calls"):
+        function = get_dict(calls[0], "function")
         builder.add_call(call_id, get_str(function, "name"), function.get("arguments"))
     else:
         builder.add_call(call_id, SHELL, {"command": action.strip("\n")})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from upskill.errors import UsageError
 from upskill.traces import Trace
-from upskill.traces.formats import MAX_DOCUMENT_BYTES, Format, Sample, open_trace
+from upskill.traces.formats import Format, Sample, read_text
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import continue_command, typed_status
+from upskill.traces.values import continue_command, status_of, typed_status
 
 _HEADER = re.compile(r"Script started on (.*)")
 _FOOTER = re.compile(r"\s*Script done on ")
@@ -42,19 +41,15 @@ def _has_prompt(sample: Sample) -> bool:
     """Whether it begins with a prompt and a command; text around commands makes it a document."""
     lines = [render(line) for line in sample.text[:20_000].splitlines()[:20]]
     first = next((line for line in lines if line.strip()), "")
-    return bool(found := _NAMED.match(first)) and bool((found[1] or "").strip())
+    prompt = _NAMED.match(first)
+    return prompt is not None and bool((prompt[1] or "").strip())
 
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "terminal")
-    try:
-        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
-            text = stream.read().decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
     command = ""
     output: list[str] = []
-    lines = _SCREEN.sub("", text).split("\n")
+    lines = _SCREEN.sub("", read_text(path)).split("\n")
     if header := _HEADER.match(lines[0].rstrip("\r")):
         builder.started = header[1].partition(" [")[0]
         begun = _COMMAND.search(header[1])
@@ -67,10 +62,9 @@ def read(path: Path) -> Trace:
             command = ""
             continue
         line = render(raw)
-        found = _NAMED.match(line) or _PLAIN.match(line)
-        if found:
+        if prompt := _NAMED.match(line) or _PLAIN.match(line):
             _add(builder, command, output)
-            command = (found[1] or "").strip()
+            command = (prompt[1] or "").strip()
         elif not output and (longer := continue_command(command, line)):
             command = longer
         else:
@@ -84,7 +78,7 @@ def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "
     if command:
         code = _CODE.search(footer)
         text = "\n".join(output).strip("\n")
-        status = typed_status(command, text) if code is None else "ok" if code[1] == "0" else "error"
+        status = typed_status(command, text) if code is None else status_of(int(code[1]))
         number = str(len(builder.steps))
         builder.add_call(number, "shell", {"command": command})
         builder.add_result(number, text, status)
@@ -92,16 +86,15 @@ def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "
 
 
 def render(line: str) -> str:
-    """What a line looked like once all of it was printed: typing mistakes are gone, and so are colours."""
+    """What a line looked like once all of it was printed: typing mistakes are gone, and so are colors."""
     if not re.search(r"[\x1b\b\r]", line):
         return line
     line = line[-MAX_LINE:]  # a progress bar can go on for long
     shown: list[str] = []
     at = 0
-    for found in _CODES.finditer(line.rstrip("\r")):
-        piece, code = found[0], found[2]
-        count = int(found[1]) if code and found[1].isdecimal() else 1
-        count = min(count, 1000)
+    for match in _CODES.finditer(line.rstrip("\r")):
+        piece, number, code = match[0], match[1], match[2]
+        count = min(int(number), 1000) if code and number.isdecimal() else 1
         if piece == "\b" or code == "D":
             at = max(0, at - count)
         elif piece == "\r":
@@ -109,7 +102,7 @@ def render(line: str) -> str:
         elif code == "C":
             at += count
         elif code == "K":
-            _erase(shown, at, found[1])
+            _erase(shown, at, number)
         elif code == "P":
             del shown[at : at + count]
         elif code == "@":
