@@ -27,7 +27,7 @@ from typing import Any
 
 import aiohttp
 
-from store import Filled, prepare, results
+from store import fill, prepare, results
 from upskill import open_store
 
 PAGES = 50
@@ -170,12 +170,12 @@ def main() -> None:
         plan = prepare(work, given.trials)
         if not (work / "runs").exists():
             small = prepare(work, 600)
-            with Filled(work / "runs") as store:
+            with open_store(work / "runs") as store:
                 for _ in range(200):
                     store.start_run(small, "0", fresh=True)
                 run, _ = store.start_run(plan, "0", fresh=True)
-                store.fill(run, results(plan))
-        with Filled(work / "runs") as store:
+                fill(store, run, results(plan))
+        with open_store(work / "runs") as store:
             run = next(run for run in store.runs(newest_first=True) if run.trials == len(plan))
         size = (work / "runs" / "upskill.db").stat().st_size
         print(f"{len(plan):,} trials, {size / 1e6:,.0f} MB\n")

@@ -271,7 +271,7 @@ def forget(place: str, trials: int) -> None:
 def postgres(place: str) -> Generator[Any]:
     import psycopg  # noqa: PLC0415 - not needed with SQLite
 
-    from upskill.runs.stores.postgres_url import parse_url  # noqa: PLC0415
+    from upskill.runs.stores.postgres import parse_url  # noqa: PLC0415
 
     parameters, schema = parse_url(place)
     with psycopg.connect(**parameters, options=f"-c search_path={schema}") as db:

@@ -22,9 +22,9 @@ from typing import Any
 
 from upskill import Models, Plan, PlanOptions, Skill, Suite, evaluate, make_plan
 from upskill.runs.planning.plan import Judgement, Result
-from upskill.runs.stores import Run
-from upskill.runs.stores.rows import RESULT_COLUMNS, result_values
-from upskill.runs.stores.sqlite import SqliteStore
+from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores.rows import result_to_row
+from upskill.runs.stores.tables import RESULTS
 from upskill.traces import Step, Trace, Usage
 
 CASES = 300
@@ -51,24 +51,16 @@ def results(plan: Plan) -> Iterator[Result]:
         yield Result(trial, plan.key(trial), passed, trace=trace, judgements=judged, usage=usage, seconds=1.0)
 
 
-class Filled(SqliteStore):
-    def fill(self, run: Run, found: Iterator[Result]) -> None:
-        """All at once, in the order of the file, and the indexes afterwards."""
-        rows = sorted((result_values(run.number, result) for result in found), key=lambda row: row[1])
-        with self._transaction() as db:
-            indexes = db.execute(
-                "SELECT name, sql FROM sqlite_master WHERE name LIKE 'results!_%' ESCAPE '!'"
-            ).fetchall()
-            for name, _ in indexes:
-                db.execute(f"DROP INDEX {name}")
-            places = ", ".join("?" * len(RESULT_COLUMNS))
-            db.executemany(f"INSERT INTO results ({', '.join(RESULT_COLUMNS)}) VALUES ({places})", rows)
-            for _, statement in indexes:
-                db.execute(statement)
-
-    def remove(self, key: str) -> None:
-        with self._transaction() as db:
-            db.execute("DELETE FROM results WHERE key = ?", (key,))
+def fill(store: Store, run: Run, results: Iterator[Result]) -> None:
+    """All at once, in the order of the file, and the indexes afterwards."""
+    rows = sorted((RESULTS.encode(result_to_row(run.number, result)) for result in results), key=lambda row: row[1])
+    with store.database.transaction() as db:
+        indexes = db.execute("SELECT name, sql FROM sqlite_master WHERE name LIKE 'results!_%' ESCAPE '!'").fetchall()
+        for name, _ in indexes:
+            db.execute(f"DROP INDEX {name}")
+        db.executemany(RESULTS.insert(), rows)
+        for _, statement in indexes:
+            db.execute(statement)
 
 
 def measure(name: str, work: Path, *argv: object) -> None:
@@ -105,9 +97,9 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         os.chdir(work)
         plan = prepare(work, given.trials)
-        with Filled(work / "runs") as store:
+        with open_store(work / "runs") as store:
             run, _ = store.start_run(plan, "0")
-            store.fill(run, results(plan))
+            fill(store, run, results(plan))
             asyncio.run(evaluate(plan, store=store, models=Models(cache="off")))  # as if it had just been reported
         print(f"{len(plan):,} trials, {(work / 'runs' / 'upskill.db').stat().st_size / 1e6:,.0f} MB\n")
         print("| command | time | CPU | lines |\n|---|---:|---:|---:|")
@@ -116,8 +108,8 @@ def main() -> None:
         measure("show last", work, "show", "last")
         measure("show last --page 5000", work, "show", "last", "--page", min(5000, len(plan) // 40))
         measure("show last --failed", work, "show", "last", "--failed")
-        with Filled(work / "runs") as store:
-            store.remove(plan.key(next(plan.trials())))
+        with open_store(work / "runs") as store:
+            store.database.execute("DELETE FROM results WHERE key = ?", plan.key(next(plan.trials())))
         tests = ("-t", "suite.yaml", "-m", "scripted:student.yaml", "--runs", plan.runs)
         measure_resume(work, "eval", "greeter", *tests, "--max-calls", 0)
 

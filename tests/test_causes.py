@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 
 from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
 from loopback import Call, Say, Spoken, Trouble, refuse
-from upskill.runs.stores.sqlite_tables import MIGRATIONS, migrate
 
 
 def told(text: str) -> str:
@@ -140,45 +137,3 @@ def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: 
     done = upskill("eval", "greeter", "-m", student, "--judge-model", judge, "--json")
     assert done.code == 3
     assert done.json["models"][0]["skill"]["errored"] == 1
-
-
-def test_an_older_store_says_why_its_cut_answers_failed(tmp_path: Path) -> None:
-    db = sqlite3.connect(tmp_path / "upskill.db", isolation_level=None)
-    names = [migration.__name__ for migration in MIGRATIONS]
-    before = names.index("_causes")
-    for migration in MIGRATIONS[:before]:
-        migration(db)
-    db.execute(f"PRAGMA user_version = {before}")
-    db.execute("INSERT INTO runs VALUES (1, 'run-1', 'f', 'greeter', '', '', 3, '{\"skill\": {}, \"arms\": []}')")
-    details = {
-        "cut": {"judgements": [["complete", False, "the answer was cut off"]], "trace": {"stop": "length"}},
-        "wrong": {"judgements": [["contains", False, "no"]], "trace": {"stop": "length"}},
-    }
-    for key, detail in details.items():
-        row = (
-            1,
-            key,
-            "m",
-            key,
-            "skill",
-            0,
-            0,
-            1,
-            1,
-            0,
-            0.0,
-            0.1,
-            0,
-            1,
-            0,
-            0.0,
-            "",
-            "",
-            json.dumps(detail, separators=(",", ":")),
-        )
-        columns = "run, key, model, case_id, arm, seed, passed, input_tokens, output_tokens, cached_tokens, cost_usd,"
-        columns += " seconds, checks_passed, checks, judge_tokens, judge_cost_usd, finished, error, detail"
-        db.execute(f"INSERT INTO results ({columns}) VALUES ({', '.join('?' * len(row))})", row)
-    migrate(db, "here")
-    assert dict(db.execute("SELECT key, cause FROM results").fetchall()) == {"cut": "length", "wrong": ""}
-    db.close()

@@ -28,9 +28,8 @@ from upskill.installation import add_extra
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.models.endpoints import ENDPOINTS
-from upskill.runs.stores import Run
-from upskill.runs.stores.sqlite import SqliteStore
-from upskill.runs.stores.sqlite_file import FILE
+from upskill.runs.stores import Run, Store
+from upskill.runs.stores.sqlite import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.skills.install import TARGETS
 from upskill.verdicts.outcome import Outcome
@@ -683,19 +682,19 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
     with open_store(home / "runs") as store:
         for look in store.looks("greeter"):
             assert look.verdict == row["verdict"]
-    read = SqliteStore.outcomes
+    read = Store.outcomes
 
-    def refuse(self: SqliteStore, run: Run) -> Iterator[Outcome]:
+    def refuse(self: Store, run: Run) -> Iterator[Outcome]:
         raise AssertionError("every trial is weighed again")
 
-    monkeypatch.setattr(SqliteStore, "outcomes", refuse)
+    monkeypatch.setattr(Store, "outcomes", refuse)
     assert upskill("runs").out == table
     # With another margin it would be another verdict.
-    monkeypatch.setattr(SqliteStore, "outcomes", read)
+    monkeypatch.setattr(Store, "outcomes", read)
     upskill("eval", folder, "-m", "scripted:model.yaml", "--margin", 30)
     with open_store(home / "runs") as store:
         store.annotate(store.run("last"), margin=0.2)
-    monkeypatch.setattr(SqliteStore, "outcomes", refuse)
+    monkeypatch.setattr(Store, "outcomes", refuse)
     assert upskill("runs").code == 70
 
 

@@ -46,8 +46,8 @@ from upskill.runs.running.evaluate import RunOptions, get_failure_descriptions
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import EXECUTORS, Executor, Job
 from upskill.runs.running.executors.local import Local
-from upskill.runs.stores import Run
-from upskill.runs.stores.sqlite import SqliteStore
+from upskill.runs.stores import Run, Store
+from upskill.runs.stores.sqlite import SqliteDatabase
 from upskill.suites import Case
 from upskill.traces import Usage
 from upskill.verdicts.outcome import Outcome
@@ -677,7 +677,7 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
 
 
 async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path) -> None:
-    class Counting(SqliteStore):
+    class Counting(Store):
         read = 0
 
         def outcomes(self, run: Run, *given: Any, **named: Any) -> Iterator[Outcome]:
@@ -685,7 +685,7 @@ async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path)
             return super().outcomes(run, *given, **named)
 
     plan = plan_of("one", "two", "three", cases=3, runs=5, temperature=0.7)
-    with Counting(home / "runs") as store:
+    with Counting(SqliteDatabase(home / "runs")) as store:
         models = Told(_friend)
         evaluation = await evaluate(plan, store=store, models=models, options=RunOptions(until_decided="cases"))
         assert len(evaluation.outcomes) == len(plan)

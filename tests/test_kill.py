@@ -19,7 +19,7 @@ from conftest import Done, greetings, serving, spawn, start, write_skill
 from loopback import Call, Gate, Loopback, Trouble
 from upskill import open_store
 from upskill.agents.chat import SYSTEM
-from upskill.runs.stores.sqlite_file import FILE
+from upskill.runs.stores.sqlite import FILE
 
 MODELS = ("small", "large")
 CASES = 20

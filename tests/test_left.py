@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import tracemalloc
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -24,7 +23,6 @@ from upskill.runs.running.executors.chunk_queue import ChunkQueue
 from upskill.runs.running.executors.leases import LeaseBook
 from upskill.runs.running.executors.local import Local
 from upskill.runs.running.left import TrialsLeft, trials_left
-from upskill.runs.stores.key_filter import KeyFilter
 from upskill.verdicts.outcome import Outcome
 
 MB = 2**20
@@ -115,17 +113,3 @@ async def test_what_has_run_is_in_the_store_and_nowhere_else(home: Path) -> None
         # Nothing is left, so nothing is started: on a cluster, nobody has joined it.
         await evaluate(plan, store=store, options=RunOptions(executor=executor))
     assert executor.started == 1
-
-
-def test_a_filter_of_keys_forgets_none_and_stays_small() -> None:
-    def keys(word: str) -> Iterator[str]:
-        return (hashlib.sha256(f"{word} {number}".encode()).hexdigest() for number in range(100_000))
-
-    def fill() -> None:
-        found = KeyFilter()
-        for key in keys("stored"):
-            found.add(key)
-        assert all(key in found for key in keys("stored"))
-        assert sum(key in found for key in keys("other")) < 10
-
-    assert peak_of(fill) < 5 * MB

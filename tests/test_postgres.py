@@ -32,10 +32,10 @@ from test_store import PLAN, TRIALS, add_all, begin, result_of
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import find_store
-from upskill.runs.stores.copying import copy_store
+from upskill.runs.stores.maintenance import copy_store
 
 psycopg = pytest.importorskip("psycopg")
-from upskill.runs.stores import postgres_server, postgres_tables  # noqa: E402 - they need psycopg
+from upskill.runs.stores import postgres as postgres_store  # noqa: E402 - it needs psycopg
 
 
 @contextmanager
@@ -120,7 +120,7 @@ async def test_reading_and_starting_runs_wait_for_a_server_that_comes_back(own: 
 async def test_a_server_that_stays_away_is_an_error_that_says_so(
     own: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres_server, "PATIENCE", 0.5)
+    monkeypatch.setattr(postgres_store, "PATIENCE", 0.5)
     with open_store(own.new_place()) as store:
         run = begin(store)
         stream = store.runs()
@@ -255,7 +255,7 @@ async def test_the_same_trial_twice_in_one_commit_is_stored_by_the_rules(place: 
 
 
 async def test_writers_do_not_wait_for_somebody_who_deletes_much(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_server, "NOTE_MILLISECONDS", 1)
+    monkeypatch.setattr(postgres_store, "NOTE_MILLISECONDS", 1)
     with open_store(place) as store, database(place) as db:
         run = begin(store)
         before = store.revision(run)
@@ -284,21 +284,16 @@ def test_an_older_store_gets_what_it_lacks_once(place: str, monkeypatch: pytest.
     with open_store(place) as store:
         begin(store)
 
-    def later(db: Any) -> None:
-        db.execute("ALTER TABLE runs ADD COLUMN later integer")
-
-    monkeypatch.setattr(postgres_tables, "MIGRATIONS", (*postgres_tables.MIGRATIONS, later))
+    later = ("ALTER TABLE runs ADD COLUMN later integer",)
+    monkeypatch.setattr(postgres_store, "MIGRATIONS", (*postgres_store.MIGRATIONS, later))
     for _ in range(2):
         with find_store(place) or pytest.fail("there is none") as store:
             assert store.count_runs() == 1
     with database(place) as db:
         assert [row[0] for row in db.execute("SELECT version FROM version ORDER BY 1")] == [1, 2]
 
-    def broken(db: Any) -> None:
-        db.execute("CREATE TABLE half (x integer)")
-        db.execute("SELECT nonsense")
-
-    monkeypatch.setattr(postgres_tables, "MIGRATIONS", (*postgres_tables.MIGRATIONS, broken))
+    broken = ("CREATE TABLE half (x integer)", "SELECT nonsense")
+    monkeypatch.setattr(postgres_store, "MIGRATIONS", (*postgres_store.MIGRATIONS, broken))
     with pytest.raises(UsageError, match='cannot be used as a store: column "nonsense" does not exist'):
         open_store(place)
     with database(place) as db:

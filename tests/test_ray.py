@@ -25,7 +25,7 @@ from upskill.models.throttling import MAX_FAILURES
 from upskill.runs.running.executors.chunk import UNSAVED
 from upskill.runs.running.executors.ray import NAME
 from upskill.runs.running.executors.ray_cluster import import_ray, start_ray
-from upskill.runs.stores.sqlite_file import FILE
+from upskill.runs.stores.sqlite import FILE
 
 CASES = 40
 CONCURRENCY = 4

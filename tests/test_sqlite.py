@@ -22,10 +22,8 @@ from conftest import Upskill, write_script, write_skill
 from test_store import PLAN, TRIALS, add_all, begin, result_of, together
 from upskill import Result, UsageError, open_store
 from upskill.errors import StoreError
-from upskill.runs.stores import Page, find_store, sqlite_tables
-from upskill.runs.stores.sqlite import SqliteStore
-from upskill.runs.stores.sqlite_file import FILE
-from upskill.runs.stores.sqlite_tables import MIGRATIONS
+from upskill.runs.stores import Page, Store, find_store, sqlite
+from upskill.runs.stores.sqlite import FILE, VERSION, SqliteDatabase
 
 
 def test_a_folder_can_be_given_as_a_path_or_as_a_url(tmp_path: Path) -> None:
@@ -50,25 +48,58 @@ def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         begin(store)
     with _file(tmp_path) as db:
-        assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+        assert db.execute("PRAGMA user_version").fetchone()[0] == VERSION
         assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_an_older_database_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+OLD_STORES = Path(__file__).parent / "fixtures" / "old_stores"  # what the versions of the tables were
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+async def test_a_database_of_any_version_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
     with _file(tmp_path) as db:
-        for migration in MIGRATIONS[:version]:
-            migration(db)
-        db.execute(f"PRAGMA user_version = {version}")
+        db.executescript((OLD_STORES / f"version-{version}.sql").read_text(encoding="utf-8"))
     with open_store(tmp_path) as store:
-        begin(store)
-    with _file(tmp_path) as db:
-        assert db.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS)
+        (run,) = store.runs()
+        assert (run.passed, run.failed, run.errored) == (1, 2, 1)
+        plan = run.plan
+        assert (plan.skill.visible_hash, plan.reference_skill, plan.distractors) == ("hash", "older", ("knots",))
+        assert plan.arms == ("baseline", "skill", "baseline_repeat")
+        outcomes = {(row.case, row.arm): row for row in store.outcomes(run)}
+        assert {trial: row.passed for trial, row in outcomes.items()} == {
+            ("case-1", "skill"): True,
+            ("case-1", "baseline"): False,
+            ("case-2", "baseline_repeat"): False,
+            ("case-2", "skill"): None,
+        }
+        assert {trial: row.cause for trial, row in outcomes.items() if row.cause} == {("case-1", "baseline"): "length"}
+        assert [result.seconds for result in store.results(run)] == [1.5] * 4
+        assert sum(each.tokens for each in store.progress(run)) == 4 * 23
+        assert store.spent(run) == {"student": (60, 1.0), "judge": (32, 2.0)}
+        assert store.errors(run) == [("one", "no route", 1)]
+        revision = store.revision(run)
+        await store.add_result(begin(store), result_of(TRIALS[0]))
+        assert store.run("last").passed == 1
+        assert store.revision() > revision
+    SqliteDatabase(tmp_path / "new").close()
+    with _file(tmp_path) as db, _file(tmp_path / "new") as new:
+        assert db.execute("PRAGMA user_version").fetchone()[0] == VERSION
+        assert _columns(db) == _columns(new)
+
+
+def _columns(db: sqlite3.Connection) -> dict[str, set[tuple[object, ...]]]:
+    """By table and index: its columns."""
+    query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND name <> 'looks_by_run'"  # an old one
+    names = [row[0] for row in db.execute(query)]
+    return {
+        name: {row[1:3] for pragma in ("table_info", "index_info") for row in db.execute(f"PRAGMA {pragma}({name})")}
+        for name in names
+    }
 
 
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     with _file(tmp_path) as db:
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(UsageError, match="was written by a newer upskill") as caught:
         open_store(tmp_path)
@@ -79,11 +110,10 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_migration_is_done_wholly_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half_way(db: sqlite3.Connection) -> None:
-        MIGRATIONS[0](db)
+    def fail() -> None:
         raise sqlite3.OperationalError("the power went out")
 
-    monkeypatch.setattr("upskill.runs.stores.sqlite_tables.MIGRATIONS", (half_way,))
+    monkeypatch.setattr(sqlite, "sqlite_indexes", fail)  # which come last
     with pytest.raises(UsageError, match="the power went out"):
         open_store(tmp_path)
     monkeypatch.undo()
@@ -145,9 +175,9 @@ async def test_a_file_that_was_found_whole_is_read_again_once_anything_touched_i
     os.utime(file, (1, 1))  # written long ago
     with open_store(tmp_path):
         pass
-    checked: list[SqliteStore] = []
+    checked: list[SqliteDatabase] = []
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteStore, "_look_for_damage", checked.append)
+        patch.setattr(SqliteDatabase, "_look_for_damage", checked.append)
         with open_store(tmp_path):
             pass
     assert not checked
@@ -231,7 +261,7 @@ def test_an_older_store_on_a_read_only_medium_can_be_read() -> None:
 # Many results.
 
 
-class Traced(SqliteStore):
+class Traced(SqliteDatabase):
     """Writes down every query that it makes."""
 
     def __init__(self, folder: Path) -> None:
@@ -246,18 +276,18 @@ class Traced(SqliteStore):
     def plans(self, table: str = "results") -> dict[str, list[str]]:
         """How SQLite carries out the queries since the last call that read this table."""
         made = dict.fromkeys(query for query in self.queries if query.strip().startswith("SELECT") and table in query)
-        found = {query: [row[3] for row in self._rows(f"EXPLAIN QUERY PLAN {query}")] for query in made}
+        found = {query: [row[3] for row in self.rows(f"EXPLAIN QUERY PLAN {query}")] for query in made}
         self.queries.clear()
         return found
 
 
 async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> None:
     plan = replace(PLAN, runs=20)
-    with Traced(tmp_path) as store:
+    with Store(traced := Traced(tmp_path)) as store:
         run = begin(store, plan)
         await add_all(store, run, [result_of(trial, plan=plan) for trial in plan.trials()])
         await store.add_result(begin(store), result_of(TRIALS[0], None))
-        store.plans()
+        traced.plans()
         list(store.runs())
         list(store.outcomes(run))
         list(store.bugs(run))
@@ -265,7 +295,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         store.run(run.id)
         for read in (store.tally, store.snapshots, store.leaks, store.errors, store.spent, store.scored):
             read(run)
-        for query, steps in store.plans().items():
+        for query, steps in traced.plans().items():
             for step in steps:
                 # Those of errors and leaks have the rows that are meant and no others.
                 few = "results_errored" in step or "results_leaked" in step
@@ -275,14 +305,14 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.outcomes(run, after=TRIALS[2], limit=10))
         list(store.outcomes(run, "greet-2", after=TRIALS[2], limit=10))
         store.result(run, TRIALS[2])
-        for query, steps in store.plans().items():
+        for query, steps in traced.plans().items():
             assert all("SEARCH results USING" in step for step in steps), (query, steps)  # and nothing is sorted
             assert not any(step.endswith("PRIMARY KEY (run=?)") for step in steps), query  # all of the run
 
 
 async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with SqliteStore(Path("runs")) as store:
+    with open_store(Path("runs")) as store:
         run = begin(store)
         monkeypatch.chdir(tmp_path.parent)  # which makes nothing gone
         assert store.run(run.id).id == run.id
@@ -295,35 +325,35 @@ async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeyp
 
 
 async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> None:
-    with Traced(tmp_path) as store:
+    with Store(traced := Traced(tmp_path)) as store:
         run = begin(store)
         await store.add_result(run, result_of(TRIALS[0]))
-        store.queries.clear()
+        traced.queries.clear()
         store.run(run.id)
         list(store.runs())
         store.latest_runs(10)
         for read in (store.tally, store.progress, store.revision, store.reviews, store.summary):
             read(run)
         store.changed_runs(0)
-        assert len(store.queries) > 5
-        assert not [query for query in store.queries if "results" in query]
+        assert len(traced.queries) > 5
+        assert not [query for query in traced.queries if "results" in query]
         store.latest_looks("greeter", 3)
-        for query, steps in store.plans("looks").items():
+        for query, steps in traced.plans("looks").items():
             assert not [step for step in steps if "SCAN looks" in step or "TEMP B-TREE" in step], (query, steps)
         list(store.runs("greeter", newest_first=True))
-        for query, steps in store.plans("progress").items():
+        for query, steps in traced.plans("progress").items():
             assert not [step for step in steps if step.startswith("SCAN progress")], (query, steps)
 
 
 async def test_no_row_is_read_that_is_on_no_page(tmp_path: Path) -> None:
     plan = replace(PLAN, runs=20)
-    with Traced(tmp_path) as store:
+    with Store(traced := Traced(tmp_path)) as store:
         run = begin(store, plan)
         await add_all(store, run, [result_of(trial, plan=plan) for trial in plan.trials()])
-        store.queries.clear()
+        traced.queries.clear()
         for start in (0, 50, 100, 150):
             list(store.results(run, page=Page(50, start)))
-        fetched = [query.count("'") // 2 for query in store.queries if "detail" in query]
+        fetched = [query.count("'") // 2 for query in traced.queries if "detail" in query]
         assert max(fetched) <= 64
         assert sum(fetched) == 120
 
@@ -412,7 +442,7 @@ def test_a_store_is_opened_as_soon_as_another_process_lets_go_of_a_new_file(
             if len(waits) == 500:  # a slow one
                 other.execute("COMMIT")
 
-        monkeypatch.setattr(sqlite_tables, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
+        monkeypatch.setattr(sqlite, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
         with open_store(tmp_path) as store:
             begin(store)
     assert len(waits) == 500

@@ -21,8 +21,9 @@ from upskill import Address, Store, UsageError, open_store
 from upskill.models import RequestHash
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Look, Review, Run, find_store
-from upskill.runs.stores.copying import ROWS_AT_ONCE, copy_store
+from upskill.runs.stores.maintenance import copy_store
 
+CHUNK = 500  # rows that are copied at a time
 ODD = "a zero \0 and an escape \x1a0, half a pair \ud83d"
 
 
@@ -35,13 +36,13 @@ def places(request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresSer
 
 async def fill(place: str) -> None:
     """Of everything a little, and more results than are copied at a time."""
-    large = replace(PLAN, runs=ROWS_AT_ONCE // 5)
+    large = replace(PLAN, runs=CHUNK // 5)
     with open_store(place) as store:
         run, again, long = begin(store), begin(store, fresh=True), begin(store, large)
         await add_all(store, run, [result_of(TRIALS[0], answer=ODD), result_of(TRIALS[1], None)])
         await add_all(store, again, [replace(result_of(TRIALS[0], False), activated=True, leak="seen")])
         await add_all(store, long, [result_of(trial, plan=large) for trial in large.trials()])
-        for key in map(str, range(ROWS_AT_ONCE + 10)):
+        for key in map(str, range(CHUNK + 10)):
             await store.add_reply(key, "one", f'"{ODD}"' if key == "7" else "{}", wait=False)
         await store.add_reply("teacher", "two", "{}", "teacher", "may I?")
         first = store.add_candidate("search", SKILL, None, True, ODD, {"lift": 0.1})
@@ -74,7 +75,7 @@ def everything(store: Store) -> dict[str, Any]:
         "outcomes": [list(store.outcomes(run)) for run in runs],
         "progress": [store.progress(run) for run in runs],
         "spent": [store.spent(run) for run in runs],
-        "replies": [store.reply(str(key)) for key in range(ROWS_AT_ONCE + 11)],
+        "replies": [store.reply(str(key)) for key in range(CHUNK + 11)],
         "requests": list(store.requests()),
         "candidates": candidates,
         "children": [replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("sailor")],
@@ -93,7 +94,7 @@ async def test_a_copy_has_everything_and_copying_again_brings_only_what_is_new(p
         copied = await asyncio.to_thread(copy_store, source, target, lambda _, share: told.append(share))
         assert everything(target) == wanted
         assert (copied.new_runs, copied.new_results) == (copied.runs, copied.results) == (3, len(PLAN) * 100 + 3)
-        assert copied.new_replies == copied.replies == ROWS_AT_ONCE + 11
+        assert copied.new_replies == copied.replies == CHUNK + 11
         assert told == sorted(told)
         assert told[-1] == 1
         again = await asyncio.to_thread(copy_store, source, target)

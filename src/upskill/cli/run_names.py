@@ -7,12 +7,12 @@ from itertools import islice
 
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 
 _COUNTED_BACK = re.compile(r"last~(\d{1,9})")
 
 
-def find_run(store: RunStore, name: str) -> Run:
+def find_run(store: Store, name: str) -> Run:
     """`last~1` is the run before the last. `last:held-out` is the latest run on held-out cases alone, `last:fit` that
     of the same skill on train cases."""
     if back := _COUNTED_BACK.fullmatch(name):

@@ -15,7 +15,7 @@ from upskill.plain import counted
 from upskill.reports import trials
 from upskill.runs.planning.plan import Arm, Result, Trial
 from upskill.runs.results.comparison import ComparedCase, Comparison, Side
-from upskill.runs.stores import RunStore
+from upskill.runs.stores import Store
 from upskill.verdicts.statistics import rounded
 
 ALPHA = 0.05
@@ -87,7 +87,7 @@ def _line(words: str) -> RenderableType:
     return Padding(Text(words), (0, 0, 0, 2))
 
 
-def render_case(store: RunStore, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
+def render_case(store: Store, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
     """A case that changed, with an answer of each side."""
     colour = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
@@ -105,13 +105,13 @@ def _share(scores: tuple[int, int]) -> str:
     return ("passed" if passed else "failed") if scored == 1 else f"{passed} of {scored} passed"
 
 
-def shown_answers(store: RunStore, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
+def shown_answers(store: Store, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
     """A trial of each side that shows the change: one that failed on the worse side, one that passed on the other."""
     better = case.change == "better"
     return _answer(store, found.before, case.id, passed=not better), _answer(store, found.after, case.id, passed=better)
 
 
-def _answer(store: RunStore, side: Side, case: str, *, passed: bool) -> Result:
+def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
     rows = [row for row in store.outcomes(side.run, case) if (row.model, row.arm) == (side.model, side.arm)]
     scored = [row for row in rows if row.passed is not None]
     row = next((row for row in scored if row.passed is passed), scored[0])
@@ -120,7 +120,7 @@ def _answer(store: RunStore, side: Side, case: str, *, passed: bool) -> Result:
     return result
 
 
-def to_json(found: Comparison, store: RunStore) -> dict[str, Any]:
+def to_json(found: Comparison, store: Store) -> dict[str, Any]:
     return {
         "before": _side(found.before),
         "after": _side(found.after),
@@ -143,7 +143,7 @@ def _side(side: Side) -> dict[str, str]:
     return {"run": side.run.id, "model": side.model, "arm": side.arm}
 
 
-def _case(found: Comparison, case: ComparedCase, store: RunStore) -> dict[str, Any]:
+def _case(found: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
     said: dict[str, Any] = {"id": case.id, "change": case.change}
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
         said[name] = {"passed": passed, "scored": scored}

@@ -10,7 +10,7 @@ from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_list, as_mapping
 from upskill.runs.planning.plan import Result
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -19,7 +19,7 @@ UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", 
 
 
 def failures_in_run(
-    store: RunStore, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
+    store: Store, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
 ) -> list[Failure]:
     """The train cases that failed with the skill in a run, with the texts of the evidence that they cite."""
     found: dict[str, Failure] = {}
@@ -32,7 +32,7 @@ def failures_in_run(
     return list(found.values())
 
 
-def stored_failures(store: RunStore, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
+def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
     """Failures of this student with this skill in earlier runs, on cases that are not in the suite.
 
     A case that the suite holds out is left out, under whatever id it was run.

@@ -15,7 +15,7 @@ from upskill.authoring.search.refiners import Proposal
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.errors import UpskillError
 from upskill.models import Models
-from upskill.runs.stores import CandidateStore
+from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.traces.redaction.redact import redact
@@ -155,7 +155,7 @@ async def add_requested_cases(suite: Suite, write: WriteCases, models: Models, t
 
 
 def store_unproven(
-    store: CandidateStore, search: str, skill: Skill, proposal: Proposal | None = None, request: str = ""
+    store: Store, search: str, skill: Skill, proposal: Proposal | None = None, request: str = ""
 ) -> None:
     """Store a draft that nobody evaluates, or an older skill and what was made of it."""
     decision = {"search_decision": "unproven" if proposal is None else "first draft"}

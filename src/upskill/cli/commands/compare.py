@@ -14,7 +14,7 @@ from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Comparison, Side, compare
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 from upskill.settings import Settings
 
 MOST_CASES = 20  # whose answers are shown
@@ -62,7 +62,7 @@ def command(
             _show(store, each, len(each.cases) if every else MOST_CASES)
 
 
-def _show(store: RunStore, found: Comparison, most: int) -> None:
+def _show(store: Store, found: Comparison, most: int) -> None:
     from upskill.reports.comparison import render, render_case  # noqa: PLC0415 - rich, only where it is drawn
 
     show(*render(found))
@@ -73,7 +73,7 @@ def _show(store: RunStore, found: Comparison, most: int) -> None:
         note(f"{len(changed) - most} more cases changed; --all shows them.")
 
 
-def _run_before_last(store: RunStore) -> Run:
+def _run_before_last(store: Store) -> Run:
     """The latest before the last one that has its skill and some of its cases."""
     last = find_run(store, "last")
     cases = last.plan.suite.by_id.keys()

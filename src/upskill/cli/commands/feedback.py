@@ -11,7 +11,7 @@ from upskill.cli.options import json_option, open_existing_store, runs_dir_optio
 from upskill.cli.run_names import find_run
 from upskill.plain import counted
 from upskill.runs.results.feedback import LONGEST_NOTE, agreement_with_people, export_feedback, import_feedback
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 
@@ -62,7 +62,7 @@ def command(
         )
 
 
-def _import(store: RunStore, run: Run, file: str, model: str) -> None:
+def _import(store: Store, run: Run, file: str, model: str) -> None:
     found = import_feedback(store, run, file, model)
     note(f"{file}: {counted(found.stored, 'review')} stored with {run.id}.")
     if found.taken_back:

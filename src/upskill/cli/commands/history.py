@@ -17,7 +17,7 @@ from upskill.cli.options import find_project_store, json_option, runs_dir_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports.terminal import percent
-from upskill.runs.stores import Candidate, CandidateStore
+from upskill.runs.stores import Candidate, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.verdicts.verdict import LOOK_UP
@@ -57,7 +57,7 @@ def command(skill: str | None, runs_dir: str | None, as_json: bool) -> None:
     show(table)
 
 
-def find_candidates(store: CandidateStore | None, skill: str) -> list[Candidate]:
+def find_candidates(store: Store | None, skill: str) -> list[Candidate]:
     """The candidates for a skill, given its folder or its name; where none of any are stored, a line says so."""
     name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
     found = list(store.candidates(name)) if store else []
@@ -69,11 +69,11 @@ def find_candidates(store: CandidateStore | None, skill: str) -> list[Candidate]
     return found
 
 
-def _skills_of(store: CandidateStore | None) -> Mapping[str, int]:
+def _skills_of(store: Store | None) -> Mapping[str, int]:
     return store.skills_with_candidates() if store else dict[str, int]()
 
 
-def list_skills(store: CandidateStore | None, *, as_json: bool = False) -> None:
+def list_skills(store: Store | None, *, as_json: bool = False) -> None:
     """The skills that there are candidates for, or a line that says that there are none yet."""
     known = _skills_of(store)
     if as_json:

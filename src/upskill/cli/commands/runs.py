@@ -15,7 +15,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,13 +92,13 @@ def command(
         show(*_bars(rows, metric))
 
 
-def _verdicts(store: RunStore, run: Run) -> list[Verdict]:
+def _verdicts(store: Store, run: Run) -> list[Verdict]:
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
     return evaluation_of(store, run).verdicts
 
 
-def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
+def _verdict_documents(store: Store, run: Run) -> list[Document]:
     """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
     from upskill.runs.results.looks import reported_verdicts  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def _verdict_documents(store: RunStore, run: Run) -> list[Document]:
     return [verdict.to_dict() for verdict in _verdicts(store, run)]
 
 
-def _write_csv(store: RunStore, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
+def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
     from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
 
     found = [(run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run)]

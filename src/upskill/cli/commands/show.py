@@ -23,7 +23,7 @@ from upskill.reports import trials
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
-from upskill.runs.stores import Page, Run, RunStore
+from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.settings import Settings
 from upskill.skills import Skill
@@ -91,7 +91,7 @@ class _Options:
     runs_dir: str | None
     as_json: bool
 
-    def results(self, store: RunStore, run: Run, page: Page | None) -> Iterator[Result]:
+    def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
         """The results that were asked for; UsageError for a case or a model that the run does not have."""
         cases = [case.id for case in run.plan.suite.cases]
         for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
@@ -103,7 +103,7 @@ class _Options:
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
-def _show_page(store: RunStore, run: Run, options: _Options) -> None:
+def _show_page(store: Store, run: Run, options: _Options) -> None:
     number = options.page or 1
     # One more than a page has, to see whether there is another.
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
@@ -119,7 +119,7 @@ def _show_page(store: RunStore, run: Run, options: _Options) -> None:
         note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
 
 
-def _show_json(store: RunStore, run: Run, options: _Options) -> None:
+def _show_json(store: Store, run: Run, options: _Options) -> None:
     """One document, written as it is read: a run may have more trials than fit into memory."""
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
@@ -133,12 +133,12 @@ def _show_json(store: RunStore, run: Run, options: _Options) -> None:
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
 
 
-def _people(store: RunStore, run: Run) -> list[str]:
+def _people(store: Store, run: Run) -> list[str]:
     people = agreement_with_people(store, run)
     return people.lines() if people else []
 
 
-def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
+def _show_checks(store: Store, run: Run, options: _Options) -> None:
     from upskill.reports.check_rates import check_rates, render  # noqa: PLC0415 - numpy comes with it
 
     rates = check_rates(run.plan, options.results(store, run, None))
@@ -150,7 +150,7 @@ def _show_checks(store: RunStore, run: Run, options: _Options) -> None:
     show(*render(rates, "older skill" if run.plan.reference_skill else "baseline"))
 
 
-def _show_bugs(store: RunStore, run: Run, *, as_json: bool) -> None:
+def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
     """Everything that a report of a bug needs, and no secret."""
     from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 

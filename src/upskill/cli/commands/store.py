@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,12 +16,18 @@ from upskill.cli.options import json_option, open_existing_store, quiet_option, 
 from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores import Run, open_store
+from upskill.runs.stores.maintenance import (
+    Pruned,
+    Report,
+    busy_runs,
+    check_store,
+    choose_runs,
+    copy_store,
+    prune,
+    unused_replies,
+)
 from upskill.settings import Settings
-
-if TYPE_CHECKING:
-    from upskill.runs.stores.database import Tell
-    from upskill.runs.stores.pruning import Pruned
 
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 MOST_LISTED = 20  # runs
@@ -56,8 +62,6 @@ def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
     An interrupted copy goes on where it was, and copying again brings what is new. Nothing in TO is lost: a run whose
     id is taken there gets the next free one.
     """
-    from upskill.runs.stores.copying import copy_store  # noqa: PLC0415
-
     with open_existing_store(source) as one, open_store(target) as two:
         copied = copy_store(one, two, _teller("Copying", quiet=quiet or as_json))
         if as_json:
@@ -76,8 +80,6 @@ def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
 @quiet_option
 def check_command(runs_dir: str | None, as_json: bool, quiet: bool) -> None:
     """Read all that is stored, and say what is damaged or belongs to nothing; exit code 1 if anything is."""
-    from upskill.runs.stores.checking import check_store  # noqa: PLC0415
-
     store = open_existing_store(runs_dir or Settings.load().store)
     try:  # and not `with`, which raises what is to be listed
         problems = check_store(store, _teller("Checking", quiet=quiet or as_json))
@@ -123,15 +125,13 @@ def prune_command(
     upskill store prune --keep 0 --skill old-skill --yes
     upskill store prune --replies --yes
     """
-    from upskill.runs.stores.pruning import any_busy, choose_runs, unused_replies  # noqa: PLC0415
-
     if older_than is None and keep is None and not replies:
         raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
     with open_existing_store(runs_dir or Settings.load().store) as store:
         runs = (
             [] if older_than is None and keep is None else choose_runs(store, skill, older_than=older_than, keep=keep)
         )
-        if replies and (busy := any_busy(store)):
+        if replies and (busy := busy_runs(store)):
             raise UsageError(
                 f"{busy[0]} is being worked on", "Wait for it; its answers may be in use. Leave --replies out."
             )
@@ -146,23 +146,13 @@ def prune_command(
             if not sys.stdin.isatty():
                 raise UsageError("nobody can be asked here", "Say --yes to delete them, or --dry-run to only look.")
             click.confirm("Delete them?", abort=True, err=True)
-        done = _prune(store, runs, keys)
+        done = prune(store, runs, keys)
         if as_json:
             show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **_counts(done)})
             return
         for run_id in done.busy:
             note(f"{run_id} is being worked on, and stays.")
         note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
-
-
-def _prune(store: Store, runs: list[Run], keys: list[str]) -> Pruned:
-    from upskill.runs.stores.pruning import prune_replies, prune_runs  # noqa: PLC0415
-    from upskill.runs.stores.sql import SqlStore  # noqa: PLC0415
-
-    done = replace(prune_runs(store, runs), replies=prune_replies(store, keys))
-    if isinstance(store, SqlStore):
-        store.compact()
-    return done
 
 
 def _counts(done: Pruned) -> dict[str, Any]:
@@ -183,6 +173,6 @@ def _replies(count: int) -> str:
     return "1 reply" if count == 1 else f"{count:,} replies"
 
 
-def _teller(activity: str, *, quiet: bool) -> Tell:
+def _teller(activity: str, *, quiet: bool) -> Report:
     display = display_of_command(quiet=quiet)
     return lambda what, share: display.doing(activity, what, share)

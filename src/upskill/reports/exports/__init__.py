@@ -24,7 +24,7 @@ from upskill.outputs import whole_file, whole_folder
 from upskill.registry import Registry
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 
 EXPORTS = Registry(
     "export format",
@@ -47,7 +47,7 @@ MARKER = ".upskill-export"  # in a folder that was exported, so that it may be r
 class StoredRun:
     """A run in a store, as exports read it."""
 
-    store: RunStore
+    store: Store
     run: Run
 
     @property

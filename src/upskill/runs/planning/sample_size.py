@@ -11,7 +11,7 @@ from upskill.models.embedded.capacity import usable_cores
 from upskill.models.prices import Prices
 from upskill.runs.planning.estimate import CostEstimate, estimate
 from upskill.runs.planning.plan import Plan
-from upskill.runs.stores import RunStore
+from upskill.runs.stores import Store
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import VarianceComponents, cases_needed, power
 
@@ -59,7 +59,7 @@ class SampleSizes:
 def sample_sizes(
     plan: Plan,
     wanted: LiftToDetect,
-    store: RunStore | None,
+    store: Store | None,
     prices: Prices | Mapping[str, Mapping[str, float]],
     concurrency: int,
 ) -> Iterator[SampleSizes]:
@@ -72,7 +72,7 @@ def sample_sizes(
 
 
 def sample_sizes_without_suite(
-    models: Sequence[Address], wanted: LiftToDetect, store: RunStore | None, skill: str, concurrency: int
+    models: Sequence[Address], wanted: LiftToDetect, store: Store | None, skill: str, concurrency: int
 ) -> Iterator[SampleSizes]:
     """How many cases a suite should have that is not written yet."""
     for address in models:
@@ -80,7 +80,7 @@ def sample_sizes_without_suite(
         yield _sizes(address, wanted, outcomes, concurrency, None)
 
 
-def _latest_outcomes(store: RunStore, skill: str, model: str) -> list[Outcome]:
+def _latest_outcomes(store: Store, skill: str, model: str) -> list[Outcome]:
     """Of the latest run whose baseline was no skill at all."""
     for run in store.runs(skill, newest_first=True):
         if model not in run.models or run.plan.reference_skill:

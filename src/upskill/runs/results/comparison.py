@@ -16,7 +16,7 @@ from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_mapping, counted
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
 
 Change = Literal["better", "worse", "same"]
@@ -42,7 +42,7 @@ class Side:
     model: str
     arm: str
 
-    def scores(self, store: RunStore) -> dict[str, tuple[int, int]]:
+    def scores(self, store: Store) -> dict[str, tuple[int, int]]:
         """By case: how many trials passed, and how many were scored."""
         return store.scores(self.run, self.model, self.arm)
 
@@ -89,7 +89,7 @@ class Comparison:
         return list(_differences(self))
 
 
-def compare(store: RunStore, before: Side, after: Side) -> Comparison:
+def compare(store: Store, before: Side, after: Side) -> Comparison:
     """Compare two sides; UsageError where they have no case in common."""
     old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]

@@ -15,7 +15,7 @@ from upskill.runs.planning.preregistration import Registration
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, known_looks, looks_before, make_look
-from upskill.runs.stores import Look, Page, Run, RunStore
+from upskill.runs.stores import Look, Page, Run, Store
 from upskill.suites import OWN_FACTS, Suite
 from upskill.verdicts.advice import as_look_up, as_part
 from upskill.verdicts.compute import compute_verdict
@@ -240,7 +240,7 @@ def stopping_point_of(
     return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
 
 
-def evaluation_of(store: RunStore, run: Run, plan: Plan | None = None) -> Evaluation:
+def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluation:
     """Everything that can be said of a stored run, under the settings that it was last evaluated with.
 
     `plan` is the one that was carried out; without it, what the store keeps of it.
@@ -268,7 +268,7 @@ def evaluation_of(store: RunStore, run: Run, plan: Plan | None = None) -> Evalua
     return evaluation
 
 
-def look_at(store: RunStore, evaluation: Evaluation, model: str) -> Look:
+def look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
     """The look that reading an evaluation is: the stored one where somebody has seen the same before."""
     look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
     return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)
@@ -285,7 +285,7 @@ def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
-def first_results(store: RunStore, run: Run, seeds: int) -> Iterator[Result]:
+def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:
     """The results of the first so many seeds of each case, without a look at the others."""
     page = Page(seeds * len(run.plan.arms))
     for case in run.plan.suite.cases:
@@ -293,7 +293,7 @@ def first_results(store: RunStore, run: Run, seeds: int) -> Iterator[Result]:
             yield from store.results(run, case.id, model, page=page)
 
 
-def failing_cases(store: RunStore, skill: str, suite: Suite, models: Collection[str]) -> set[str] | None:
+def failing_cases(store: Store, skill: str, suite: Suite, models: Collection[str]) -> set[str] | None:
     """The cases of a suite that a model failed with this skill in the latest run that has them; an error is no pass.
 
     A later run of a part replaces what an earlier one says of its cases. None: no stored run has any of them.

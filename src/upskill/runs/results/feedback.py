@@ -20,7 +20,7 @@ from upskill.inputs import read_input_text
 from upskill.plain import counted
 from upskill.record import record
 from upskill.runs.planning.plan import Arm, Trial
-from upskill.runs.stores import FeedbackStore, Review, Run, RunStore
+from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict, timestamp
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Imported:
     no_model: list[str] = field(default_factory=list[str])  # and those that any of its models may have given
 
 
-def import_feedback(store: RunStore, run: Run, path: str | Path, model: str = "") -> Imported:
+def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -> Imported:
     """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say.
 
     The latest word on an answer counts: a file that was kept for a while does not undo what was said since.
@@ -281,7 +281,7 @@ def _words(agreement: Agreement) -> str:
     return f"{said}, kappa {agreement.kappa:.2f} ({low:.2f} to {high:.2f}){wrong}{strict}"
 
 
-def agreement_with_people(store: RunStore, run: Run) -> PeopleAgreement | None:
+def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
     """None where nobody has said anything. Odd answers, and errored ones, are in no agreement."""
     reviews = store.reviews(run)
     if not reviews:
@@ -305,5 +305,5 @@ def agreement_with_people(store: RunStore, run: Run) -> PeopleAgreement | None:
     return PeopleAgreement(marks, measure_agreement(outcomes), found, reviews)
 
 
-def export_feedback(store: FeedbackStore, run: Run) -> dict[str, Any]:
+def export_feedback(store: Store, run: Run) -> dict[str, Any]:
     return feedback_document(run, store.reviews(run))

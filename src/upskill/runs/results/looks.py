@@ -14,7 +14,7 @@ from typing import Any
 from upskill.plain import counted
 from upskill.record import record
 from upskill.runs.planning.plan import Plan
-from upskill.runs.stores import Look, Run, RunStore
+from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
@@ -83,7 +83,7 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look
     )
 
 
-def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
+def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
     """The looks at a run's skill; for a run that has carried out its registered plan, those that count beside it.
 
     What was looked at after the plan was registered takes nothing from it, unless that was planned by then: of several
@@ -101,7 +101,7 @@ def known_looks(store: RunStore, run: Run, *, carried_out: bool) -> list[Look]:
     return [look for look in known if look.asked <= registered or was_planned(look)]
 
 
-def _is_of_recorded(store: RunStore, run: Run, look: Look) -> bool:
+def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
     """Whether a look was at the run that this one plays again, which shows nothing new unless checks have changed."""
     name, created = run.plan.replay_of or ("", "")
     if look.run != name or look.suite_fingerprint != run.plan.suite.fingerprint:
@@ -110,13 +110,13 @@ def _is_of_recorded(store: RunStore, run: Run, look: Look) -> bool:
     return recorded is None or recorded.created == created
 
 
-def reported_verdicts(store: RunStore, run: Run) -> list[Mapping[str, Any]] | None:
+def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
     """The verdicts on all models of a run as they were last reported; None where they would be others today."""
     found = current_verdicts(store, run)
     return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
 
 
-def current_verdicts(store: RunStore, run: Run) -> dict[str, Mapping[str, Any]]:
+def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
     """By model: the verdicts that were reported, and would be the same today."""
     scored: Counter[str] = Counter()
     for tally in store.tally(run):

@@ -24,7 +24,7 @@ from upskill.runs.running.executors.local import Local
 from upskill.runs.running.left import TrialsLeft, trials_left
 from upskill.runs.running.spending import go_on_spending, stop_spending
 from upskill.runs.running.trial import run_trial
-from upskill.runs.stores import Run, RunStore, open_store
+from upskill.runs.stores import Run, Store, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -67,7 +67,7 @@ class RunOptions:
 async def evaluate(
     plan: Plan,
     *,
-    store: RunStore | None = None,
+    store: Store | None = None,
     models: Models | None = None,
     options: RunOptions | None = None,
     events: Events | None = None,
@@ -84,7 +84,7 @@ async def evaluate(
 class _Run:
     """One call of `evaluate`."""
 
-    def __init__(self, plan: Plan, store: RunStore, models: Models, options: RunOptions, events: Events) -> None:
+    def __init__(self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events) -> None:
         self.plan = plan
         self.store = store
         self.models = models
@@ -334,7 +334,7 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
 
 
 @contextmanager
-def _forget_on_refusal(store: RunStore, new_run: Run | None) -> Generator[None]:
+def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
     """A run that is refused before its first call is not kept."""
     try:
         yield
@@ -367,7 +367,7 @@ async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = Fals
 def evaluate_now(
     plan: Plan,
     *,
-    store: RunStore | None = None,
+    store: Store | None = None,
     models: Models | None = None,
     options: RunOptions | None = None,
     events: Events | None = None,
@@ -383,7 +383,7 @@ async def evaluate_skill(
     config: Settings | None = None,
     *,
     runs: int = 1,
-    store: RunStore | None = None,
+    store: Store | None = None,
     models: Models | None = None,
 ) -> Evaluation:
     """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.runs.stores import Run, RunStore
+from upskill.runs.stores import Run, Store
 from upskill.traces import NO_USAGE, Usage
 
 NOTE = "spent_before"
@@ -20,7 +20,7 @@ def stop_spending(run: Run) -> dict[str, Any]:
     return {NOTE: None} if run.plan.spent_before else {}
 
 
-def go_on_spending(store: RunStore, run: Run, ledger: Ledger | None) -> dict[str, Any]:
+def go_on_spending(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any]:
     """The note to keep with the run, after what a command that did not end has spent was put into the ledger."""
     if ledger is None or ledger.ceilings == Ceilings():
         return {}

@@ -1,33 +1,23 @@
-"""What the SQL of a store runs on: how a kind of database reads, writes and commits.
+"""What the SQL of a store runs on: how a kind of database reads, writes and commits (`sqlite`, `postgres`).
 
-`sqlite_file` and `postgres_server` are the two there are.
-
-Queries have `?` for values, and say only what both understand.
+Queries have `?` for values, and are written in the SQL that all kinds understand.
 """
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from itertools import islice
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from upskill.errors import StoreError, UsageError
-from upskill.runs.stores import Run
+from upskill.errors import StoreError
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-Tell = Callable[[str, float], None]  # what is done, and the share that is done of it
-
-
-def tell_nobody(_: str, __: float) -> None: ...
-
-
 class ConnectionLost(StoreError):
-    """The connection to the database ended, and with it what was going on. Whoever can, does it again."""
+    """The connection ended in the middle of a transaction, which can be repeated."""
 
 
 class Transaction(Protocol):
@@ -39,53 +29,51 @@ class Transaction(Protocol):
 
 
 class Database(ABC):
-    # What the two say in words of their own.
-    ERRORED: ClassVar[str]  # the table of results, read by the index of those that errored
-    EXACT: ClassVar[str]  # a column of fractions, to be added up
+    errored_results: ClassVar[str]  # the table of results, read by the index of those that errored
 
     @property
     @abstractmethod
-    def location(self) -> str | None: ...
+    def location(self) -> str | None:
+        """To be shown, without a password; None for memory."""
 
     @property
     @abstractmethod
-    def place(self) -> str | None: ...
+    def address(self) -> str | None:
+        """What opens the same database in another process; may hold a password. None for memory."""
 
     @abstractmethod
-    def _rows(self, query: str, *values: Any) -> list[Any]: ...
+    def rows(self, query: str, *values: Any) -> list[Any]: ...
 
     @abstractmethod
-    def _stream(self, query: str, *values: Any) -> Iterator[Any]:
-        """Rows as they are needed, at a moment in time; writing meanwhile is fine."""
+    def stream(self, query: str, *values: Any) -> Iterator[Any]:
+        """Rows as they are needed, as they were at one moment; writing meanwhile is fine."""
 
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Transaction]: ...
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """May raise ConnectionLost: see `transact`."""
 
     @abstractmethod
-    def _write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
         """Done when it is committed, together with what others write."""
 
     @abstractmethod
-    def _write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
         """The same without waiting: it is committed with the next write that somebody waits for, at the latest."""
 
-    # What copying, checking and pruning need.
-
-    def select(self, query: str, *values: Any) -> Iterator[Any]:
-        return self._stream(query, *values)
-
-    def count(self, table: str, where: str = "1 = 1", *values: Any) -> int:
-        return self._rows(f"SELECT COUNT(*) FROM {table} WHERE {where}", *values)[0][0]  # noqa: S608
-
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        return self._transaction()
-
-    async def write(self, statement: str, values: tuple[Any, ...]) -> None:
-        await self._write(statement, values)
+    @abstractmethod
+    def claim(self, run: int) -> AbstractContextManager[bool]:
+        """Whether the run with this number is ours until the end of the block; False: another process has it."""
 
     @abstractmethod
-    def integrity(self) -> list[str]:
-        """What the database itself says is wrong with it."""
+    def is_claimed(self, run: int) -> bool: ...
+
+    @abstractmethod
+    def check_damage(self) -> None:
+        """StoreError when the database is damaged."""
+
+    @abstractmethod
+    def integrity_problems(self) -> list[str]:
+        """What the database itself says is wrong with it, after a look at everything."""
 
     @abstractmethod
     def compact(self) -> None:
@@ -94,29 +82,28 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def repeatable(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A method that is called again when the connection is lost in the middle; done twice, it is as if done once."""
-
-    @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do this in a transaction; again, when the connection was lost."""
         while True:
             try:
-                return method(self, *args, **kwargs)
+                with self.transaction() as db:
+                    return work(db)
             except ConnectionLost:  # connecting again takes its time, and gives up in the end
                 continue
 
-    return call
+    def execute(self, statement: str, *values: Any) -> None:
+        self.transact(lambda db: db.execute(statement, values))
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.transact(lambda db: db.executemany(statement, rows))
 
 
-def run_is_taken(run: Run) -> UsageError:
-    return UsageError(
-        f"another process is already working on the run {run.id}",
-        "Wait for it and run the same command again, or start another run with --fresh.",
-    )
+def chunks(values: Iterable[T], size: int = 500) -> Iterator[list[T]]:
+    left = iter(values)
+    while some := list(islice(left, size)):
+        yield some
+
+
+def marks(values: Sequence[object]) -> str:
+    """A question mark for each value."""
+    return ", ".join("?" * len(values))

@@ -1,27 +1,552 @@
 """The `postgresql` store: a schema in a database on a server, for many processes and machines that write at once.
 
 One thread of each process writes and commits in groups (`group_writer`). A run is claimed by an advisory lock, which
-the server gives up when the connection of its holder ends.
+the server gives up when the connection of its holder ends. A server that was away is waited for.
 """
 
 from __future__ import annotations
 
-from upskill.runs.stores import Store
-from upskill.runs.stores.postgres_server import PostgresServer
-from upskill.runs.stores.sql import SqlStore
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from upskill.errors import StoreError, UsageError
+from upskill.installation import add_extra
+from upskill.runs.stores.addresses import without_password
+from upskill.runs.stores.database import ConnectionLost, Database, Transaction
+from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
+from upskill.runs.stores.tables import postgres_schema
+
+try:
+    import psycopg
+    from psycopg import conninfo, errors, pq
+except ImportError as error:
+    raise UsageError(
+        "a postgresql:// store needs psycopg, which is not installed", f"Run `{add_extra('postgres')}`."
+    ) from error
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+MIN_SERVER = 120000  # PostgreSQL 12
+DEFAULT_SCHEMA = "upskill"
+PATIENCE = 300.0  # seconds that a server which answered before may be away
+OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
+MAX_PAUSE = 5.0
+ROWS_AT_ONCE = 128
+NOTE_MILLISECONDS = 1000
+MAX_IDLE = 8  # connections
+FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
+
+# By version: the statements that lead to it from the one before.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (tuple(postgres_schema()),)
+
+# Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.
+_PASSING = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.TooManyConnections,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.IdleInTransactionSessionTimeout,
+)
+# The same of one that cannot be connected to, where there is no code.
+_SOON = ("starting up", "not yet accepting", "recovery mode", "shutting down", "too many clients", "connection slots")
+
+logger = logging.getLogger(__name__)
 
 
-def open_postgres(place: str | None, *, create: bool) -> Store | None:
+def open_postgres(address: str | None, *, create: bool) -> Database | None:
     """The store at a URL `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME`."""
-    assert place is not None
-    store = PostgresStore(place, create=create)
-    if store.found:
-        return store
-    store.close()
+    assert address is not None
+    database = PostgresDatabase(address, create=create)
+    if database.exists:
+        return database
+    database.close()
     return None
 
 
-class PostgresStore(SqlStore, PostgresServer):
+class PostgresDatabase(Database):
+    errored_results = "results"
+
     def __init__(self, url: str, *, create: bool = True) -> None:
-        SqlStore.__init__(self)
-        PostgresServer.__init__(self, url, create=create)
+        self._url = url
+        self._location = without_password(url)
+        self._parameters, self.schema = parse_url(url)
+        self._idle: list[Connection] = []
+        self._streaming: set[Connection] = set()
+        self._closed = False
+        self._claims: dict[int, Connection] = {}  # by the number of the run
+        self._writing: Connection | None = None
+        self._unnoted: set[int] = set()  # runs that have changed, by their numbers
+        db = self._retry("cannot be reached", self._connect, opening=True)
+        try:
+            self._location = _location_of(db, self.schema, self._parameters)
+            self.exists = self._prepare(db, create=create)
+        except psycopg.Error as error:
+            db.close()
+            hint = f"It needs a schema of its own. Its owner can make one: CREATE SCHEMA {self.schema} AUTHORIZATION …"
+            is_denied = isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction)
+            raise UsageError(self._message("cannot be used as a store", error), hint if is_denied else "") from None
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+        self._group = GroupWriter(self._commit, self._location)
+
+    def _prepare(self, db: Connection, *, create: bool) -> bool:
+        """False where there is no store, and it was not to be made."""
+        if db.info.server_version < MIN_SERVER:
+            raise UsageError(f"{self._location}: is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server.")
+        if (encoding := db.info.parameter_status("server_encoding")) != "UTF8":
+            hint = "Make one that can hold every text: createdb --encoding UTF8 --template template0 NAME."
+            raise UsageError(f"{self._location}: the database holds {encoding} and not UTF8", hint)
+        if not create and not _version(db, self.schema):
+            return False
+        _migrate(db, self.schema, self._location)
+        return True
+
+    @property
+    def location(self) -> str | None:
+        return self._location
+
+    @property
+    def address(self) -> str | None:
+        return self._url
+
+    def check_damage(self) -> None:
+        """The server looks after its files; `upskill store check` reads everything."""
+
+    def integrity_problems(self) -> list[str]:
+        invalid = self.rows(
+            "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+            " WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace"
+        )
+        broken = self.rows(
+            "SELECT checksum_failures FROM pg_stat_database"
+            " WHERE datname = current_database() AND checksum_failures > 0"
+        )
+        return [
+            *(f"the index {name} is not valid; REINDEX it" for (name,) in invalid),
+            *(f"the server found {pages} damaged pages in this database" for (pages,) in broken),
+        ]
+
+    def compact(self) -> None:
+        with self._connection() as db:
+            for table in ("results", "replies", "runs"):
+                db.execute(f"VACUUM (ANALYZE) {table}".encode())
+
+    def close(self) -> None:
+        try:
+            self._group.close()
+            if self._writing and not self._writing.closed:
+                with suppress(psycopg.Error):
+                    self._note_changes(self._writing)
+        finally:
+            self._closed = True
+            self._close_idle()
+            # A stream that nobody reads to its end has a connection, too, for as long as somebody holds it.
+            for db in (*self._streaming, *([self._writing] if self._writing else ())):
+                db.close()
+
+    # Connections.
+
+    def _connect(self) -> Connection:
+        db = psycopg.connect(**self._parameters, autocommit=True)
+        try:
+            # How soon the server notices that a machine is gone, and gives up its claims.
+            db.execute(
+                f'SET search_path TO "{self.schema}"; SET tcp_keepalives_idle TO 30; SET tcp_keepalives_interval TO 10;'
+                "SET tcp_keepalives_count TO 3; SET idle_in_transaction_session_timeout TO 0".encode()
+            )
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _take(self) -> Connection:
+        """A connection that nobody else uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _put(self, db: Connection) -> None:
+        is_idle = not db.closed and db.info.transaction_status is pq.TransactionStatus.IDLE
+        if not is_idle or len(self._idle) >= MAX_IDLE:
+            db.close()
+        else:
+            self._idle.append(db)
+        if self._closed:  # maybe in another thread, a moment ago
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):  # other threads take some of them
+            while True:
+                self._idle.pop().close()
+
+    @contextmanager
+    def _connection(self) -> Generator[Connection]:
+        """A connection; closed when the block fails."""
+        db = self._take()
+        try:
+            yield db
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+
+    def _retry(self, activity: str, work: Callable[[], T], *, opening: bool = False) -> T:
+        """Do this, again and again while the server is away; one that never answered has to be about to."""
+        until, pause = time.monotonic() + (OPENING_PATIENCE if opening else PATIENCE), 0.0
+        while True:
+            try:
+                return work()
+            except psycopg.Error as error:
+                if not _is_passing(error, opening=opening) or time.monotonic() + pause > until:
+                    raise self._failure(activity, error, opening=opening) from None
+                if not pause:
+                    logger.warning("%s", self._message("connection lost, trying again", error))
+            self._close_idle()  # most likely lost too
+            time.sleep(pause)
+            pause = min(max(2 * pause, 0.05), MAX_PAUSE)
+
+    def _failure(self, activity: str, error: psycopg.Error, *, opening: bool = False) -> StoreError | UsageError:
+        message = self._message(activity, error)
+        if opening:
+            return UsageError(message, _connection_hint(str(error)))
+        if isinstance(error, errors.DiskFull):
+            return StoreError(message, FULL_HINT)
+        resume = "Is the server running? The same command resumes from what was saved."
+        return StoreError(message, resume if _is_passing(error) else "")
+
+    def _message(self, activity: str, error: psycopg.Error) -> str:
+        """What the server says, in one line and without a password."""
+        text = re.sub(r"\s+", " ", (error.diag.message_primary or str(error)).partition("\n")[0]).strip()
+        secrets = (self._parameters.get("password"), self._parameters.get("sslpassword"), os.environ.get("PGPASSWORD"))
+        for secret in filter(None, secrets):
+            text = text.replace(str(secret), "***")
+        return f"{self._location}: {activity}: {text}"
+
+    # Reading.
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        def read() -> list[Any]:
+            with self._connection() as db:
+                return _unescape_rows(db.execute(_sql(query), _escape_zeros(values)).fetchall())
+
+        return self._retry("cannot be read", read)
+
+    def stream(self, query: str, *values: Any) -> Iterator[Any]:
+        """Rows as they are needed, by a cursor on the server: through a connection of its own, until it is done."""
+
+        def begin() -> tuple[Connection, psycopg.ServerCursor[Any], list[Any]]:
+            db = self._take()
+            cursor = db.cursor("rows")
+            try:
+                db.execute("BEGIN READ ONLY")
+                cursor.execute(_sql(query), _escape_zeros(values))
+                return db, cursor, cursor.fetchmany(ROWS_AT_ONCE)
+            except BaseException:
+                db.close()
+                cursor.close()
+                raise
+
+        db, cursor, rows = self._retry("cannot be read", begin)
+        self._streaming.add(db)
+        try:
+            while rows:
+                yield from _unescape_rows(rows)
+                rows = cursor.fetchmany(ROWS_AT_ONCE) if len(rows) == ROWS_AT_ONCE else []
+        except psycopg.Error as error:
+            db.close()
+            raise self._failure("cannot be read", error) from None
+        finally:
+            try:
+                cursor.close()
+                db.execute("ROLLBACK")
+            except psycopg.Error:  # the connection is lost
+                db.close()
+                cursor.close()
+            self._streaming.discard(db)
+            self._put(db)
+
+    # Writing.
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        def begin() -> Connection:
+            db = self._take()
+            try:
+                db.execute("BEGIN")
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema, "transaction"),))
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+        db = self._retry("cannot be written", begin)
+        try:
+            yield _Statements(db)
+            db.execute("COMMIT")
+        except psycopg.Error as error:
+            db.close()
+            if _is_passing(error):
+                raise ConnectionLost(self._message("cannot be written", error)) from None
+            raise self._failure("cannot be written", error) from None
+        except BaseException:
+            db.close()
+            raise
+        self._put(db)
+
+    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        return self._group.write(statement, values)
+
+    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._group.write_later(statement, values)
+
+    def _commit(self, groups: list[Group]) -> None:
+        """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
+
+        def commit() -> None:
+            db = self._writing_connection()
+            try:
+                with db.transaction():
+                    for statement, rows in by_statement(groups):
+                        # In one order everywhere, or two writers could wait for each other.
+                        _Statements(db).executemany(statement, sorted(rows, key=lambda row: row[:2]))
+                        if statement.startswith("INSERT INTO results "):
+                            self._unnoted |= {row[0] for row in rows}
+                self._note_changes(db)
+            except BaseException:
+                db.close()
+                raise
+
+        self._retry("results cannot be saved", commit)
+
+    def _writing_connection(self) -> Connection:
+        if self._writing is None or self._writing.closed:
+            db = self._connect()
+            try:
+                db.execute("SET upskill.group_writer TO 'on'")
+                self._renew_claims()
+            except BaseException:
+                db.close()
+                raise
+            self._writing = db
+        return self._writing
+
+    def _note_changes(self, db: Connection) -> None:
+        """Note which runs have changed. Somebody may be deleting a large run and keep us from it: then it is noted with
+        the next commit, and nobody who writes waits."""
+        if not self._unnoted:
+            return
+        runs = ",".join(map(str, sorted(self._unnoted)))
+        try:
+            db.execute(  # not durable by itself: what it speaks of is
+                f"BEGIN; SET LOCAL synchronous_commit TO off; SET LOCAL lock_timeout TO {NOTE_MILLISECONDS};"
+                f"SELECT note_changes('{{{runs}}}'); COMMIT".encode()
+            )
+        except errors.LockNotAvailable:
+            db.execute("ROLLBACK")
+        else:
+            self._unnoted.clear()
+
+    # Claims.
+
+    @contextmanager
+    def claim(self, run: int) -> Generator[bool]:
+        def take() -> Connection | None:
+            db = self._take()
+            try:
+                if self._try_claim(db, run):
+                    return db
+            except BaseException:
+                db.close()
+                raise
+            self._put(db)
+            return None
+
+        if (db := self._retry("cannot be written", take)) is None:
+            yield False
+            return
+        self._claims[run] = db
+        try:
+            yield True
+        finally:
+            db = self._claims.pop(run)
+            with suppress(psycopg.Error):  # a connection that is lost has given it up
+                db.execute("SELECT pg_advisory_unlock(%s)", (self._claim_number(run),))
+            self._put(db)
+
+    def is_claimed(self, run: int) -> bool:
+        query = (
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid::bigint = ? AND objid::bigint = ?"
+        )
+        return bool(self.rows(query, *divmod(self._claim_number(run) % 2**64, 2**32)))
+
+    def _try_claim(self, db: Connection, run: int) -> bool:
+        row = db.execute("SELECT pg_try_advisory_lock(%s)", (self._claim_number(run),)).fetchone()
+        return bool(row and row[0])
+
+    def _claim_number(self, run: int) -> int:
+        return _lock_number(self.schema, f"run {run}")
+
+    def _renew_claims(self) -> None:
+        """A server that was away has forgotten who had which run."""
+        for run, db in list(self._claims.items()):
+            try:
+                db.execute("SELECT 1")
+            except psycopg.Error:
+                db.close()
+                self._claims[run] = self._connect()
+                if not self._try_claim(self._claims[run], run):
+                    self._claims[run].close()  # and so it is asked for again before anything is written
+                    raise StoreError(
+                        f"{self._location}: another process took over the run while the connection was lost",
+                        "Wait for it, then run the same command again.",
+                    ) from None
+
+
+class _Statements:
+    """A transaction, as `Database` has it."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> Any:
+        return self._db.execute(_sql(query), _escape_zeros(values))
+
+    def executemany(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self._db.cursor() as cursor:
+            cursor.executemany(_sql(query), [_escape_zeros(row) for row in rows])
+
+
+# The URL.
+
+
+def parse_url(url: str) -> tuple[dict[str, Any], str]:
+    """The parameters of libpq, and the schema, which is a parameter of ours."""
+    address, _, query = f"postgresql://{url.partition('://')[2]}".partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    schema = next((value for name, value in pairs if name == "schema"), DEFAULT_SCHEMA)
+    if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
+        raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
+    others = urlencode([pair for pair in pairs if pair[0] != "schema"])
+    shown = without_password(url)
+    try:
+        if shown.endswith("…"):  # or a part of the password would be taken for the host
+            raise psycopg.ProgrammingError
+        parameters = conninfo.conninfo_to_dict(f"{address}?{others}" if others else address)
+    except psycopg.Error:  # whose words may quote the password
+        raise UsageError(
+            f"{shown}: is not the URL of a PostgreSQL database",
+            "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
+        ) from None
+    usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
+    return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
+
+
+def _location_of(db: Connection, schema: str, parameters: dict[str, Any]) -> str:
+    info = db.info
+    host = parameters.get("host") or info.host  # several, where several were named
+    is_socket = host.startswith("/")
+    address = f"postgresql://{info.user}@{'' if is_socket else f'{host}:{info.port}'}/{info.dbname}"
+    query = {**({"host": host} if is_socket else {}), **({"schema": schema} if schema != DEFAULT_SCHEMA else {})}
+    return f"{address}?{urlencode(query, safe='/')}" if query else address
+
+
+# Errors.
+
+
+def _is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
+    if isinstance(error, _PASSING):
+        return True
+    is_starting = any(words in str(error) for words in _SOON)
+    is_lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
+    return is_starting or (not opening and isinstance(error, psycopg.OperationalError) and is_lost)
+
+
+def _connection_hint(message: str) -> str:
+    """What to do about a server that cannot be reached."""
+    if "password" in message or "authentication" in message:
+        return "Put the password into UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
+    if "database" in message and "does not exist" in message:
+        return "Make it first: createdb NAME."
+    return "Is the server running, and are host and port right?"
+
+
+# Tables.
+
+
+def _lock_number(schema: str, purpose: str) -> int:
+    """The number of an advisory lock: they belong to a database, which may hold several stores."""
+    return int.from_bytes(hashlib.sha256(f"upskill {schema} {purpose}".encode()).digest()[:8], signed=True)
+
+
+def _version(db: Connection, schema: str) -> int:
+    """How many migrations a store has had; 0 where there is none."""
+    # Not `to_regclass`, which may remember that there was none before it waited for another process to make it.
+    known = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'version'"
+    if not db.execute(known, (schema,)).fetchone():
+        return 0
+    row = db.execute(f'SELECT max(version) FROM "{schema}".version'.encode()).fetchone()  # noqa: S608
+    return row[0] or 0 if row else 0
+
+
+def _migrate(db: Connection, schema: str, location: str) -> None:
+    version = _version(db, schema)
+    if version < len(MIGRATIONS):
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema, "migrations"),))
+            version = _version(db, schema)  # again: another process may have migrated it in the meantime
+            if not version:
+                db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+                db.execute("CREATE TABLE version (version integer PRIMARY KEY, migrated timestamptz DEFAULT now())")
+            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+                for statement in statements:
+                    db.execute(statement.encode())
+                db.execute("INSERT INTO version (version) VALUES (%s)", (number,))
+    if version > len(MIGRATIONS):
+        raise UsageError(f"{location}: was written by a newer upskill", "Upgrade upskill, or use another --store.")
+
+
+# Queries and texts.
+
+
+@lru_cache(maxsize=256)
+def _sql(query: str) -> bytes:
+    return query.replace("%", "%%").replace("?", "%s").encode()
+
+
+# PostgreSQL cannot hold a zero in a text, so it is stored as these two characters.
+_ESCAPE = "\x1a"
+
+
+def _escape_zeros(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(
+        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+        if isinstance(value, str) and ("\0" in value or _ESCAPE in value)
+        else value
+        for value in values
+    )
+
+
+def _unescape_rows(rows: list[Any]) -> list[Any]:
+    return [tuple(map(_unescape, row)) for row in rows]
+
+
+def _unescape(value: Any) -> Any:
+    if isinstance(value, str) and _ESCAPE in value:
+        return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
+    return value

@@ -1,28 +1,23 @@
-"""What a store holds, whatever its kind: runs, looks, batches, candidates, and a result as a row of named columns."""
+"""What a store holds: runs, results, reviews, looks, batches and candidates, and the rows they are stored in."""
 
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from upskill.models import RequestHash
-from upskill.plain import compact
-from upskill.record import record
-from upskill.runs.planning.plan import Arm, Judgement, Result, Trial
+from upskill.runs.planning.plan import Judgement, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
+from upskill.runs.stores.tables import to_json
 from upskill.skills import SkillFile
 from upskill.traces import NO_USAGE, Step, Trace, Usage
-from upskill.verdicts.outcome import Cause
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Run:
     """A stored plan and how far it has come."""
 
@@ -46,7 +41,7 @@ class Run:
         return [model.name for model in self.plan.models]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Tally:
     """How the trials of one model and arm ended."""
 
@@ -57,7 +52,7 @@ class Tally:
     errored: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Progress(Tally):
     """The same, with what has been spent on it: errored tries and the judge included."""
 
@@ -68,9 +63,9 @@ class Progress(Tally):
 FeedbackVerdict = Literal["right", "wrong", "odd", ""]  # empty: there is only a note
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Review:
-    """What a person says of the answer of one trial."""
+    """Feedback of a person on the answer of one trial."""
 
     trial: Trial
     verdict: FeedbackVerdict
@@ -78,15 +73,15 @@ class Review:
     created: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Page:
-    """Which of many results to read: so many, after so many."""
+    """Which of many results to read."""
 
     limit: int
     offset: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Requests that were, or may have been, submitted to a provider's batch API and are not all collected."""
 
@@ -98,7 +93,7 @@ class Batch:
     keys: tuple[str, ...]  # of the requests whose replies nobody has collected
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A skill that was tried in a search for a better one."""
 
@@ -114,9 +109,9 @@ class Candidate:
     files: str  # all of its files, as JSON
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What somebody was told of a skill, a suite and a model: one verdict of one report."""
+    """One verdict of one report: what somebody was shown of a skill, a suite and a model."""
 
     run: str  # the id of the run
     model: str
@@ -144,108 +139,67 @@ class Look:
         return self.run, self.model, self.margin, self.scope, self.trials
 
 
-LOOK_COLUMNS = tuple(column.name for column in fields(Look) if column.name != "number")
-
-
-@dataclass(slots=True)
-class ResultRow:
-    """A result as it is stored. The fields are the columns of the table `results`, under the same names."""
-
-    run: int
-    key: str
-    model: str
-    case_id: str
-    arm: str
-    seed: int
-    passed: bool | None
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
-    seconds: float
-    checks_passed: int
-    checks: int
-    judge_tokens: int
-    judge_cost_usd: float | None
-    finished: str
-    error: str
-    detail: str  # usage, judgements, the trace and a bug's traceback, as JSON
-    activated: bool | None
-    turns: int
-    calls: int
-    tool_errors: int
-    leak: str
-    bug: bool
-    snapshot: str  # the name the provider answered under
-    cause: str
-    earlier_tokens: int
-    earlier_cost_usd: float | None
-
-    def to_result(self) -> Result:
-        detail = json.loads(self.detail)
-        usage = Usage(**detail["usage"])
-        trace = None
-        if (stored := detail.get("trace")) is not None:
-            steps = tuple(Step(**step) for step in stored["steps"])
-            optional = {name: stored[name] for name in ("agent", "turns", "stop_details") if name in stored}
-            trace = Trace(steps, usage, stored["stop"], stored["model"], **optional)
-        return Result(
-            Trial(self.model, self.case_id, cast("Arm", self.arm), self.seed),
-            self.key,
-            optional_bool(self.passed),
-            self.error,
-            trace,
-            tuple(Judgement(*item) for item in detail["judgements"]),
-            usage,
-            Usage(**detail["judging"]),
-            self.seconds,
-            activated=optional_bool(self.activated),
-            leak=self.leak,
-            traceback=detail.get("traceback", ""),
-            cause=cast("Cause", self.cause),
-            earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
-            asked=tuple(RequestHash(*hashes) for hashes in detail.get("asked", ())),
-        )
-
-
-RESULT_COLUMNS = tuple(column.name for column in fields(ResultRow))
-
-
-def result_values(run: int, result: Result) -> tuple[Any, ...]:
-    """A result as it is stored: the values of RESULT_COLUMNS, in their order."""
-    trial, usage, trace, judging, earlier = result.trial, result.usage, result.trace, result.judging, result.earlier
+def result_to_row(run: int, result: Result) -> dict[str, Any]:
+    """A result as a row of `results`, by column."""
+    trial, usage, trace = result.trial, result.usage, result.trace
     checks_passed, checks = result.checks_passed
-    calls = trace.calls if trace else ()
-    return (
-        run,
-        result.key,
-        trial.model,
-        trial.case,
-        trial.arm,
-        trial.seed,
-        result.passed,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_tokens,
-        usage.cost_usd,
-        result.seconds,
-        checks_passed,
-        checks,
-        judging.total_tokens,
-        judging.cost_usd,
-        timestamp(),
-        escape_surrogates(result.error),
-        to_json(_detail(result)),
-        result.activated,
-        trace.turns if trace else 0,
-        len(calls),
-        sum(step.status == "error" for step in calls) if calls else 0,
-        escape_surrogates(result.leak),
-        result.bug,
-        escape_surrogates(trace.model) if trace else "",
-        result.cause,
-        earlier.total_tokens,
-        earlier.cost_usd,
+    return {
+        "run": run,
+        "key": result.key,
+        "model": trial.model,
+        "case_id": trial.case,
+        "arm": trial.arm,
+        "seed": trial.seed,
+        "passed": result.passed,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cost_usd": usage.cost_usd,
+        "seconds": result.seconds,
+        "checks_passed": checks_passed,
+        "checks": checks,
+        "judge_tokens": result.judging.total_tokens,
+        "judge_cost_usd": result.judging.cost_usd,
+        "finished": timestamp(),
+        "error": result.error,
+        "detail": _detail(result),
+        "activated": result.activated,
+        "turns": trace.turns if trace else 0,
+        "calls": len(trace.calls) if trace else 0,
+        "tool_errors": result.tool_errors,
+        "leak": result.leak,
+        "bug": result.bug,
+        "snapshot": trace.model if trace else "",
+        "cause": result.cause,
+        "earlier_tokens": result.earlier.total_tokens,
+        "earlier_cost_usd": result.earlier.cost_usd,
+    }
+
+
+def result_from_row(row: Mapping[str, Any]) -> Result:
+    detail = row["detail"]
+    usage = Usage(**detail["usage"])
+    trace = None
+    if (stored := detail.get("trace")) is not None:
+        steps = tuple(Step(**step) for step in stored["steps"])
+        optional = {name: stored[name] for name in ("agent", "turns", "stop_details") if name in stored}
+        trace = Trace(steps, usage, stored["stop"], stored["model"], **optional)
+    return Result(
+        Trial(row["model"], row["case_id"], row["arm"], row["seed"]),
+        key=row["key"],
+        passed=row["passed"],
+        error=row["error"],
+        trace=trace,
+        judgements=tuple(Judgement(*item) for item in detail["judgements"]),
+        usage=usage,
+        judging=Usage(**detail["judging"]),
+        seconds=row["seconds"],
+        activated=row["activated"],
+        leak=row["leak"],
+        traceback=detail.get("traceback", ""),
+        cause=row["cause"],
+        earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
+        asked=tuple(RequestHash(*hashes) for hashes in detail.get("asked", ())),
     )
 
 
@@ -258,7 +212,7 @@ def _detail(result: Result) -> dict[str, Any]:
         ],
     }
     if result.asked:
-        detail["asked"] = [one if one.role else one[:2] for one in result.asked]
+        detail["asked"] = [asked if asked.role else asked[:2] for asked in result.asked]
     if result.earlier != NO_USAGE:
         detail["earlier"] = result.earlier
     if result.traceback:
@@ -270,23 +224,18 @@ def _detail(result: Result) -> dict[str, Any]:
             "turns": result.trace.turns,
             **({"agent": result.trace.agent} if result.trace.agent else {}),  # a program, with its version
             **({"stop_details": result.trace.stop_details} if result.trace.stop_details else {}),
-            "steps": [_step_fields(step) for step in result.trace.steps],
+            "steps": [_step_to_dict(step) for step in result.trace.steps],
         }
     return detail
 
 
 _STEP_FIELDS = tuple(column.name for column in fields(Step))
-_step_values = attrgetter(*_STEP_FIELDS)
-_SAID = _step_values(Step("assistant"))[2:]
 
 
-def _step_fields(step: Step) -> dict[str, Any]:
+def _step_to_dict(step: Step) -> dict[str, Any]:
     """What is known of a step; empty fields would be most of what is stored."""
-    values = _step_values(step)
-    if values[2:] == _SAID and step.text:  # somebody said something, as in most steps
-        return {"kind": step.kind, "text": step.text}
-    named = zip(_STEP_FIELDS, values, strict=True)
-    return {name: value for name, value in named if (value or value == 0) and value != "unknown"}
+    values = ((name, getattr(step, name)) for name in _STEP_FIELDS)
+    return {name: value for name, value in values if (value or value == 0) and value != "unknown"}
 
 
 def files_to_json(files: Iterable[SkillFile]) -> str:
@@ -316,23 +265,4 @@ def files_from_json(text: str) -> list[SkillFile]:
 
 def timestamp() -> str:
     """The time now, to the second, in ISO 8601."""
-    return _iso_time(int(time.time()))
-
-
-@lru_cache(maxsize=1)
-def _iso_time(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).isoformat()
-
-
-def optional_bool(value: int | None) -> bool | None:
-    """A nullable truth value from a database without booleans."""
-    return None if value is None else bool(value)
-
-
-def to_json(value: object) -> str:
-    return escape_surrogates(compact(value))
-
-
-def escape_surrogates(text: str) -> str:
-    """Half of a surrogate pair, which models do produce, as its escape: UTF-8 has no place for it, JSON does."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+    return datetime.now(UTC).replace(microsecond=0).isoformat()

@@ -6,39 +6,425 @@ Readers never wait for the writer (WAL).
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from upskill.runs.stores import Run, Store
-from upskill.runs.stores.database import run_is_taken
-from upskill.runs.stores.file_lock import file_lock, is_locked
-from upskill.runs.stores.sql import SqlStore
-from upskill.runs.stores.sqlite_file import FILE, SqliteFile
+from upskill.errors import StoreError, UsageError
+from upskill.plain import compact
+from upskill.runs.stores.database import Database, Transaction
+from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
+from upskill.runs.stores.tables import (
+    COUNTED,
+    PROGRESS,
+    SQLITE_TYPES,
+    TABLES,
+    create_sqlite_table,
+    sqlite_indexes,
+    sqlite_triggers,
+)
+
+FILE = "upskill.db"
+CHECKED = ".checked"  # beside the file: how it looked when it was last found whole
+VERSION = 14  # of the tables; the steps in `migrate` say what came with which
+LOCK_SECONDS = 30.0  # to wait for another process that holds the file
+CLAIM_ATTEMPTS = 3
+ROWS_AT_ONCE = 64
+MAX_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
+DISK_FULL_HINT = "Free some disk space, then run the same command again: it resumes from what was saved."
 
 
-def open_sqlite(place: str | None, *, create: bool) -> Store | None:
+def open_sqlite(address: str | None, *, create: bool) -> Database | None:
     """The store in a folder, in memory (None), or at a URL `sqlite://FOLDER`."""
-    folder = None if place is None else Path(place.removeprefix("sqlite://"))
+    folder = None if address is None else Path(address.removeprefix("sqlite://"))
     if folder is not None and not create and not (folder / FILE).is_file():
         return None
-    return SqliteStore(folder, may_be_read_only=not create)
+    return SqliteDatabase(folder, may_be_read_only=not create)
 
 
-class SqliteStore(SqlStore, SqliteFile):
+class SqliteDatabase(Database):
+    errored_results = "results INDEXED BY results_errored"
+
     def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
-        SqlStore.__init__(self)
-        SqliteFile.__init__(self, folder, may_be_read_only=may_be_read_only)
+        self.path = folder / FILE if folder is not None else None
+        self._read_only_uri = ""  # of a file that cannot be written
+        self._copy: sqlite3.Connection | None = None  # of such a file that an older version wrote
+        try:
+            if self.path and not may_be_read_only:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = self._open(may_be_read_only=may_be_read_only)
+            # Readers have a connection of their own, so that looking something up never waits for a commit.
+            self._reader = self._connect() if self._is_file else self._db
+        except (sqlite3.Error, OSError) as error:
+            if "malformed" in str(error):
+                raise _damaged(self.path, str(error)) from error
+            message = f"{self.path}: cannot be used as a store: {error}"
+            if self.path and isinstance(error, FileExistsError | NotADirectoryError):
+                files = (each for each in self.path.parents if each.is_file())
+                message = f"{next(files, self.path.parent)}: is not a folder"
+            raise UsageError(message, "Choose another folder with --store.") from error
+        self._absolute_path = self.path.absolute() if self.path else None  # the working directory may become another
+        self._file_identity = _file_identity(self._absolute_path) if self._is_file else None
+        self._lock = threading.Lock()  # held while writing
+        self._read_lock = threading.Lock() if self._is_file else self._lock
+        self._writer = GroupWriter(self._commit, str(self.path))
+        self._damage = ""
+        self._check: threading.Thread | None = None
+        self._checked_state = ""  # how the file looked when a check of it began that found it whole
+        is_small = self._is_file and self.path and self.path.stat().st_size <= MAX_CHECKED
+        if is_small and not self._is_as_checked():
+            self._check = threading.Thread(target=self._look_for_damage, name="store check", daemon=True)
+            self._check.start()
+
+    @property
+    def location(self) -> str | None:
+        return str(self.path) if self.path else None
+
+    @property
+    def address(self) -> str | None:
+        return str(self.path.parent.resolve()) if self.path else None
+
+    @property
+    def _is_file(self) -> bool:
+        """Whether everyone who reads has a connection of their own; there is only one to what is in memory."""
+        return self.path is not None and self._copy is None
+
+    # Connections.
+
+    def _open(self, *, may_be_read_only: bool) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except sqlite3.OperationalError as error:
+            is_read_only = any(words in str(error) for words in ("readonly", "unable to open", "read-only"))
+            if not may_be_read_only or not is_read_only:
+                raise
+        # With the files that a writer left beside it, SQLite can read it as it is; without them, as one that stays so.
+        assert self.path is not None
+        log = self.path.with_name(f"{FILE}-wal")
+        has_no_log = not log.exists() or not log.stat().st_size
+        self._read_only_uri = f"{self.path.resolve().as_uri()}?mode=ro{'&immutable=1' if has_no_log else ''}"
+        db = self._connect()
+        if _version(db) == VERSION:
+            return db
+        self._copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        with closing(db):
+            db.backup(self._copy)
+        migrate(self._copy, str(self.path))
+        return self._copy
+
+    def _connect(self) -> sqlite3.Connection:
+        file = self._read_only_uri or self.path or ":memory:"
+        db = sqlite3.connect(
+            file, timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None, uri=bool(self._read_only_uri)
+        )
+        if self._read_only_uri:
+            return db
+        try:
+            _switch_to_wal(db)
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = ON")
+            # Keys are random, so every result touches other pages: in long runs most of the work would be moving them.
+            db.execute("PRAGMA cache_size = -16000")  # KiB
+            db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
+            migrate(db, str(self.path))
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def close(self) -> None:
+        self._writer.close()
+        if self._check:
+            self._check.join()
+        self._reader.close()
+        self._db.close()
+        self._remember_check()
+
+    # Damage.
+
+    def check_damage(self) -> None:
+        """Wait for the check of the whole file that began when it was opened; StoreError if it is damaged."""
+        if self._check:
+            self._check.join()
+            self._check = None
+        if self._damage:
+            raise _damaged(self.path, self._damage)
+
+    def integrity_problems(self) -> list[str]:
+        with self._reading(), self._read_lock:
+            problems = [row[0] for row in self._reader.execute("PRAGMA integrity_check(20)")]
+        return [] if problems == ["ok"] else problems
+
+    def compact(self) -> None:
+        with suppress(sqlite3.OperationalError), self._lock:  # somebody else is reading or writing
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _look_for_damage(self) -> None:
+        assert self.path is not None
+        try:
+            state = _file_state(self.path)[0]
+            with closing(self._connect()) as db:
+                answer = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            self._damage = "" if answer == "ok" else str(answer)
+            self._checked_state = state if answer == "ok" else ""
+        except OSError:
+            return
+        except sqlite3.DatabaseError as error:
+            self._damage = "" if isinstance(error, sqlite3.OperationalError) else str(error)
+
+    def _is_as_checked(self) -> bool:
+        assert self.path is not None
+        note = self.path.with_name(CHECKED)
+        try:
+            state, latest = _file_state(self.path)
+            # In one tick of the file system's clock a file may change twice and look the same.
+            return note.read_text(encoding="utf-8") == state and latest < note.stat().st_mtime_ns
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _remember_check(self) -> None:
+        """A file that was found whole and has not changed since need not be read again."""
+        if not self._checked_state or self.path is None:
+            return
+        with suppress(OSError):  # a medium that cannot be written, a folder that is gone: then it is checked again
+            if _file_state(self.path)[0] == self._checked_state:
+                self.path.with_name(CHECKED).write_text(self._checked_state, encoding="utf-8")
+
+    # Reading.
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        with self._reading(), self._read_lock:
+            return self._reader.execute(query, values).fetchall()
+
+    def stream(self, query: str, *values: Any) -> Iterator[Any]:
+        """Rows as they are needed.
+
+        A file is read through a connection of its own: an unfinished query on a shared one would show everyone else
+        the past. In memory there is only one connection, whose lock is released between reads.
+        """
+        with self._reading():
+            db, lock = (self._connect(), threading.Lock()) if self._is_file else (self._db, self._lock)
+            try:
+                with lock:
+                    cursor = db.execute(query, values)
+                    rows = cursor.fetchmany(ROWS_AT_ONCE)
+                while rows:
+                    yield from rows
+                    with lock:
+                        rows = cursor.fetchmany(ROWS_AT_ONCE)
+            finally:
+                if self._is_file:
+                    db.close()
 
     @contextmanager
-    def claim(self, run: Run) -> Generator[None]:
-        if self.path is None:
+    def _reading(self) -> Generator[None]:
+        if self._file_identity is not None and _file_identity(self._absolute_path) != self._file_identity:
+            raise StoreError(
+                f"{self.path}: is gone, or another file has taken its place",
+                "It was deleted or moved while it was open. Put it back, or start again.",
+            )
+        try:
             yield
-            return
-        with file_lock(self.path.with_name(f".{run.number}.lock")) as ours:
-            if not ours:
-                raise run_is_taken(run)
-            yield
+        except sqlite3.Error as error:
+            raise _damaged(self.path, str(error)) from error
 
-    def is_claimed(self, run: Run) -> bool:
-        return self.path is not None and is_locked(self.path.with_name(f".{run.number}.lock"))
+    # Writing.
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        try:
+            with self._lock, _transaction(self._db):
+                yield self._db
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
+
+    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        return self._writer.write(statement, values)
+
+    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._writer.write_later(statement, values)
+
+    def _commit(self, groups: list[Group]) -> None:
+        for attempt in range(5):
+            try:
+                with self._lock, _transaction(self._db):
+                    for statement, rows in by_statement(groups):
+                        self._db.executemany(statement, rows)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or attempt == 4:
+                    raise StoreError(f"{self.path}: results cannot be saved: {error}", DISK_FULL_HINT) from error
+                time.sleep(0.2 * (attempt + 1))
+            else:
+                return
+
+    # Claims: a lock file for each run, which the system releases when its process ends, however it ends.
+
+    @contextmanager
+    def claim(self, run: int) -> Generator[bool]:
+        attempts = 0
+        while path := self._lock_file(run):
+            with path.open("w") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    attempts += 1
+                    if attempts < CLAIM_ATTEMPTS:  # somebody may be in `is_claimed`, and that takes no time
+                        time.sleep(0.02)
+                        continue
+                    yield False
+                    return
+                except OSError:  # a file system without locks: everyone gets it
+                    path.unlink(missing_ok=True)
+                    break
+                # The previous holder may have removed the file after we opened it and before we locked it.
+                opened = os.fstat(file.fileno())
+                if _file_identity(path) != (opened.st_dev, opened.st_ino):
+                    continue
+                try:
+                    yield True
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+        yield True
+
+    def is_claimed(self, run: int) -> bool:
+        if (path := self._lock_file(run)) is None:
+            return False
+        try:
+            with path.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no such file, or no locks
+            return False
+        return False
+
+    def _lock_file(self, run: int) -> Path | None:
+        return self.path.with_name(f".{run}.lock") if self.path else None
+
+
+# Tables.
+
+
+def migrate(db: sqlite3.Connection, location: str) -> None:
+    """Bring a new or older file up to date, wholly or not at all."""
+    if _version(db) == VERSION:
+        return
+    with _transaction(db):
+        version = _version(db)  # again: another process may have migrated it in the meantime
+        if version > VERSION:
+            raise UsageError(f"{location}: was written by a newer upskill", "Upgrade upskill, or use another --store.")
+        for index in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
+            db.execute(f"DROP INDEX {index[0]}")
+        _add_missing_columns(db)
+        if version < 6:
+            _rename_arms_and_plan_keys(db)
+        if version < 10:
+            _fill_causes(db)
+        if version < 13:
+            _start_counting(db)
+        for statement in sqlite_indexes():
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _add_missing_columns(db: sqlite3.Connection) -> None:
+    for table in (*TABLES, PROGRESS):
+        known = {row[1] for row in db.execute(f"PRAGMA table_info({table.name})")}
+        if not known:
+            db.execute(create_sqlite_table(table))
+            continue
+        for column in table.columns:
+            if column.name not in known:
+                db.execute(f"ALTER TABLE {table.name} ADD COLUMN {column.definition(SQLITE_TYPES)}")
+
+
+def _rename_arms_and_plan_keys(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE results SET arm = 'baseline_repeat' WHERE arm = 'again'")
+    for number, text in db.execute("SELECT number, plan FROM runs").fetchall():
+        plan = json.loads(text)
+        for old, new in (("against", "reference_skill"), ("beside", "distractors")):
+            if old in plan:
+                plan[new] = plan.pop(old)
+        if "taught" in plan["skill"]:
+            plan["skill"]["visible_hash"] = plan["skill"].pop("taught")
+        plan["arms"] = ["baseline_repeat" if arm == "again" else arm for arm in plan["arms"]]
+        db.execute("UPDATE runs SET plan = ? WHERE number = ?", (compact(plan), number))
+
+
+def _fill_causes(db: sqlite3.Connection) -> None:
+    """Until then, only answers that were cut off were failed for that."""
+    cut = """SELECT run, key, detail FROM results WHERE passed = 0 AND detail LIKE '%[["complete",false,%'"""
+    for run, key, detail in db.execute(cut).fetchall():
+        stop = json.loads(detail)["trace"]["stop"]
+        db.execute("UPDATE results SET cause = ? WHERE run = ? AND key = ?", (stop, run, key))
+
+
+def _start_counting(db: sqlite3.Connection) -> None:
+    db.execute("INSERT INTO revisions SELECT 0, COUNT(*) FROM runs UNION ALL SELECT number, number FROM runs")
+    for statement in sqlite_triggers():
+        db.execute(statement)
+    totals = ", ".join(f"SUM({expression.format(row='results')})" for expression in COUNTED.values())
+    db.execute(f"INSERT INTO progress SELECT run, model, arm, {totals} FROM results GROUP BY run, model, arm")  # noqa: S608
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Generator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _switch_to_wal(db: sqlite3.Connection) -> None:
+    # SQLite does not wait for its own lock here, so processes that open a new store at once have to ask again.
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+# The file.
+
+
+def _file_identity(path: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another under the same name; None where there is none."""
+    try:
+        status = path.stat() if path else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status else None
+
+
+def _file_state(path: Path) -> tuple[str, int]:
+    """The sizes and times of a database and of a log beside it that is not empty, and the latest of the times."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    states = [state for state in (file.stat() for file in files if file.exists()) if state.st_size]
+    text = "\n".join(f"{file.st_size} {file.st_mtime_ns} {file.st_ctime_ns}" for file in states)
+    return text, max((file.st_mtime_ns for file in states), default=0)
+
+
+def _damaged(path: Path | None, message: str) -> StoreError:
+    return StoreError(f"{path}: {message}", "The file may be damaged; move it elsewhere to start over.")

@@ -1,0 +1,634 @@
+"""The Store: runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
+
+What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
+writing while iterating is fine, and memory does not grow with the run. A trial's key is unique within a run, so a
+result is stored once, however often a run is killed and started again and whoever else writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import lru_cache
+from itertools import islice
+from sys import intern
+from typing import Any, Self
+from uuid import uuid4
+
+from upskill.errors import UsageError, did_you_mean
+from upskill.runs.planning.plan import Plan, Result, Trial
+from upskill.runs.planning.stored_plan import StoredPlan
+from upskill.runs.stores.database import Database, Transaction, chunks, marks
+from upskill.runs.stores.rows import (
+    Batch,
+    Candidate,
+    Look,
+    Page,
+    Progress,
+    Review,
+    Run,
+    Tally,
+    files_to_json,
+    result_from_row,
+    result_to_row,
+    timestamp,
+)
+from upskill.runs.stores.tables import (
+    BATCHES,
+    CANDIDATES,
+    FEEDBACK,
+    LOOKS,
+    REPLIES,
+    RESULTS,
+    RUNS,
+    SUMMARIES,
+    to_json,
+)
+from upskill.skills import Skill
+from upskill.suites import Suite
+from upskill.verdicts.outcome import Outcome
+from upskill.version import __version__
+
+MAX_INTEGER = 2**63 - 1  # of a database
+ROWS_AT_ONCE = 64
+RUNS_SEARCHED = 20  # of a skill, for results that can be used again
+_SPENDERS = (
+    ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
+    ("judge", "judge_tokens", "judge_cost_usd"),
+)
+# All are in the index `results_for_reports`, so that no trace is read.
+_OUTCOME_COLUMNS = (
+    *("model", "case_id", "arm", "seed", "passed", "input_tokens", "output_tokens", "cost_usd", "cached_tokens"),
+    *("seconds", "checks_passed", "checks", "activated", "turns", "calls", "tool_errors", "leak", "bug", "cause"),
+    "snapshot",
+)
+_TRIAL_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
+
+# An errored result gives way to a later one; a scored result stays as it is.
+ADD_RESULT = RESULTS.upsert(
+    [name for name in RESULTS.names if name not in _TRIAL_COLUMNS], only_if="results.passed IS NULL"
+)
+ADD_REPLY = REPLIES.upsert([name for name in REPLIES.names if name != "key"])
+_COPY_RESULT = f"""
+INSERT INTO results ({", ".join(RESULTS.names)})
+SELECT {", ".join("?" if name == "run" else name for name in RESULTS.names)} FROM results WHERE run = ? AND key = ?
+ON CONFLICT DO NOTHING
+"""  # noqa: S608 - only the names of our own columns
+_ONE_TRIAL = "run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"
+
+
+class Store:
+    """A context manager that closes it. `database` is for what works on whole tables."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @property
+    def location(self) -> str | None:
+        """Where it is, to be shown; None for memory, which forgets everything at the end."""
+        return self.database.location
+
+    @property
+    def place(self) -> str | None:
+        """What `open_store` takes to open the same store in another process; may hold a password. None for memory."""
+        return self.database.address
+
+    def check_damage(self) -> None:
+        """StoreError when what is stored is damaged; called before anything is paid for."""
+        self.database.check_damage()
+
+    def close(self) -> None:
+        """Write what is waiting, then close. What was acknowledged is safe without this."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        if not any(raised) or isinstance(raised[1], UsageError):  # which may have come of damage
+            self.check_damage()
+
+    # Runs.
+
+    def find_run(self, plan: Plan) -> Run | None:
+        """The latest run of this plan."""
+        query = "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number DESC LIMIT 1"
+        known = self.database.rows(query, plan.fingerprint)
+        return self.run(known[0][0]) if known else None
+
+    def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
+        """The latest run of this plan and True, or a new one and False. `fresh` always starts a new one."""
+        name = f"{plan.skill.name}-{plan.fingerprint[:8]}"
+        row = {
+            "fingerprint": plan.fingerprint,
+            "skill": plan.skill.name,
+            "created": timestamp(),
+            "version": version,
+            "trials": len(plan),
+            "plan": StoredPlan.of(plan).to_dict(),
+        }
+
+        def start(db: Transaction) -> tuple[str, bool]:
+            # Looked up and added in one transaction: another process may be starting the same plan.
+            query = "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number"
+            known = db.execute(query, (plan.fingerprint,)).fetchall()
+            if known and not fresh:
+                return known[-1][0], True
+            run_id = free_run_id(db, name, len(known))
+            db.execute(RUNS.insert(), RUNS.encode({**row, "id": run_id}))
+            return run_id, False
+
+        run_id, is_known = self.database.transact(start)
+        return self.run(run_id), is_known
+
+    def annotate(self, run: Run, **settings: Any) -> Run:
+        """Store with the plan of a run how it is analyzed: settings that are not part of its trials."""
+        plan = replace(run.plan, **settings)
+        if plan == run.plan:
+            return run
+        self.database.execute("UPDATE runs SET plan = ? WHERE number = ?", to_json(plan.to_dict()), run.number)
+        return self.run(run.id)
+
+    def run(self, name: str) -> Run:
+        """A run by its id, the beginning of its id, or `last`; UsageError unless there is exactly one."""
+        rows = self.database.rows
+        if name == "last":
+            numbers = rows("SELECT number FROM runs ORDER BY number DESC LIMIT 1")
+        else:
+            numbers = rows("SELECT number FROM runs WHERE id = ?", name) or rows(
+                "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
+            )
+        if len(numbers) != 1:
+            known = [row[0] for row in rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
+            problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run is called {name!r}"
+            hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
+            raise UsageError(f"{self.location or 'the store in memory'}: {problem}", hint)
+        return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
+
+    def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
+        """Every run, or those of the skill with this name, with their counts."""
+        where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
+        query = _runs_query(where, "DESC" if newest_first else "ASC")
+        return map(_read_run, self.database.stream(query, *values))
+
+    def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
+        """The latest runs, newest first: of all, or of those before the one with this number."""
+        where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
+        rows = self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count)
+        return list(map(_read_run, rows))
+
+    def skills(self) -> dict[str, tuple[int, str]]:
+        """By name, sorted: how many runs each skill has, and the id of the latest."""
+        rows = self.database.rows(
+            "SELECT runs.skill, by_skill.count, runs.id FROM runs JOIN"
+            " (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs GROUP BY skill) AS by_skill"
+            " ON number = latest"
+        )
+        return {skill: (count, latest) for skill, count, latest in sorted(rows)}
+
+    def count_runs(self) -> int:
+        return self.database.rows("SELECT COUNT(*) FROM runs")[0][0]
+
+    def delete_run(self, run: Run) -> None:
+        """Delete a run with its results."""
+        self.database.execute("DELETE FROM runs WHERE number = ?", run.number)
+
+    @contextmanager
+    def claim(self, run: Run) -> Generator[None]:
+        """Have a run to ourselves: UsageError where another process has it. A process that dies gives it up."""
+        with self.database.claim(run.number) as is_ours:
+            if not is_ours:
+                raise UsageError(
+                    f"another process is already working on the run {run.id}",
+                    "Wait for it and run the same command again, or start another run with --fresh.",
+                )
+            yield
+
+    def is_claimed(self, run: Run) -> bool:
+        """Whether some process is working on the run."""
+        return self.database.is_claimed(run.number)
+
+    # Progress. Triggers count, so none of this takes longer for a run of a million trials.
+
+    def tally(self, run: Run) -> list[Tally]:
+        """How the trials ended, by model and arm."""
+        query = "SELECT model, arm, passed, failed, errored FROM progress WHERE run = ?"
+        return [Tally(*row) for row in self.database.rows(query, run.number)]
+
+    def progress(self, run: Run) -> list[Progress]:
+        """The same, with what was spent."""
+        query = "SELECT model, arm, passed, failed, errored, tokens, cost_usd, unpriced FROM progress WHERE run = ?"
+        rows = self.database.rows(query, run.number)
+        return [Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows]
+
+    def revision(self, run: Run | None = None) -> int:
+        """A number that grows when anything of this run changes, or of any run."""
+        rows = self.database.rows("SELECT revision FROM revisions WHERE run = ?", run.number if run else 0)
+        return rows[0][0] if rows else 0
+
+    def changed_runs(self, revision: int) -> list[str]:
+        """The ids of the runs that have changed after this revision of the store, the latest last."""
+        rows = self.database.rows(
+            "SELECT runs.id FROM revisions JOIN runs ON runs.number = revisions.run WHERE revision > ?"
+            " ORDER BY revision",
+            revision,
+        )
+        return [row[0] for row in rows]
+
+    def summary(self, run: Run) -> tuple[int, str] | None:
+        """What this version of upskill kept as the summary of a run, and the revision that the run had then."""
+        query = "SELECT revision, document FROM summaries WHERE run = ? AND version = ?"
+        rows = self.database.rows(query, run.number, __version__)
+        return rows[0] if rows else None
+
+    def keep_summary(self, run: Run, revision: int, document: str) -> None:
+        row = {"run": run.number, "revision": revision, "version": __version__, "document": document}
+        self.database.execute(SUMMARIES.upsert(["revision", "version", "document"]), *SUMMARIES.encode(row))
+
+    # Results.
+
+    async def add_result(self, run: Run, result: Result) -> None:
+        """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
+        await self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
+
+    def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
+        """By key: the number of the first run of the skill with this name that has a scored result under it.
+
+        The first one: what was drawn again may have been, because somebody did not like it. For the same reason
+        nothing is taken from a run of a part of the suite. Nor is it from a run that was played from a file: somebody
+        else says that this is what was answered.
+        """
+        query = "SELECT number, plan FROM runs WHERE skill = ? ORDER BY number DESC"
+        whole_suites = (
+            number for number, plan in self.database.stream(query, skill) if _is_of_whole_suite(_read_plan(plan))
+        )
+        runs = list(islice(whole_suites, RUNS_SEARCHED))
+        first_runs: dict[str, int] = {}
+        for some in chunks(keys) if runs else ():
+            query = f"""
+                SELECT key, MIN(run) FROM results
+                WHERE run IN ({marks(runs)}) AND key IN ({marks(some)}) AND passed IS NOT NULL AND leak = ''
+                GROUP BY key
+            """  # noqa: S608 - only fixed words
+            first_runs |= dict(self.database.rows(query, *runs, *some))
+        return first_runs
+
+    def copy_results(self, run: Run, runs_by_key: Mapping[str, int]) -> None:
+        """Give a run the results that other runs, by their numbers, have under these keys."""
+        rows = [(run.number, number, key) for key, number in runs_by_key.items()]
+        self.database.executemany(_COPY_RESULT, rows)
+
+    def results(
+        self,
+        run: Run,
+        case: str | None = None,
+        model: str | None = None,
+        arm: str | None = None,
+        *,
+        failed: bool = False,
+        page: Page | None = None,
+    ) -> Iterator[Result]:
+        """Whole results, ordered by case, model, seed and arm; `failed`: only those that failed or errored."""
+        # Keys come from an index, which has them in this order, and rows are fetched as they are needed.
+        filters = {"run = ?": run.number, "case_id = ?": case, "model = ?": model, "arm = ?": arm}
+        conditions = {words: value for words, value in filters.items() if value is not None}
+        where = " AND ".join([*conditions, *(["passed IS NOT TRUE"] if failed else [])])
+        limit, values = ("LIMIT ? OFFSET ?", (page.limit, page.offset)) if page else ("", ())
+        keys = self.database.stream(
+            f"{RESULTS.select(where, ['key'])} ORDER BY case_id, model, seed, arm {limit}",
+            *(*conditions.values(), *values),
+        )
+        for some in chunks((row[0] for row in keys), ROWS_AT_ONCE):
+            results = {result.key: result for result in self._results_under(run, some)}
+            yield from (results[key] for key in some if key in results)
+
+    def result(self, run: Run, trial: Trial) -> Result | None:
+        """The whole result of one trial."""
+        # Its key comes from the index that has all of this; asked for the whole row, SQLite would look through the run.
+        query = RESULTS.select(_ONE_TRIAL, ["key"])
+        keys = self.database.rows(query, run.number, *_order(trial))
+        return next(self._results_under(run, keys[0]), None) if keys else None
+
+    def errored(self, run: Run) -> Iterator[Result]:
+        """The whole results of the trials that are errored."""
+        columns = ", ".join(RESULTS.names)
+        query = f"SELECT {columns} FROM {self.database.errored_results} WHERE run = ? AND passed IS NULL"  # noqa: S608
+        return map(result_from_row, RESULTS.decode(self.database.stream(query, run.number)))
+
+    def scored_under(self, run: Run, keys: Iterable[str]) -> Iterator[Result]:
+        """The whole results under these keys of trials that passed or failed."""
+        for some in chunks(keys):
+            yield from (result for result in self._results_under(run, some) if result.passed is not None)
+
+    def _results_under(self, run: Run, keys: Sequence[str]) -> Iterator[Result]:
+        rows = self.database.rows(RESULTS.select(f"run = ? AND key IN ({marks(keys)})"), run.number, *keys)
+        return map(result_from_row, RESULTS.decode(rows))
+
+    def outcomes(
+        self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
+    ) -> Iterator[Outcome]:
+        """The numbers of every result, without its trace, in the order of `results`; far faster than that.
+
+        Of one case; those that come after a trial; so many at most: a page of them costs the same wherever it begins.
+        """
+        conditions, values = ["run = ?"], [run.number]
+        if case is not None:
+            conditions, values = [*conditions, "case_id = ?"], [*values, case]
+        if after and case is not None:
+            conditions, values = [*conditions, "(model, seed, arm) > (?, ?, ?)"], [*values, *_order(after)[1:]]
+        elif after:
+            conditions, values = [*conditions, "(case_id, model, seed, arm) > (?, ?, ?, ?)"], [*values, *_order(after)]
+        query = f"{RESULTS.select(' AND '.join(conditions), _OUTCOME_COLUMNS)} ORDER BY case_id, model, seed, arm"
+        # A page is read at once, as opening a connection for it would take longer.
+        read = self.database.stream if limit < 0 else self.database.rows
+        rows = read(query if limit < 0 else f"{query} LIMIT {limit}", *values)
+        return map(_read_outcome, RESULTS.decode(rows, _OUTCOME_COLUMNS))
+
+    def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
+        """By case: how many trials of this model and arm passed, and how many were scored."""
+        query = (
+            "SELECT case_id, COUNT(CASE WHEN passed THEN 1 END), COUNT(passed) FROM results"
+            " WHERE run = ? AND model = ? AND arm = ? GROUP BY case_id HAVING COUNT(passed) > 0"
+        )
+        return {case: (passed, scored) for case, passed, scored in self.database.rows(query, run.number, model, arm)}
+
+    def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
+        """By model, case and arm: how many trials passed or failed."""
+        query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
+        return {(model, case, arm): count for model, case, arm, count in self.database.rows(query, run.number)}
+
+    def scored(self, run: Run, case: str = "") -> Iterator[tuple[str, str, str, int]]:
+        """Model, case, arm and seed of the trials that passed or failed, and so need not be run again."""
+        where, values = ("AND case_id = ?", (case,)) if case else ("", ())
+        query = RESULTS.select(f"run = ? AND passed IS NOT NULL {where}", ["model", "case_id", "arm", "seed"])
+        return map(tuple, self.database.stream(query, run.number, *values))
+
+    def count_calls(self, run: Run) -> int:
+        """How often models were called for the results that are stored, at least: a retry is not seen here."""
+        students, judges = "CASE WHEN turns > 1 THEN turns ELSE 1 END", "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END"
+        query = f"SELECT COALESCE(SUM({students} + {judges}), 0) FROM results WHERE run = ?"  # noqa: S608
+        return int(self.database.rows(query, run.number)[0][0])
+
+    def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
+        """Tokens and dollars by role, errored tries included; None where a price is not known. A trial in several runs
+        was paid for once."""
+        spent: dict[str, tuple[int, float | None]] = {}
+        # In one run a trial is there once, and the index that has all of this is in its order.
+        trial = "key" if len(runs) > 1 else "case_id, model, seed, arm"
+        for role, tokens, cost in _SPENDERS if runs else ():
+            query = f"""
+                SELECT COALESCE(SUM(tokens), 0), COALESCE(SUM(CAST(cost AS numeric)), 0), MAX(unpriced) FROM (
+                    SELECT MAX({tokens}) AS tokens, MAX({cost}) AS cost,
+                        MAX(CASE WHEN {cost} IS NULL THEN 1 ELSE 0 END) AS unpriced
+                    FROM results WHERE run IN ({marks(runs)}) GROUP BY {trial}
+                ) AS each_trial
+            """  # noqa: S608 - only the fixed words above
+            total, dollars, is_unpriced = self.database.rows(query, *(run.number for run in runs))[0]
+            if total:
+                spent[role] = (int(total), None if is_unpriced else float(dollars))
+        return spent
+
+    def errors(self, run: Run, limit: int = 100) -> list[tuple[str, str, int]]:
+        """The distinct errors but for bugs, most frequent first: model, message, number of trials."""
+        query = f"""
+            SELECT model, error, COUNT(*) FROM {self.database.errored_results}
+            WHERE run = ? AND passed IS NULL AND NOT bug
+            GROUP BY model, error ORDER BY COUNT(*) DESC, model, error LIMIT ?
+        """  # noqa: S608 - only fixed words
+        return self.database.rows(query, run.number, limit)
+
+    def snapshots(self, run: Run) -> dict[str, dict[str, int]]:
+        """The names that each model's provider answered under, and how many trials each answered."""
+        rows = self.database.rows(
+            "SELECT model, snapshot, COUNT(*) FROM results WHERE run = ? AND snapshot <> '' GROUP BY model, snapshot"
+            " ORDER BY model, COUNT(*) DESC, snapshot",
+            run.number,
+        )
+        snapshots: dict[str, dict[str, int]] = {}
+        for model, snapshot, trials in rows:
+            snapshots.setdefault(model, {})[snapshot] = trials
+        return snapshots
+
+    def leaks(self, run: Run) -> list[tuple[Trial, str]]:
+        """The trials that saw a skill that was kept from them, and what shows it."""
+        query = (
+            "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"
+            " ORDER BY model, case_id, seed, arm"
+        )
+        return [(Trial(*trial), leak) for *trial, leak in self.database.rows(query, run.number)]
+
+    def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
+        """The trials that a bug in upskill ended, each with its error and its traceback."""
+        query = f"""
+            SELECT model, case_id, arm, seed, error, detail FROM {self.database.errored_results}
+            WHERE run = ? AND passed IS NULL AND bug ORDER BY model, case_id, seed, arm
+        """  # noqa: S608 - only fixed words
+        rows = self.database.stream(query, run.number)
+        return ((Trial(*trial), error, json.loads(detail)["traceback"]) for *trial, error, detail in rows)
+
+    # Feedback of people.
+
+    def add_review(self, run: Run, review: Review) -> None:
+        """Store a review; it replaces an earlier one of the same trial."""
+        trial = review.trial
+        row = {
+            "run": run.number,
+            "case_id": trial.case,
+            "model": trial.model,
+            "seed": trial.seed,
+            "arm": trial.arm,
+            "verdict": review.verdict,
+            "note": review.note,
+            "created": review.created or timestamp(),
+        }
+        self.database.execute(FEEDBACK.upsert(["verdict", "note", "created"]), *FEEDBACK.encode(row))
+
+    def remove_review(self, run: Run, trial: Trial) -> None:
+        self.database.execute(f"DELETE FROM feedback WHERE {_ONE_TRIAL}", run.number, *_order(trial))  # noqa: S608
+
+    def reviews(self, run: Run) -> list[Review]:
+        """The reviews of a run, in the order of `results`."""
+        query = (
+            "SELECT model, case_id, arm, seed, verdict, note, created FROM feedback WHERE run = ?"
+            " ORDER BY case_id, model, seed, arm"
+        )
+        return [Review(Trial(*row[:4]), *row[4:]) for row in self.database.rows(query, run.number)]
+
+    # Looks: what was reported of skills, so that looking again is counted.
+
+    def add_look(self, look: Look) -> Look:
+        """Store a look with its number. One that is stored already stays as it is, and is returned."""
+        self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look)))
+        where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
+        return self._looks(self.database.rows(LOOKS.select(where), *look.identity))[0]
+
+    def looks_at(self, run: str) -> list[Look]:
+        """The looks at the run with this id, oldest first."""
+        return self._looks(self.database.rows(f"{LOOKS.select('run = ?')} ORDER BY number", run))
+
+    def latest_looks(self, skill: str, count: int) -> list[Look]:
+        """The latest looks at the skill of this name, newest first."""
+        query = f"{LOOKS.select('skill = ?')} ORDER BY number DESC LIMIT ?"
+        return self._looks(self.database.rows(query, skill, count))
+
+    def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
+        """Looks at the skill of this name, oldest first: all, or those that share the id of a case with this suite."""
+        rows = self.database.stream(f"{LOOKS.select('skill = ?')} ORDER BY number", skill)
+        looks = (Look(**row) for row in LOOKS.decode(rows))
+        return (look for look in looks if suite is None or look.cases.keys() & suite.by_id.keys())
+
+    def _looks(self, rows: Sequence[Sequence[Any]]) -> list[Look]:
+        return [Look(**row) for row in LOOKS.decode(rows)]
+
+    # Replies.
+
+    def reply(self, key: str) -> str | None:
+        rows = self.database.rows("SELECT reply FROM replies WHERE key = ?", key)
+        return rows[0][0] if rows else None
+
+    async def add_reply(
+        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
+    ) -> None:
+        """Durable when it returns; with `wait=False`, with the next write that somebody waits for."""
+        row = {
+            "key": key,
+            "model": model,
+            "reply": reply,
+            "created": timestamp(),
+            "role": role or None,
+            "request": request or None,
+        }
+        if wait:
+            await self.database.write(ADD_REPLY, REPLIES.encode(row))
+        else:
+            self.database.write_later(ADD_REPLY, REPLIES.encode(row))
+
+    async def forget_reply(self, key: str) -> None:
+        await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
+
+    def requests(self) -> Iterator[tuple[str, str, str]]:
+        """Everything that teachers, test writers and judges were asked: role, request and reply, as JSON."""
+        return self.database.stream(
+            "SELECT COALESCE(role, ''), request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key"
+        )
+
+    # Batches that were submitted to a provider and are not yet collected.
+
+    def pending_batches(self, url: str) -> list[Batch]:
+        """The batches at this URL with something to collect, whichever run submitted them."""
+        rows = self.database.rows(
+            "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
+            " ORDER BY submitted, token",
+            url,
+        )
+        return [Batch(*row, keys=tuple(json.loads(keys))) for *row, keys in rows]
+
+    def begin_batch(self, run: str, model: str, url: str, keys: Iterable[str]) -> Batch:
+        """Record that these requests are about to be submitted, so that a crash afterwards loses nothing."""
+        batch = Batch(token=uuid4().hex, model=model, url=url, id="", submitted=timestamp(), keys=tuple(keys))
+        row = {**asdict(batch), "run": run, "state": "submitting"}
+        self.database.execute(BATCHES.insert(), *BATCHES.encode(row))
+        return batch
+
+    def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
+        """Record that the provider has it, under this id."""
+        self.database.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", provider_id, batch.token)
+        return replace(batch, id=provider_id)
+
+    def settle_batch(self, batch: Batch, keys: Iterable[str] | None = None) -> None:
+        """Stop waiting for these of its requests; without keys, for all of them."""
+        settled = set(keys) if keys is not None else None
+
+        def settle(db: Transaction) -> None:
+            row = db.execute("SELECT keys FROM batches WHERE token = ?", (batch.token,)).fetchone()
+            left = [key for key in json.loads(row[0]) if settled is not None and key not in settled] if row else []
+            state = ", state = 'ended'" if not left else ""
+            db.execute(f"UPDATE batches SET keys = ?{state} WHERE token = ?", (to_json(left), batch.token))  # noqa: S608
+
+        self.database.transact(settle)
+
+    # Candidates: skills that were tried in searches for a better one.
+
+    def add_candidate(
+        self,
+        search: str,
+        skill: Skill,
+        parent: int | None,
+        accepted: bool | None,
+        note: str,
+        verdict: Mapping[str, Any],
+    ) -> Candidate:
+        """Store a candidate; adding it to the same search again updates the decision, the note and the verdict."""
+        row = {
+            "search": search,
+            "skill": skill.name,
+            "fingerprint": skill.visible_hash,
+            "parent": parent,
+            "created": timestamp(),
+            "files": files_to_json(skill.files),
+            "accepted": accepted,
+            "note": note,
+            "verdict": verdict,
+        }
+        self.database.execute(CANDIDATES.upsert(["accepted", "note", "verdict"]), *CANDIDATES.encode(row))
+        query = CANDIDATES.select("search = ? AND fingerprint = ?")
+        (stored,) = CANDIDATES.decode(self.database.rows(query, search, skill.visible_hash))
+        return Candidate(**stored)
+
+    def candidates(self, skill: str) -> Iterator[Candidate]:
+        """Every candidate for the skill of this name, oldest first."""
+        rows = self.database.stream(f"{CANDIDATES.select('skill = ?')} ORDER BY number", skill)
+        return (Candidate(**row) for row in CANDIDATES.decode(rows))
+
+    def skills_with_candidates(self) -> dict[str, int]:
+        """The names of the skills that have candidates, sorted, and how many."""
+        return dict(self.database.rows("SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"))
+
+
+def free_run_id(db: Transaction, name: str, known: int = 0) -> str:
+    """`name`, or the first of `name-2`, `name-3`, … that no run has."""
+    used = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
+    number = known + 1
+    while (run_id := f"{name}-{number}" if number > 1 else name) in used:
+        number += 1
+    return run_id
+
+
+def _runs_query(where: str, order: str = "ASC") -> str:
+    # Grouping by the primary key lets the database add up run by run, as the rows are asked for.
+    return f"""
+        SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
+               COALESCE(SUM(passed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(errored), 0)
+        FROM runs LEFT JOIN progress ON progress.run = runs.number WHERE {where}
+        GROUP BY runs.number ORDER BY runs.number {order}
+    """  # noqa: S608 - only fixed words
+
+
+def _read_run(row: tuple[Any, ...]) -> Run:
+    *first, plan, passed, failed, errored = row
+    return Run(*first, plan=_read_plan(plan), passed=int(passed), failed=int(failed), errored=int(errored))
+
+
+@lru_cache(maxsize=64)
+def _read_plan(text: str) -> StoredPlan:
+    # The live page lists the same runs all the time, and reading their plans would be most of its work.
+    return StoredPlan.from_dict(json.loads(text))
+
+
+def _is_of_whole_suite(plan: StoredPlan) -> bool:
+    """Whether all of a suite was run, by models and not from a file."""
+    return plan.suite.part is None and not plan.replay
+
+
+def _read_outcome(row: dict[str, Any]) -> Outcome:
+    for name in ("model", "case_id", "arm", "cause", "snapshot"):
+        row[name] = intern(row[name])  # the same few texts again and again: a million outcomes share them
+    return Outcome(case=row.pop("case_id"), leaked=bool(row.pop("leak")), **row)
+
+
+def _order(trial: Trial) -> tuple[str, str, int, str]:
+    """What results are ordered by."""
+    return trial.case, trial.model, trial.seed, trial.arm
