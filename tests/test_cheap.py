@@ -11,32 +11,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conftest import greetings
-from upskill import Plan, Skill, Suite, plain
+from upskill import plain
 from upskill.checks import texts
 from upskill.models import Address, Message, Reply, ToolCall
 from upskill.models.cache import read_reply, write_reply
-from upskill.plain import compact, digest_text, read_yaml
+from upskill.plain import compact, read_yaml
 from upskill.record import record
-from upskill.runs.planning.begun_keys import BegunKeys
 from upskill.runs.stores import open_store
 from upskill.traces import Usage
 
 PLACE = Address("m", "openai", "m-1", "openai", "http://127.0.0.1:1/v1")
 SYSTEM = Message("system", 'Be brief. é \ud83d\ude00 "quoted" \n')
-
-
-def test_a_key_is_the_digest_of_all_that_decides_and_the_same_where_a_plan_was_sent_to() -> None:
-    questions = {("m", "é"): ('"place","é \ud800","",""', ",64")}
-    begun = BegunKeys('2,"chat",0.7', {"skill": '"skill","hash"'}, questions)
-    for seed in (0, 7, -3, 2**63 - 1):
-        whole = f'[2,"chat",0.7,"skill","hash","place","é \ud800","","",{seed},64]'
-        assert begun.key("m", "é", "skill", seed) == digest_text(whole)
-    plan = Plan(Skill.new("greeter", "Greets.", "Say ahoy."), Suite.parse(greetings(3)), (PLACE,), runs=2)
-    keys = [plan.key(trial) for trial in plan.trials()]
-    sent: Plan = pickle.loads(pickle.dumps(plan))
-    assert [sent.key(trial) for trial in sent.trials()] == keys
-    assert len(set(keys)) == len(plan) == 12
 
 
 def test_a_reply_is_stored_with_all_its_fields() -> None:

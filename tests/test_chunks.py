@@ -10,16 +10,25 @@ from pathlib import Path
 import pytest
 
 from conftest import write_script, write_skill
-from upskill import ModelContext, Skill, make_plan, open_store
+from upskill import ModelContext, Models, Skill, Suite, make_plan, open_store
 from upskill.errors import CeilingReached
 from upskill.models import Failures
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.planning.plan import PlanOptions, Trial
 from upskill.runs.running.evaluate import evaluate
 from upskill.runs.running.executors import Job
-from upskill.runs.running.executors.chunk import Chunk, Done, Shared, Worker
-from upskill.runs.running.executors.chunk_queue import CHUNK_SECONDS, LARGEST_CHUNK, MOST_CRASHES, ChunkQueue, Cut
-from upskill.runs.running.executors.leases import LeaseBook
+from upskill.runs.running.executors.chunks import (
+    CHUNK_SECONDS,
+    MAX_CHUNK,
+    MAX_CRASHES,
+    Assignment,
+    Chunk,
+    ChunkQueue,
+    Done,
+    LeaseBook,
+    Shared,
+    Worker,
+)
 from upskill.traces import NO_USAGE, Usage
 
 WORKERS = 4
@@ -33,15 +42,15 @@ def make_job(home: Path, *, cases: int = 200, runs: int = 1, models: int = 1) ->
 
 
 def make_queue(job: Job, concurrency: int = 8, ledger: Ledger | None = None) -> ChunkQueue:
-    return ChunkQueue(job, concurrency, LeaseBook(ledger or Ledger()), one_at_a_time=False)
+    return ChunkQueue(job, concurrency, ledger or Ledger(), one_at_a_time=False)
 
 
-def cut_all(queue: ChunkQueue) -> list[Cut]:
-    return list(iter(lambda: queue.cut(WORKERS), None))
+def cut_all(queue: ChunkQueue) -> list[Assignment]:
+    return list(iter(lambda: queue.assign(WORKERS), None))
 
 
 def test_a_chunk_has_one_model_and_arm_and_takes_some_seconds_whatever_a_trial_takes(home: Path) -> None:
-    for seconds, size in ((0.001, LARGEST_CHUNK), (0.5, int(CHUNK_SECONDS / 0.5) * 2), (60.0, 2)):
+    for seconds, size in ((0.001, MAX_CHUNK), (0.5, int(CHUNK_SECONDS / 0.5) * 2), (60.0, 2)):
         queue = make_queue(make_job(home, cases=100, runs=100))
         first = cut_all(queue)
         assert [cut.chunk.width for cut in first] == [2] * WORKERS
@@ -78,11 +87,11 @@ def test_errors_in_a_row_are_counted_over_all_workers(home: Path) -> None:
     queue = make_queue(make_job(home))
     for cut in cut_all(queue):
         queue.settle(cut, Done(left=cut.chunk.trials, failures={"m0": Failures(2, answered=False)}))
-    cut = queue.cut(WORKERS)
+    cut = queue.assign(WORKERS)
     assert cut
     assert cut.chunk.failures == {"m0": 8}
     queue.settle(cut, Done(failures={"m0": Failures(1, answered=True)}))
-    assert (after := queue.cut(WORKERS))
+    assert (after := queue.assign(WORKERS))
     assert after.chunk.failures == {"m0": 1}
 
 
@@ -90,14 +99,14 @@ def test_a_trial_that_kills_its_workers_is_found_and_given_up_and_no_other(home:
     job = make_job(home, cases=40)
     queue, deadly, done, deaths = make_queue(job), list(job.trials)[33], list[Trial](), 0
     given_up: list[Trial] = []
-    while cut := queue.cut(WORKERS):
+    while cut := queue.assign(WORKERS):
         if deadly in cut.chunk.trials:
             deaths += 1
-            given_up += filter(None, [queue.lose(cut, [])])
+            given_up += filter(None, [queue.requeue_lost(cut, [])])
         else:
             done += cut.chunk.trials
             queue.settle(cut, Done(seconds=1.0))
-    assert (given_up, len(set(done)), len(done), deaths) == ([deadly], 79, 79, MOST_CRASHES)
+    assert (given_up, len(set(done)), len(done), deaths) == ([deadly], 79, 79, MAX_CRASHES)
 
 
 def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come_back(home: Path) -> None:
@@ -114,7 +123,7 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
     assert ledger.calls == 1
     again = book.grant(50, WORKERS)
     assert again
-    book.lose(again, (), 100)
+    book.settle_lost(again, (), 100)
     rest = 0
 
     def spend() -> int:
@@ -143,7 +152,7 @@ async def test_of_a_worker_that_died_what_it_stored_counts_and_what_it_may_have_
         first = book.grant(50, 1)
         assert first
         assert first.calls == 50
-        book.lose(first, results[:stored], 2)
+        book.settle_lost(first, results[:stored], 2)
         assert ledger.calls == stored
         assert ledger.total == sum((result.usage for result in results[:stored]), NO_USAGE)
         again = book.grant(50, 1)
@@ -159,7 +168,7 @@ def test_a_fraction_of_a_call_is_no_lease() -> None:
     book.settle(first, 3, {}, 2)  # 1.5 calls for each trial, so 4.5 may be in flight where one is lost
     second = book.grant(4, 1)
     assert second
-    book.lose(second, (), 1)
+    book.settle_lost(second, (), 1)
     while ledger.calls < 15:
         lease = book.grant(4, 1)
         assert lease
@@ -217,3 +226,16 @@ def test_nothing_that_travels_shows_a_key_when_it_is_printed(home: Path) -> None
     shared = Shared(job.plan, run, job.context, "postgresql://me:password@host/db", "use")
     assert "sk-secret" not in f"{job} {shared} {job.context}"
     assert "password" not in repr(shared)
+
+
+def test_a_job_survives_pickling_with_keys_but_without_anything_live(home: Path) -> None:
+    checks = [{"regex": "ahoy"}, {"json_schema": {"schema": {"type": "object"}}}]
+    suite = Suite.parse([{"id": "a", "prompt": "Greet.", "checks": checks}])
+    plan = make_plan(Skill.load(write_skill(home / "greeter")), suite, [write_script(home / "one.yaml")])
+    notes: list[str] = []
+    context = ModelContext(keys={"OPENAI_API_KEY": "x"}, tell=notes.append)
+    job = Job(plan, tuple(plan.trials()), Models(context).context.portable())
+    copy = pickle.loads(pickle.dumps(job))
+    assert copy == job
+    assert [copy.plan.key(trial) for trial in copy.trials] == [plan.key(trial) for trial in plan.trials()]
+    assert copy.context.keys == {"OPENAI_API_KEY": "x"}

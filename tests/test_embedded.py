@@ -18,8 +18,7 @@ from upskill.models.embedded import capacity, local_models
 from upskill.models.embedded.capacity import Capacity, capacity_for
 from upskill.models.embedded.client import StreamedAnswer, is_repeating
 from upskill.models.embedded.local import SavedStates, state_name, steps_to
-from upskill.runs.planning.output_limit import fitting_limit
-from upskill.runs.planning.plan import Plan, PlanOptions, Trial
+from upskill.runs.planning.plan import Plan, PlanOptions, Trial, fitting_limit
 from upskill.suites import Case
 
 GIB = 1 << 30

@@ -44,7 +44,7 @@ from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
 from upskill.runs.running.evaluate import RunOptions, get_failure_descriptions
 from upskill.runs.running.events import Events
-from upskill.runs.running.executors import EXECUTORS, Executor, Job
+from upskill.runs.running.executors import Job, Session
 from upskill.runs.running.executors.local import Local
 from upskill.runs.stores import Run, Store
 from upskill.runs.stores.sqlite import SqliteDatabase
@@ -486,9 +486,7 @@ async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) 
 # Carrying trials.
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EXECUTORS.names() if hasattr(EXECUTORS.load(kind), "execute")])
-async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) -> None:
-    executor: Executor = EXECUTORS.load(kind)()
+async def test_an_executor_keeps_each_result_before_it_hands_it_over() -> None:
     plan = plan_of("one", "two")
     models, kept = Told(helpful), list[Result]()
 
@@ -500,9 +498,13 @@ async def test_an_executor_keeps_each_result_before_it_hands_it_over(kind: str) 
         kept.append(result)
 
     seen: list[Result] = []
-    async for result in executor.execute(Job(plan, tuple(plan.trials()), ModelContext()), run, keep):
-        assert result in kept
-        seen.append(result)
+    with open_store(None) as store:
+        session = Session(
+            store.start_run(plan, "0")[0], None, models, run_trial=run, persist=keep, scored=lambda _: iter(())
+        )
+        async for result in Local().execute(Job(plan, tuple(plan.trials()), ModelContext()), session):
+            assert result in kept
+            seen.append(result)
     assert {result.trial for result in seen} == set(plan.trials())
     assert len(seen) == len(plan)
 

@@ -20,7 +20,7 @@ import pytest
 from upskill.checks import Evidence, guard, texts, workspace
 from upskill.errors import TrialError
 from upskill.runs.planning.plan import Judgement
-from upskill.runs.running.grading import Grading
+from upskill.runs.running.trial import Grading
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites import Suite

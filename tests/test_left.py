@@ -15,14 +15,13 @@ from conftest import write_script, write_skill
 from upskill import ModelContext, Plan, PlanOptions, Skill, evaluate, make_plan, open_store
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.estimate import estimate
+from upskill.runs.planning.pending import PendingTrials
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
-from upskill.runs.running.executors import Job, Persist, RunTrial
-from upskill.runs.running.executors.chunk_queue import ChunkQueue
-from upskill.runs.running.executors.leases import LeaseBook
+from upskill.runs.running.executors import Job, Session
+from upskill.runs.running.executors.chunks import ChunkQueue
 from upskill.runs.running.executors.local import Local
-from upskill.runs.running.left import TrialsLeft, trials_left
 from upskill.verdicts.outcome import Outcome
 
 MB = 2**20
@@ -57,13 +56,13 @@ def test_what_is_left_is_the_plan_without_what_is_done_in_the_same_order(home: P
     every = list(plan.trials())
     done = [trial for number, trial in enumerate(every) if number % 3 < share]
     expected = [trial for trial in every if trial not in done]
-    left = trials_left(plan, scored_of(done), map(astuple, done))
+    left = PendingTrials.of(plan, scored_of(done), map(astuple, done))
     assert (list(left), len(left)) == (expected, len(expected))
     assert [trial in left for trial in every] == [trial in expected for trial in every]
     assert estimate(plan, left, {}).words == estimate(plan, expected, {}).words
     for model in plan.addresses:
         for seed in plan.seeds:
-            found = left.of([model], "skill", seed)
+            found = left.select([model], "skill", seed)
             wanted = [each for each in expected if (each.model, each.arm, each.seed) == (model, "skill", seed)]
             assert (list(found), len(found)) == (wanted, len(wanted))
 
@@ -74,10 +73,10 @@ def test_a_million_trials_are_cut_into_chunks_without_a_list_of_them(home: Path)
     counts = {("a", case, "skill"): 2500 for case in plan.suite.by_id}
 
     def cut() -> None:
-        left = trials_left(plan, counts, islice(half, 10_000))
-        queue = ChunkQueue(Job(plan, left, ModelContext()), 64, LeaseBook(Ledger()), one_at_a_time=False)
+        left = PendingTrials.of(plan, counts, islice(half, 10_000))
+        queue = ChunkQueue(Job(plan, left, ModelContext()), 64, Ledger(), one_at_a_time=False)
         assert len(left) == queue.left == 1_000_000 - 10_000
-        chunks = [found.chunk for found in iter(lambda: queue.cut(4), None)]
+        chunks = [found.chunk for found in iter(lambda: queue.assign(4), None)]
         assert len({trial for chunk in chunks for trial in chunk.trials}) == sum(len(chunk.trials) for chunk in chunks)
 
     assert peak_of(cut) < 4 * MB
@@ -90,10 +89,10 @@ class Counting(Local):
         super().__init__(2)
         self.started = 0
 
-    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         self.started += 1
-        assert isinstance(job.trials, TrialsLeft)
-        async for result in super().execute(job, run, persist):
+        assert isinstance(job.trials, PendingTrials)
+        async for result in super().execute(job, session):
             yield result
 
 

@@ -22,9 +22,8 @@ from loopback import Call, Gate, Loopback, Spoken, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
 from upskill.models.throttling import MAX_FAILURES
-from upskill.runs.running.executors.chunk import UNSAVED
-from upskill.runs.running.executors.ray import NAME
-from upskill.runs.running.executors.ray_cluster import import_ray, start_ray
+from upskill.runs.running.executors.chunks import UNSAVED
+from upskill.runs.running.executors.ray import NAME, import_ray, start_ray
 from upskill.runs.stores.sqlite import FILE
 
 CASES = 40

@@ -18,17 +18,20 @@ def render(evaluation, context):
     return f"{evaluation.plan.skill.name} {evaluation.verdicts[0].decision} {sum(1 for _ in context.results())}\\n"
 """
 ONE_BY_ONE = """
-class OneByOne:
+from upskill.runs.running.executors import Executor
+
+
+class OneByOne(Executor):
     def __init__(self, concurrency):
         self.concurrency = concurrency
 
-    async def execute(self, job, run, persist):
+    async def execute(self, job, session):
         with open("order.txt", "w") as order:
             for trial in job.trials:
-                result = await run(trial)
+                result = await session.run_trial(trial)
                 if result is None:
                     return
-                await persist(result)
+                await session.persist(result)
                 print(self.concurrency, trial.case, trial.arm, file=order)
                 yield result
 """

@@ -22,7 +22,7 @@ from upskill.reports import REPORTS
 from upskill.runs.planning.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.evaluate import RunOptions
-from upskill.runs.running.executors import Executor, RemoteExecutor
+from upskill.runs.running.executors import Executor
 from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
@@ -356,7 +356,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
 
         if self.agent != "chat":
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
-        if isinstance(self.open_executor(), RemoteExecutor):
+        if self.open_executor().is_remote:
             raise UsageError(f"--batch and --executor {self.executor} contradict each other", "Leave one out.")
         given = {"--replay": self.replay, "--no-cache": self.no_cache, "--no-log-runs": not self.log_runs}
         if flag := next((flag for flag, is_given in given.items() if is_given), ""):
@@ -405,7 +405,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
 
         return tuple(parse_requirement(text) for text in self.requirements)
 
-    def run_options(self, plan: Plan, executor: Executor | RemoteExecutor) -> RunOptions:
+    def run_options(self, plan: Plan, executor: Executor) -> RunOptions:
         cost, source = self.making_cost, "--making-cost"
         if cost is None:
             cost, source = making_cost(plan.skill, plan.reference_skill), META

@@ -89,9 +89,9 @@ class AdaptiveLimiter:
         self.in_flight -= 1
         self._admit_waiting()
 
-    def record_success(self) -> None:
+    def record_success(self, calls: int = 1) -> None:
         if self.limit < self.max_concurrency:
-            self.limit = min(float(self.max_concurrency), self.limit + 1 / self.limit)
+            self.limit = min(float(self.max_concurrency), self.limit + calls / self.limit)
             self._admit_waiting()
 
     def record_overload(self, since: float, wait: float | None = None) -> None:
@@ -106,6 +106,11 @@ class AdaptiveLimiter:
             logger.info("the server asked for a pause of %.1f s", wait)
 
     @property
+    def free(self) -> int:
+        """How many calls more may be made at once."""
+        return max(1, int(self.limit)) - self.in_flight
+
+    @property
     def was_overloaded(self) -> bool:
         return self._halved_at > 0
 
@@ -115,7 +120,7 @@ class AdaptiveLimiter:
         return max(0.0, self._paused_until - time.monotonic())
 
     def _has_room(self) -> bool:
-        return self.in_flight < max(1, int(self.limit)) and time.monotonic() >= self._paused_until
+        return self.free > 0 and time.monotonic() >= self._paused_until
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._has_room():

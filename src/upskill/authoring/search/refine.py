@@ -26,7 +26,7 @@ from upskill.plain import counted, digest_text
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
-from upskill.runs.running.executors import Executor, RemoteExecutor
+from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Candidate, Store, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
@@ -51,7 +51,7 @@ class RefineOptions:
     evidence: Mapping[str, str] = field(default_factory=dict[str, str])  # the texts behind the cases, by id
     older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
     requested: bool = False  # a change was asked for: it is made even where no case fails
-    executor: Executor | RemoteExecutor | None = None  # None: this process
+    executor: Executor | None = None  # None: this process
 
 
 @dataclass

@@ -28,7 +28,6 @@ from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.plan import Plan, Trial
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
-from upskill.runs.running.executors import RemoteExecutor
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -100,7 +99,6 @@ def _evaluate_loaded(
     if options.batch:
         from upskill.runs.running.batch import BatchExecutor  # noqa: PLC0415 - only for models on the wire
 
-        assert not isinstance(executor, RemoteExecutor)  # refused by `check`
         executor = BatchExecutor(executor, store, models, options.tell)
     run_options = options.run_options(plan, executor)
     evaluation = _evaluate(plan, store, models, options, run_options, progress)

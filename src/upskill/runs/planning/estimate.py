@@ -11,8 +11,8 @@ from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
 from upskill.record import record
+from upskill.runs.planning.pending import count_groups
 from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
-from upskill.runs.running.left import count_groups
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 

@@ -13,7 +13,7 @@ from upskill.models import CacheMode, ModelContext
 from upskill.models.ledger import Ceilings
 from upskill.options import option
 from upskill.runs.running.events import Events
-from upskill.runs.running.executors import EXECUTORS, Executor, RemoteExecutor, Resources
+from upskill.runs.running.executors import EXECUTORS, Executor, Resources
 from upskill.runs.stores import Store, find_store, is_url, open_store
 from upskill.settings import Settings
 
@@ -97,13 +97,13 @@ class CommonOptions:
                     store.add_look(look)
         return store
 
-    def open_executor(self) -> Executor | RemoteExecutor:
+    def open_executor(self) -> Executor:
         kind = EXECUTORS.load(self.executor)
         concurrency = self.concurrency or self.settings.concurrency
         resources = Resources(self.trial_cpus, self.trial_gpus, self.trial_memory)
         if self.executor == "ray":
             return kind(concurrency, self.ray_address, resources)
-        if self.ray_address or resources.given:
+        if self.ray_address or resources.are_stated:
             flag = "--ray-address ADDRESS" if self.ray_address else "what a trial needs (--trial-cpus and the like)"
             raise UsageError(f"{flag} is only for --executor ray", "Add --executor ray.")
         return kind(concurrency)

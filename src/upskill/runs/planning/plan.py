@@ -13,15 +13,13 @@ from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.isolation import canary_for, plant_canary
+from upskill.checks.length import MaxLength
 from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import resolve
 from upskill.models.identity import identity_of
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, digest
-from upskill.record import record
-from upskill.runs.planning.begun_keys import BegunKeys
-from upskill.runs.planning.output_limit import OPENING_TOKENS, fitting_limit
+from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
@@ -40,8 +38,13 @@ BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 GENERATION = 2
 _ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under its first name
 
+# The output limit of embedded models where nobody sets one: small models ramble on until they are stopped.
+MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
+ACTIVATION_TOKENS = 64  # for a turn that is only to show whether a skill is activated
+TELLING_CHECKS = ("contains", "equals", "starts_with")  # what they look for is part of a good answer
 
-@record
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     model: str
     case: str
@@ -112,34 +115,28 @@ class Plan:
                     if of is None or (address.name, case.id, arm) in of:
                         yield Trial(address.name, case.id, arm, seed)
                 continue
-            every = product(self.arms, self.seeds, self.suite.cases)
-            by_arm = [Trial(address.name, case.id, arm, seed) for arm, seed, case in every]
+            in_order = product(self.arms, self.seeds, self.suite.cases)
+            by_arm = [Trial(address.name, case.id, arm, seed) for arm, seed, case in in_order]
             first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
-            ordered = (*first, *(trial for trial in by_arm if trial not in first))
-            found = (one for one in ordered if seeds is None or one.seed in seeds)
-            yield from (one for one in found if of is None or (one.model, one.case, one.arm) in of)
+            for trial in (*first, *(trial for trial in by_arm if trial not in first)):
+                chosen = of is None or (trial.model, trial.case, trial.arm) in of
+                if chosen and (seeds is None or trial.seed in seeds):
+                    yield trial
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
-        return self._keys.key(trial.model, trial.case, trial.arm, trial.seed)
-
-    @cached_property
-    def _keys(self) -> BegunKeys:
-        return BegunKeys(self._settings, self._arms, self._questions)
+        before, after = self._questions[trial.model, trial.case]
+        return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
         """By model and case: what stands before the seed in a key, and after it."""
-        asked = product(self.addresses, self.suite.by_id)
-        limits = {(model, case): self.output_limit(Trial(model, case, "skill", 0)) for model, case in asked}
-        return {
-            # The common limit is in the settings.
-            (model, case): (
-                f"{self._places[model]},{self._cases[case]}",
-                f",{limit}" if limit != self.max_output_tokens else "",
-            )
-            for (model, case), limit in limits.items()
-        }
+        questions: dict[tuple[str, str], tuple[str, str]] = {}
+        for model, case in product(self.addresses, self.suite.by_id):
+            limit = self.output_limit(Trial(model, case, "skill", 0))
+            own_limit = f",{limit}" if limit != self.max_output_tokens else ""  # the common limit is in the settings
+            questions[model, case] = f"{self._models[model]},{self._cases[case]}", own_limit
+        return questions
 
     def output_limit(self, trial: Trial) -> int:
         """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
@@ -147,7 +144,7 @@ class Plan:
             return own
         if self.limit_is_stated or self.addresses[trial.model].provider != "local":
             return self.max_output_tokens
-        return OPENING_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
+        return ACTIVATION_TOKENS if self.bounds.until_activated else self._fitting_limits[trial.case]
 
     @cached_property
     def _fitting_limits(self) -> dict[str, int]:
@@ -158,8 +155,9 @@ class Plan:
         """A hash of the set of trials: two plans with the same one are the same run."""
         # Of what the trials are made from: their keys may be hundreds of thousands.
         questions = sorted("".join(parts) for parts in self._questions.values())
-        others = [one for one in (self.suite.part, self.replay and f"replay {self.replay}") if one]  # another run
-        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *others])
+        part = [self.suite.part] if self.suite.part else []
+        replay = [f"replay {self.replay}"] if self.replay else []
+        return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part, *replay])
 
     def canary(self, trial: Trial) -> str:
         """The word that is hidden in the skill of a trial."""
@@ -194,15 +192,15 @@ class Plan:
         }
 
     @cached_property
-    def _places(self) -> dict[str, str]:
+    def _models(self) -> dict[str, str]:
         return {address.name: canonical(digest([address, *identity_of(address)])) for address in self.models}
 
     @cached_property
     def _cases(self) -> dict[str, str]:
-        return {case.id: canonical(self._deciders(case))[1:-1] for case in self.suite.cases}
+        return {case.id: canonical(self._case_identity(case))[1:-1] for case in self.suite.cases}
 
-    def _deciders(self, case: Case) -> list[str]:
-        """What decides an outcome besides the student: the case, what judges are told, and where something acts."""
+    def _case_identity(self, case: Case) -> list[str]:
+        """What decides an outcome besides the student: the case, prompts of judges, and the sandbox."""
         prompts = [prompt for named in case.checks for prompt in named.check.prompts]
         kind = self.sandbox if self.acts or case.needs_sandbox else ""
         return [case.id, case.fingerprint, digest(prompts) if prompts else "", kind]
@@ -211,6 +209,22 @@ class Plan:
     def twins(self) -> dict[str, str]:
         """Cases that ask nearly the same, each with the first of them: they count as one."""
         return find_twins(self.suite.cases)
+
+
+def fitting_limit(case: Case, *, acts: bool) -> int:
+    """In tokens: what a good answer takes as far as the case tells, but room for a few sentences at least.
+
+    Digits, hexadecimal bytes and many scripts take a token or two per character; prose takes a quarter of that.
+    """
+    expected = [str(named.config) for named in case.checks if named.name in TELLING_CHECKS]
+    answers = [answer for answer in (case.reference, *case.right) if isinstance(answer, str)]
+    bounds = {named.name: named.config for named in case.checks if isinstance(named.config, int)}
+    longest = max(*map(len, [*expected, *answers]), bounds.get("min_length", 0))
+    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest)
+    for named in case.checks:
+        if isinstance(named.check, MaxLength) and named.check.brief and not acts:  # characters; a longer answer fails
+            limit = min(limit, 2 * named.check.characters + 16)
+    return min(limit, DEFAULT_OUTPUT_TOKENS)
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:
@@ -233,7 +247,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
     )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """What one check said, under the name the suite calls it by."""
 
@@ -243,7 +257,7 @@ class Judgement:
     decides: bool = True  # False: reported beside the outcome, and no part of it
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Result:
     """Result of one trial: passed, failed, or errored (`passed` is None and `error` says why)."""
 
@@ -304,7 +318,7 @@ class Result:
         )
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """How a skill is put to the test. Without a temperature, one run is greedy (0), several runs or controls are
     sampled (0.7): a greedy answer repeated would only be the same answer again."""

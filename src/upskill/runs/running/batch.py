@@ -24,7 +24,7 @@ from upskill.models.prices import BATCH_SHARE, price_for
 from upskill.models.throttling import OVERLOADED, PERMANENT
 from upskill.runs.planning.estimate import worst_case_usage
 from upskill.runs.planning.plan import Result, task_of
-from upskill.runs.running.executors import Executor, Job, Persist, RunTrial
+from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.stores import Batch, Store
 from upskill.traces import NO_USAGE, Usage
 
@@ -63,7 +63,7 @@ class _PendingBatch:
 
 
 @dataclass
-class BatchExecutor:
+class BatchExecutor(Executor):
     """Fetches the replies by batch, then lets another executor run the trials."""
 
     executor: Executor
@@ -79,7 +79,7 @@ class BatchExecutor:
         default_factory=dict[Address, frozenset[str]]
     )  # of earlier rounds
 
-    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         plan = job.plan
         check_batchable(plan.models)
         if plan.agent != "chat":
@@ -94,19 +94,18 @@ class BatchExecutor:
         self._errors.clear()
         if 0 < len(missing) < len(keys):
             self.message(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
-        run_id = stored.id if (stored := self.store.find_run(plan)) else ""
-        await self._fetch(missing, run_id)
+        await self._fetch(missing, session.run.id)
         for address in plan.models:
             self.models.stand_in(address, BatchReplies(address, self.store, self._errors))
         held = [trial for trial, key in keys.items() if isinstance(self._errors.get(key), CeilingReached)]
         ready = [trial for trial, key in keys.items() if not isinstance(self._errors.get(key), CeilingReached)]
         # Those with a reply first: an error that stands for the rest of a model would end it before they are scored.
         ready.sort(key=lambda trial: keys[trial] in self._errors)
-        async with aclosing(self.executor.execute(replace(job, trials=tuple(ready)), run, persist)) as results:
+        async with aclosing(self.executor.execute(replace(job, trials=tuple(ready)), session)) as results:
             async for result in results:
                 yield result
         if held:  # running into the ceiling once tells everyone that the run ends before its end
-            await run(held[0])
+            await session.run_trial(held[0])
 
     async def _fetch(self, missing: Mapping[str, _PendingRequest], run: str) -> None:
         """Submit and wait until each request has a reply or an error: more than once where a server had a complaint."""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
-from upskill.record import record
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.runs.planning.pending import PendingTrials
 from upskill.runs.planning.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.running.events import Events
-from upskill.runs.running.executors import Executor, Job, RemoteExecutor, Session
+from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
-from upskill.runs.running.left import TrialsLeft, trials_left
-from upskill.runs.running.spending import go_on_spending, stop_spending
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
 from upskill.settings import Settings
@@ -30,6 +29,7 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
 from upskill.suites.twins import describe_twins
+from upskill.traces import NO_USAGE, Usage
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.version import __version__
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from upskill.verdicts.requirements import Requirement
 
 logger = logging.getLogger(__name__)
-MOST_NOTICED = 20  # warnings of traces that are shown
-MOST_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
-MOST_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
+MAX_NOTICED = 20  # warnings of traces that are shown
+MAX_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
+MAX_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How a plan is run and judged; none of it is part of a trial's key."""
 
-    executor: Executor | RemoteExecutor | None = None  # None: this process
+    executor: Executor | None = None  # None: this process
     fresh: bool = False  # start over instead of using the stored results of the same plan
     resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
     # The seeds are rounds, and a model gets no further round once its verdict stands, by a test that allows looking.
@@ -89,6 +89,7 @@ class _Run:
         self.store = store
         self.models = models
         self.options = options
+        self.executor = options.executor or Local()
         self.events = events
         self.stopped: dict[str, str] = {}  # models that were given up, and why
         self.halted = ""  # the ceiling that was reached
@@ -99,7 +100,7 @@ class _Run:
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
         _check_replay(self.plan, self.models)
-        self._check_executor()
+        self.executor.check(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         if options.resume and store.find_run(self.plan) is None:
@@ -121,12 +122,13 @@ class _Run:
                 )
                 if reused:
                     store.copy_results(run, reused)
-                run = store.annotate(run, **go_on_spending(store, run, self.models.ledger))
+                run = store.annotate(run, spent_before=restore_spend(store, run, self.models.ledger))
                 self.errored = {result.trial: result for result in store.errored(run)}
                 missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
-                    self._open_executor(missing)
+                    if missing:
+                        self.executor.open(self.plan, store.place)
                     self.events.started(self.plan, run, missing)
                     if missing:
                         store.check_damage()
@@ -138,7 +140,7 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing)
-                run = store.annotate(run, analysis=self._analysis(warnings, registration), **stop_spending(run))
+                run = store.annotate(run, analysis=self._analysis(warnings, registration), spent_before=None)
         return self._judge(run)
 
     def _judge(self, run: Run) -> Evaluation:
@@ -179,7 +181,7 @@ class _Run:
             requirements=tuple(requirement.text for requirement in options.requirements),
             halted=self.halted,
             stopped=dict(self.stopped),
-            warnings=(*warnings, *islice(self.noticed, MOST_NOTICED)),
+            warnings=(*warnings, *islice(self.noticed, MAX_NOTICED)),
             registration=registration.to_dict() if registration else None,
         )
 
@@ -202,7 +204,7 @@ class _Run:
 
     def _find_results(self) -> dict[str, int]:
         """By key: the runs that have results which a new run can use again, under the conditions that replies have."""
-        if self.options.fresh or self.models.cache != "use" or len(self.plan) > MOST_REUSED:
+        if self.options.fresh or self.models.cache != "use" or len(self.plan) > MAX_REUSED:
             return {}
         if self.store.find_run(self.plan):
             return {}
@@ -218,27 +220,15 @@ class _Run:
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
 
-    def _check_executor(self) -> None:
-        if isinstance(self.options.executor, RemoteExecutor):
-            self.options.executor.check(self.plan, self.models)
-
-    def _open_executor(self, missing: Collection[Trial]) -> None:
-        if missing and isinstance(self.options.executor, RemoteExecutor):
-            self.options.executor.open(self.store.place)
-        elif missing:
-            for case in self.plan.suite.cases:
-                for named in case.checks:
-                    named.check.expect_tools()
-
-    def _missing(self, run: Run) -> TrialsLeft:
+    def _missing(self, run: Run) -> PendingTrials:
         plan = self.plan
         if run.finished:
-            return TrialsLeft(plan, {}, seeds=plan.seeds)
+            return PendingTrials(plan, {}, seeds=plan.seeds)
         # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
         counts = self.store.scored_in_each(run)
         begun = {case for (_, case, _), scored in counts.items() if 0 < scored < plan.runs}
-        some = begun if len(begun) <= MOST_CASES_ONE_BY_ONE else ("",)
-        return trials_left(plan, counts, chain.from_iterable(self.store.scored(run, case) for case in some))
+        some = begun if len(begun) <= MAX_CASES_ONE_BY_ONE else ("",)
+        return PendingTrials.of(plan, counts, chain.from_iterable(self.store.scored(run, case) for case in some))
 
     async def _run_here(self, trial: Trial) -> Result | None:
         try:
@@ -247,22 +237,21 @@ class _Run:
             self.halted = reached.message
             return None
 
-    async def _execute(self, run: Run, trials: TrialsLeft) -> None:
+    async def _execute(self, run: Run, trials: PendingTrials) -> None:
         if not trials:
             return
-
-        persist = partial(self.store.add_result, run)
         previous = {trial: result for trial, result in self.errored.items() if trial in trials}
         job = Job(self.plan, trials, self.models.context.portable(), previous)
+        session = Session(
+            run=run,
+            store=self.store.place,
+            models=self.models,
+            run_trial=self._run_here,
+            persist=partial(self.store.add_result, run),
+            scored=partial(self.store.scored_under, run),
+        )
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.
-        executor = self.options.executor or Local()
-        if isinstance(executor, RemoteExecutor):
-            scored = partial(self.store.scored_under, run)
-            session = Session(run, self.store.place, self.models, persist, scored)
-            executing = executor.execute_remotely(job, session)
-        else:
-            executing = executor.execute(job, self._run_here, persist)
-        async with aclosing(executing) as results:
+        async with aclosing(self.executor.execute(job, session)) as results:
             try:
                 async for result in results:
                     self._note(result)
@@ -279,12 +268,12 @@ class _Run:
         logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
         self.events.result(result)
 
-    async def _execute_in_rounds(self, run: Run, missing: TrialsLeft) -> None:
+    async def _execute_in_rounds(self, run: Run, missing: PendingTrials) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""
         self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
-            await self._execute(run, missing.of(undecided, seed=seed))
+            await self._execute(run, missing.select(undecided, seed=seed))
             undecided = [model for model in undecided if not self._is_settled(run, model)]
             if not undecided:
                 return
@@ -306,6 +295,26 @@ class _Run:
             "no baseline",
         )  # no further round would change that
         return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
+
+
+def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any] | None:
+    """A command that was killed and the one that resumes its run share their ceilings: the store says what was spent.
+
+    While a command runs under a ceiling, its run has a note of what had been spent before it; the command takes it
+    away when it ends. One that finds a note puts what was spent since into the ledger. Returns the note to keep.
+    """
+    if ledger is None or ledger.ceilings == Ceilings():
+        return None
+    calls = store.count_calls(run)
+    spent = {role: Usage(tokens, cost_usd=cost) for role, (tokens, cost) in store.spent(run).items()}
+    if note := run.plan.spent_before:
+        ledger.calls += max(0, calls - note["calls"])
+        for role, usage in spent.items():
+            tokens, cost = note["spent"].get(role, (0, 0.0))
+            since = usage - Usage(tokens, cost_usd=cost)
+            ledger.spent[role] = ledger.spent.get(role, NO_USAGE) + since
+        return dict(note)
+    return {"calls": calls, "spent": {role: [one.total_tokens, one.cost_usd] for role, one in spent.items()}}
 
 
 def _trial_of(outcome: Outcome) -> Trial:

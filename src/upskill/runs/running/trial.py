@@ -1,12 +1,17 @@
-"""Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide."""
+"""Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide.
+
+A student must not be able to choose an error. So a check that breaks is made again on the case's reference answer, and
+on a workspace where nothing was done: if it runs there, what the student left has broken it, and the trial has failed.
+If it breaks there too, the check is broken, or something that it needs is missing, and the trial is errored.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +23,8 @@ from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
     CeilingReached,
+    CheckError,
+    MissingTool,
     ModelError,
     SandboxError,
     StoreError,
@@ -25,19 +32,17 @@ from upskill.errors import (
     UsageError,
     wrap_trial_errors,
 )
-from upskill.models import Model, Models, Reply, Request, RequestHash
+from upskill.models import Model, Models, Reply, Request, RequestHash, Unanswered
 from upskill.models.cache import NotRecorded, track_requests, track_reused
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial, task_of
-from upskill.runs.running.executors import Job
-from upskill.runs.running.grading import Grading
 from upskill.suites import Case
-from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause
 
 if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox
 
-
+logger = logging.getLogger(__name__)
 REASONS: dict[Cause, str] = {
     "length": "the answer was cut off after {limit:,} tokens; give it more room with --max-output-tokens",
     "repetition": "the answer was cut off because it repeated itself over and over",
@@ -46,24 +51,7 @@ REASONS: dict[Cause, str] = {
     "empty": "the answer is empty",
 }
 BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's work, which is then judged as it is
-
-
-def run_job(job: Job) -> list[Result]:
-    """Run the trials of a job in this process, with models of its own: what another process or machine calls.
-
-    Trials of one job run one after the other; an executor makes as many jobs as it wants at a time.
-    """
-    return asyncio.run(_run_job(job))
-
-
-async def _run_job(job: Job) -> list[Result]:
-    results: list[Result] = []
-    async with Models(job.context, cache="off") as models:
-        for trial in job.trials:
-            results.append(await run_trial(job.plan, trial, models, job.previous.get(trial)))
-            if results[-1].fatal:
-                break
-    return results
+REFUSED_CONTENT = (400, 413, 422)  # what a provider says to a request that it refuses because of what is in it
 
 
 _NO_SANDBOX = nullcontext()
@@ -290,3 +278,65 @@ class _Judge:
             raise
         self.usage = self.usage + reply.usage
         return reply
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Grading:
+    """The checks of one case. `open_untouched` opens a sandbox as the student found its own."""
+
+    case: Case
+    open_untouched: Callable[[], AbstractAsyncContextManager[Sandbox | None]]
+    judgements: list[Judgement]
+    broken: bool = field(default=False, init=False)  # a check broke on what the student left
+    verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
+
+    async def grade(self, evidence: Evidence) -> None:
+        """Add a judgement for every check; TrialError where one breaks and the student is not to blame."""
+        for number, named in enumerate(self.case.checks):
+            finding = await self._look(number, evidence)
+            read = named.check.reads_answer and evidence.output is not None
+            reason = f"{self.case.output_file} as the answer: {finding.reason}" if read else finding.reason
+            decides = named.check.decides and finding.decides
+            self.judgements.append(Judgement(named.name, finding.passed, reason, decides))
+            self.verbose = self.verbose or not finding.decides
+
+    async def _look(self, number: int, evidence: Evidence) -> Finding:
+        named = self.case.checks[number]
+        doing = f"checking {named.name} of {self.case.id}"
+        try:
+            with wrap_trial_errors(CheckError, doing):
+                return await named.check.run(evidence)
+        except MissingTool as error:  # whatever the case: reports count such errors together
+            error.message = f"checking {named.name}{error.message.removeprefix(doing)}"
+            raise
+        except TrialError as error:
+            if _came_from_outside(error) or not await self._runs_without_student(number, evidence):
+                raise
+            logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
+            self.broken = True
+            return Finding(False, f"what the student left broke the check, which runs without it: {error.message}")
+
+    async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
+        *before, last = self.case.checks[: number + 1]
+        for answer in dict.fromkeys([self.case.reference, ""]):
+            async with self.open_untouched() as sandbox:
+                trace = Trace((Step("assistant", answer),))
+                untouched = replace(evidence, trace=trace, sandbox=sandbox, output=None)
+                with suppress(Exception):
+                    for named in before:
+                        if named.check.needs_sandbox and not named.check.needs_judge:  # it may leave files for the last
+                            with suppress(Exception):
+                                await named.check.run(untouched)
+                    await last.check.run(untouched)
+                    return True
+        return False
+
+
+def _came_from_outside(error: TrialError) -> bool:
+    """Whether no answer can have caused it: a missing program, the network, a key, a quota, a server in trouble.
+
+    A judge that was reached but refused, or had no room, may have been brought to that by what it was shown.
+    """
+    if isinstance(error, ModelError):
+        return not isinstance(error, Unanswered) and error.status not in REFUSED_CONTENT
+    return isinstance(error, MissingTool)

@@ -4,21 +4,16 @@ Kinds: `local` (this process, asyncio) and `ray` (this machine's cores, or a clu
 entry point in the group `upskill.executors`: a class that is called with how many trials of each model may run at a
 time.
 
-- `chunk`: trials that a worker runs in one go; `chunk_queue`: cuts them off what is to be run
-- `leases`: the share of the ceilings that each worker may spend
-- `garbage`: how often Python looks for some
-- `ray_cluster`: starting Ray or joining a cluster
+- `chunks`: trials that a worker runs in one go, how they are cut, and the share of the ceilings that each may spend
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from itertools import islice
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from upskill.models import ModelContext, Models
-from upskill.record import record
 from upskill.registry import Registry
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores import Run
@@ -30,7 +25,7 @@ EXECUTORS = Registry(
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Job:
     """Trials of a plan with all it takes to run them: plain values that can be sent to another process or machine."""
 
@@ -39,61 +34,43 @@ class Job:
     context: ModelContext
     previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
 
-    def split(self, size: int) -> Iterator[Job]:
-        """The same trials, at most so many at a time."""
-        left = iter(self.trials)
-        while trials := tuple(islice(left, size)):
-            previous = {trial: self.previous[trial] for trial in trials if trial in self.previous}
-            yield replace(self, trials=trials, previous=previous)
 
-
-RunTrial = Callable[[Trial], Awaitable[Result | None]]  # None: a ceiling is reached, run no more
-Persist = Callable[[Result], Awaitable[None]]  # returns when the result is on disk
-
-
-class Executor(Protocol):
-    def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
-        """Run these trials, in this order as far as possible; each result is stored before it is handed over.
-
-        `run` runs a trial in this process, with the models that are open here. An executor elsewhere calls
-        `run_job` there instead. A model whose result is `fatal` gets no further trial: those are
-        missing, not errored, and wait for a resume.
-        """
-        ...
-
-
-@record
+@dataclass(frozen=True, slots=True)
 class Session:
-    """Where the results of a job go, and the models of this process: its ledger is the one that counts."""
+    """What an executor of this process works with. The ledger of its models is the one that counts."""
 
     run: Run
-    store: str | None = field(repr=False)  # its place; None: only this process can write to it
+    store: str | None = field(repr=False)  # where workers write results; None: only this process can
     models: Models
-    persist: Persist
+    run_trial: Callable[[Trial], Awaitable[Result | None]]  # in this process; None: a ceiling is reached, run no more
+    persist: Callable[[Result], Awaitable[None]]  # returns when the result is on disk
     scored: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
 
 
-@runtime_checkable
-class RemoteExecutor(Protocol):
-    """An executor whose workers write to the store themselves."""
+class Executor:
+    is_remote: ClassVar[bool] = False  # workers elsewhere call the models, and write to the store themselves
 
     def check(self, plan: Plan, models: Models) -> None:
-        """UsageError where this plan cannot be run; asked before a model is opened."""
-        ...
+        """UsageError where this plan cannot be run; called before a model is opened."""
 
-    def open(self, store: str | None) -> None:
-        """Get ready for workers that write to the store at this place; UsageError before anything is paid for."""
-        ...
+    def open(self, plan: Plan, store: str | None) -> None:
+        """Get ready to run, with workers that write to this store; UsageError before anything is paid for."""
+        del store
+        for case in plan.suite.cases:
+            for named in case.checks:
+                named.check.expect_tools()
 
-    def execute_remotely(self, job: Job, session: Session) -> AsyncGenerator[Result]:
-        """Run these trials; each result is stored before it is handed over, with a trace that has no texts in it.
+    def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
+        """Run these trials, in this order as far as possible; each result is stored before it is handed over.
 
-        What workers spend counts in the ledger of the session; CeilingReached at the end where it allowed no more.
+        A model whose result is `fatal` gets no further trial: those are missing, not errored, and wait for a resume.
+        Results of workers elsewhere have traces without texts, and what they spend counts in the ledger of the
+        session; CeilingReached at the end where it allowed no more.
         """
-        ...
+        raise NotImplementedError
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Resources:
     """What one trial needs of the machine it runs on. With any of them, a worker runs one trial at a time."""
 
@@ -102,5 +79,5 @@ class Resources:
     memory_mb: float | None = None
 
     @property
-    def given(self) -> bool:
+    def are_stated(self) -> bool:
         return any(value is not None for value in (self.cpus, self.gpus, self.memory_mb))

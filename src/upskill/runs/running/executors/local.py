@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
 from upskill.errors import Paused
+from upskill.runs.planning.pending import pending_of
 from upskill.runs.planning.plan import Result, Trial
-from upskill.runs.running.executors import Job, Persist, RunTrial
-from upskill.runs.running.executors.garbage import rare_collections
-from upskill.runs.running.left import of_group
+from upskill.runs.running.executors import Executor, Job, Session
 
 
 def _embedded_servers(job: Job) -> int:
@@ -26,14 +25,14 @@ def _lanes(job: Job) -> dict[str, list[str]]:
     return lanes
 
 
-class Local:
+class Local(Executor):
     """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane
     that is as wide as there are servers."""
 
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency
 
-    async def execute(self, job: Job, run: RunTrial, persist: Persist) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         lanes = _lanes(job)
         widths = {lane: self.concurrency if lane else _embedded_servers(job) for lane in lanes}
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
@@ -49,14 +48,14 @@ class Local:
                 if trial.model in stopped:
                     continue
                 try:
-                    result = await run(trial)
+                    result = await session.run_trial(trial)
                 except Paused as pause:  # somebody has to answer it; the others can be asked all the same
                     unanswered.update(pause.files)
                     continue
                 if result is None:
                     ended = True
                     return
-                await persist(result)
+                await session.persist(result)
                 if result.fatal:
                     stopped.add(trial.model)
                 arrived.put_nowait(result)
@@ -65,7 +64,7 @@ class Local:
             try:
                 async with asyncio.TaskGroup() as group:
                     for lane, models in lanes.items():
-                        trials = of_group(job.trials, models)
+                        trials = pending_of(job.trials, models)
                         waiting = iter(trials)  # which the tasks of a lane share
                         for _ in range(min(len(trials), widths[lane])):
                             group.create_task(work(waiting))
@@ -74,10 +73,9 @@ class Local:
 
         everything = asyncio.create_task(work_all())
         try:
-            with rare_collections():
-                while (result := await arrived.get()) is not None:
-                    yield result
-                await everything
+            while (result := await arrived.get()) is not None:
+                yield result
+            await everything
             if unanswered:
                 raise Paused(unanswered)
         except ExceptionGroup as failures:

@@ -3,34 +3,50 @@
 This process cuts the chunks, leases them their share of the ceilings, and sends a chunk again whose worker died. So
 nothing is lost with a worker or a node: what is stored is stored, and only this process knows what is still to be done.
 
-Keys, and the place of the store with its password, travel as an object that workers fetch by reference. In a task's
+Keys, and the location of the store with its password, travel as an object that workers fetch by reference. In a task's
 arguments or environment they would be seen in Ray's state and dashboard.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import pickle
+import socket
+import tempfile
+import time
 from collections.abc import AsyncGenerator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from upskill.errors import CeilingReached, UsageError
+from upskill.installation import add_extra
 from upskill.models import Models
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.plan import Plan, Result
-from upskill.runs.running.executors import Job, Resources, Session
-from upskill.runs.running.executors.chunk import Chunk, Done, Shared, Worker, brief
-from upskill.runs.running.executors.chunk_queue import ChunkQueue, Cut
-from upskill.runs.running.executors.leases import LeaseBook
-from upskill.runs.running.executors.ray_cluster import Cluster, import_ray
+from upskill.runs.running.executors import Executor, Job, Resources, Session
+from upskill.runs.running.executors.chunks import Assignment, Chunk, ChunkQueue, Done, Shared, Worker, brief
 from upskill.runs.stores import is_url
 
 NAME = "upskill trials"  # of a task, as Ray shows it
-MOST_CRASHES_IN_A_ROW = 100  # of workers, with nothing done in between
+MAX_CRASHES_IN_A_ROW = 100  # of workers, with nothing done in between
+OBJECT_STORE = 100 * 2**20  # bytes; results do not pass through it
+CONNECT_SECONDS = 10.0
+COUNTED_AGAIN_AFTER = 5.0  # seconds
+STARTS = 5  # of Ray on this machine, which gives up after 30 seconds
+PATIENCE = {  # a machine that is busy is not one that is dead
+    "RAY_health_check_timeout_ms": "120000",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_gcs_server_request_timeout_seconds": "600",
+}
+logger = logging.getLogger(__name__)
 
 
-class Ray:
+class Ray(Executor):
     """Up to `concurrency` trials at each server at a time, over all machines."""
+
+    is_remote = True
 
     def __init__(self, concurrency: int = 8, address: str = "", resources: Resources | None = None) -> None:
         self.concurrency = concurrency
@@ -53,7 +69,8 @@ class Ray:
                 "with --replay nobody is asked, so there is nothing for Ray to do", "Leave one of them out."
             )
 
-    def open(self, store: str | None) -> None:
+    def open(self, plan: Plan, store: str | None) -> None:
+        del plan  # workers look for the tools of checks themselves
         if self._cluster is None or not self._cluster.ray.is_initialized():
             self._cluster = Cluster(self.address, self.resources)
         if store and not is_url(store) and (others := self._cluster.other_machines()):
@@ -62,18 +79,17 @@ class Ray:
                 "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
             )
 
-    async def execute_remotely(self, job: Job, session: Session) -> AsyncGenerator[Result]:
+    async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         models, cluster = session.models, self._cluster
         assert cluster is not None
-        leases = LeaseBook(models.ledger or Ledger())
-        queue = ChunkQueue(job, self.concurrency, leases, one_at_a_time=self.resources.given)
+        queue = ChunkQueue(job, self.concurrency, models.ledger or Ledger(), one_at_a_time=self.resources.are_stated)
         shared = Shared(job.plan, session.run, job.context, session.store, models.cache)
-        tasks, told = _Tasks(cluster, queue, shared, session), set[str]()
+        tasks, shown = _Tasks(cluster, queue, shared, session), set[str]()
         try:
             async for done in tasks.run():
-                for line in dict.fromkeys(done.told):
-                    if line not in told:
-                        told.add(line)
+                for line in dict.fromkeys(done.messages):
+                    if line not in shown:
+                        shown.add(line)
                         models.context.tell(line)
                 models.hits_elsewhere += done.hits
                 if done.error:
@@ -100,7 +116,7 @@ class _Tasks:
         self._shared = cluster.ray.put(shared)
         # Not tried again by Ray: what the lost worker may have spent has to be accounted for first.
         self._task: Any = cluster.ray.remote(_run).options(max_retries=0, name=NAME, **cluster.task_options)
-        self._running: dict[asyncio.Future[bytes], tuple[Cut, Any]] = {}
+        self._running: dict[asyncio.Future[bytes], tuple[Assignment, Any]] = {}
         self._crashes = 0  # in a row
 
     async def run(self) -> AsyncGenerator[Done]:
@@ -129,17 +145,17 @@ class _Tasks:
         workers = max(1, self.cluster.workers)  # where there is none any more, Ray waits for one
         while self.queue.left and len(self._running) < workers:
             try:
-                cut = self.queue.cut(workers)
+                assignment = self.queue.assign(workers)
             except CeilingReached as reached:
                 self.halted = reached
                 self.queue.clear()
                 return
-            if cut is None:
+            if assignment is None:
                 return
-            reference = self._task.remote([self._shared], cut.chunk)
-            self._running[asyncio.wrap_future(reference.future())] = (cut, reference)
+            reference = self._task.remote([self._shared], assignment.chunk)
+            self._running[asyncio.wrap_future(reference.future())] = (assignment, reference)
 
-    def _settle(self, cut: Cut, future: asyncio.Future[bytes]) -> Done:
+    def _settle(self, assignment: Assignment, future: asyncio.Future[bytes]) -> Done:
         exceptions = self.cluster.ray.exceptions
         try:
             done: Done = pickle.loads(future.result())  # noqa: S301 - from a worker of ours
@@ -151,24 +167,24 @@ class _Tasks:
                 ) from None
             raise
         except exceptions.RayError as error:
-            return self._lose(cut, type(error).__name__)
+            return self._requeue_lost(assignment, type(error).__name__)
         self._crashes = 0
-        self.queue.settle(cut, done)
+        self.queue.settle(assignment, done)
         for model in {result.trial.model for result in done.results if result.fatal}:
             self.queue.stop(model)
         return done
 
-    def _lose(self, cut: Cut, how: str) -> Done:
+    def _requeue_lost(self, assignment: Assignment, how: str) -> Done:
         self._crashes += 1
-        if self._crashes > MOST_CRASHES_IN_A_ROW:
+        if self._crashes > MAX_CRASHES_IN_A_ROW:
             raise UsageError(
                 f"the workers of Ray have died {self._crashes} times in a row ({how})",
                 "Is there enough memory? What was finished is stored.",
             )
         self.cluster.recount()
-        keys = [self.plan.key(trial) for trial in cut.chunk.trials]
+        keys = [self.plan.key(trial) for trial in assignment.chunk.trials]
         stored = list(self.session.scored(keys)) if self.session.store else None
-        given_up = self.queue.lose(cut, stored)
+        given_up = self.queue.requeue_lost(assignment, stored)
         if given_up is None:
             return Done(results=[brief(result) for result in stored or ()])
         error = f"every worker that ran this trial died ({how})"
@@ -189,3 +205,122 @@ def _run(shared: list[Any], chunk: Chunk) -> bytes:
             _workers.popitem()[1].close()
         worker = _workers[reference.hex()] = Worker(import_ray().get(reference))
     return pickle.dumps(worker.run(chunk), pickle.HIGHEST_PROTOCOL)
+
+
+def import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of that at every start
+    try:
+        import ray  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError("--executor ray needs Ray, which is not installed", f"Run `{add_extra('ray')}`.") from error
+    return ray
+
+
+def start_ray(ray: Any, address: str = "", **options: Any) -> None:
+    """Start Ray on this machine, or join the cluster at an address, without a word on standard output."""
+    if not address:
+        options = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE} | options
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+    else:
+        options["address"] = address
+    for start in range(STARTS):
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, namespace="upskill", **options)
+            break
+        except Exception as error:
+            ray.shutdown()
+            if address or "timed out during startup" not in str(error):
+                raise
+            if start == STARTS - 1:
+                raise TimeoutError("this machine is too busy") from error
+    # The death of a worker would be printed to standard output, which belongs to the result; no setting prevents it.
+    ray._private.worker._worker_logs_enabled = False
+
+
+def _check_reachable(address: str) -> None:
+    """UsageError where nobody listens: Ray itself tries for minutes."""
+    if address == "auto":
+        note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        if not note.is_file():
+            raise UsageError("no node of a Ray cluster runs on this machine", "Start one with `ray start --head`.")
+        address = note.read_text(encoding="utf-8").strip()
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{address!r} is not the address of a Ray cluster", "It has the form HOST:PORT, or is auto.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        hint = "`ray status` on one of its nodes says whether it runs."
+        raise UsageError(f"cannot join the Ray cluster at {address}: {error}", hint) from error
+
+
+class Cluster:
+    """Ray as this process has it: started here, joined, or set up by whoever called us."""
+
+    def __init__(self, address: str, resources: Resources) -> None:
+        self.ray = import_ray()
+        self.address = (address or os.environ.get("RAY_ADDRESS", "")).removeprefix("local")
+        self.resources = resources
+        self._workers = 0
+        self._counted_at = 0.0
+        if not self.ray.is_initialized():
+            self._init()
+        if not self.workers:
+            self._explain_misfit()
+
+    @property
+    def task_options(self) -> dict[str, Any]:
+        needs = self.resources
+        memory = None if needs.memory_mb is None else int(needs.memory_mb * 2**20)
+        options = {"num_cpus": needs.cpus if needs.cpus is not None else 1, "num_gpus": needs.gpus, "memory": memory}
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def workers(self) -> int:
+        """How many chunks fit on the nodes there are now."""
+        if time.monotonic() - self._counted_at > COUNTED_AGAIN_AFTER or not self._workers:
+            self._workers = sum(self._fit(node["Resources"]) for node in self._nodes())
+            self._counted_at = time.monotonic()
+        return self._workers
+
+    def recount(self) -> None:
+        """A node may be gone."""
+        self._counted_at = 0.0
+
+    def other_machines(self) -> list[str]:
+        """The names of nodes that are not on the machine of this process."""
+        here = os.uname().nodename
+        return sorted({node["NodeManagerHostname"] for node in self._nodes()} - {here})
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in cast("list[dict[str, Any]]", self.ray.nodes()) if node["Alive"]]
+
+    def _fit(self, node: dict[str, float]) -> int:
+        names = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
+        needs = {names[name]: value for name, value in self.task_options.items() if value}
+        return int(min((node.get(name, 0.0) / value for name, value in needs.items()), default=node.get("CPU", 1.0)))
+
+    def _init(self) -> None:
+        if self.address.startswith("ray://"):
+            raise UsageError(
+                f"{self.address}: the Ray client is not supported",
+                "Run upskill on a node of the cluster with --ray-address auto, or submit it as a Ray job.",
+            )
+        if self.address:
+            _check_reachable(self.address)
+        try:
+            start_ray(self.ray, self.address)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            where = f"cannot join the Ray cluster at {self.address}" if self.address else "cannot start Ray"
+            raise UsageError(f"{where}: {str(error).strip()}", "`ray status` on one of its nodes says more.") from error
+        logger.info("Ray has room for %d chunks", self.workers)
+
+    def _explain_misfit(self) -> None:
+        needs = self.resources
+        flags = {"--trial-cpus": needs.cpus, "--trial-gpus": needs.gpus, "--trial-memory": needs.memory_mb}
+        stated = " ".join(f"{flag} {value:g}" for flag, value in flags.items() if value is not None)
+        if stated:
+            raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Ask for less.")
+        raise UsageError("no node of this Ray cluster has a CPU for trials")

@@ -1,0 +1,516 @@
+"""Chunks: trials of one model and arm that take some seconds together, and that a Worker runs in one go.
+
+`ChunkQueue` cuts the chunks in the process that evaluates, and leases to each its share of the ceilings, so that
+workers on many machines keep them together without asking at every call. A Worker asks the store which of its trials
+are done, stores each result as it arrives, and returns in brief how they ended. A chunk ends early when there is news
+for the others: its lease is spent, the server is overloaded, the model fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from upskill.errors import CeilingReached, UpskillError, UsageError
+from upskill.models import CacheMode, Failures, ModelContext, Models
+from upskill.models.http.transport import Transport, acquire_transport
+from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.throttling import AdaptiveLimiter, forget_limiters, overload
+from upskill.runs.planning.pending import pending_of
+from upskill.runs.planning.plan import Judgement, Plan, Result, Trial
+from upskill.runs.running.executors import Job
+from upskill.runs.running.trial import run_trial
+from upskill.runs.stores import Run, Store, find_store, is_url
+from upskill.traces import NO_USAGE, Status, Step, Trace, Usage
+from upskill.version import __version__
+
+CHUNK_SECONDS = 5.0
+MAX_CHUNK = 2000  # trials
+MAX_CRASHES = 10  # of workers that had a trial, most of them nothing else
+FIRST_TRIALS = 4  # that each slot of a first chunk runs, before anybody knows how long one takes
+LOOK_EVERY = 0.05  # seconds
+UNSAVED = 2  # times as many trials may be without a stored result as run at a time
+UNCERTAINTY = 3  # trials may need this many times what they have needed so far
+CEILINGS = tuple(each.name for each in fields(Ceilings))
+
+Group = tuple[str, str]  # model and arm
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all chunks of a run have in common. It holds keys and passwords, so nobody may print or log it."""
+
+    plan: Plan
+    run: Run
+    context: ModelContext = field(repr=False)
+    store: str | None = field(repr=False)  # None: results are returned whole, and stored elsewhere
+    cache: CacheMode
+    folder: str = field(default_factory=os.getcwd)  # relative names of files are meant from here
+    host: str = field(default_factory=socket.gethostname)
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class Chunk:
+    trials: tuple[Trial, ...]
+    width: int  # how many of them run at a time
+    seconds: float  # after which no further trial is begun
+    lease: Ceilings  # what it may spend
+    previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])  # of models, in a row, as far as known
+
+
+@dataclass
+class Done:
+    """How a chunk ended."""
+
+    results: list[Result] = field(default_factory=list[Result])
+    stored: bool = True  # they are; in brief where that was here
+    left: tuple[Trial, ...] = ()  # not run
+    seconds: float = 0.0
+    calls: int = 0
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    hits: int = 0  # requests that stored replies answered
+    failures: dict[str, Failures] = field(default_factory=dict[str, Failures])
+    overload: float | None = None  # the server wants fewer calls, after so many seconds; None: it does not
+    messages: list[str] = field(default_factory=list[str])  # for the person
+    error: UpskillError | None = None  # that ends the run
+
+
+class Worker:
+    """Runs chunks in this process, one after the other. The store and connections to servers stay open in between."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._runner = asyncio.Runner()
+        self._store: Store | None = None
+        self._transport: Transport | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, chunk: Chunk) -> Done:
+        shared = self.shared
+        try:
+            _check_machine(shared)
+            if self._store is None and shared.store is not None:
+                self._store = _open_store(shared, shared.store)
+        except UpskillError as error:
+            return Done(left=chunk.trials, error=error)
+        # Not `Runner.run`: it would write out the whole of what is returned, on the way to the handler of Ctrl-C.
+        return self._runner.get_loop().run_until_complete(self._run(chunk))
+
+    async def _run(self, chunk: Chunk) -> Done:
+        if self._transport is None:
+            self._transport = acquire_transport()
+        forget_limiters()  # what a server asked for concerns all workers, so it has been told and is in the chunk
+        return await _ChunkRun(self.shared, chunk, self._store).run()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._runner.get_loop().run_until_complete(self._transport.release())
+        self._runner.close()
+        if self._store is not None:
+            self._store.close()
+
+
+def _check_machine(shared: Shared) -> None:
+    here = socket.gethostname()
+    if shared.version != __version__:
+        raise UsageError(
+            f"upskill is {shared.version} here and {__version__} on {here}", "Install one version on every node."
+        )
+    if Path(shared.folder).is_dir():
+        os.chdir(shared.folder)
+
+
+def _open_store(shared: Shared, location: str) -> Store:
+    here = socket.gethostname()
+    if not is_url(location) and here != shared.host:
+        raise UsageError(
+            f"{location} on {shared.host} cannot be written from {here}",
+            "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
+        )
+    if (store := find_store(location)) is None:
+        raise UsageError(f"the store is not there any more, seen from {here}")
+    return store
+
+
+class _ChunkRun:
+    def __init__(self, shared: Shared, chunk: Chunk, store: Store | None) -> None:
+        self.shared = shared
+        self.chunk = chunk
+        self.store = store
+        self.waiting = deque(chunk.trials)
+        self.done = Done(stored=store is not None)
+        self.ended = False
+        self.started = time.monotonic()
+        self.look_at = 0.0
+        self.slots = asyncio.Semaphore(chunk.width)
+        context = replace(
+            shared.context, tell=self.done.messages.append, connections=chunk.width, failures=chunk.failures
+        )
+        self.ledger = Ledger(chunk.lease)
+        self.models = Models(context, replies=store, cache=shared.cache, ledger=self.ledger)
+
+    async def run(self) -> Done:
+        done = self.done
+        try:
+            self._take_what_is_stored()
+            async with self.models:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(UNSAVED * self.chunk.width):
+                            group.create_task(self._work())
+                finally:
+                    done.failures = self.models.failures
+        except* UpskillError as errors:
+            done.error = _first(errors)
+        done.left = tuple(self.waiting)
+        done.seconds = time.monotonic() - self.started
+        done.calls, done.spent, done.hits = self.ledger.calls, self.ledger.spent, self.models.hits
+        done.overload = overload()
+        return done
+
+    def _take_what_is_stored(self) -> None:
+        """A worker that died may have stored some of it."""
+        if self.store is None:
+            return
+        keys = [self.shared.plan.key(trial) for trial in self.waiting]
+        stored = [brief(result) for result in self.store.scored_under(self.shared.run, keys)]
+        if stored:
+            done = {result.trial for result in stored}
+            self.waiting = deque(trial for trial in self.waiting if trial not in done)
+            self.done.results += stored
+
+    async def _work(self) -> None:
+        while self.waiting and not self.ended:
+            async with self.slots:  # which is free for another trial while this one's result is stored
+                if not self.waiting or self.ended:
+                    return
+                trial = self.waiting.popleft()
+                try:
+                    result = await run_trial(self.shared.plan, trial, self.models, self.chunk.previous.get(trial))
+                except CeilingReached:
+                    self.waiting.append(trial)
+                    self.ended = True
+                    return
+                self.ended = self.ended or result.fatal or self._has_news(result)
+            if self.store is not None:
+                await self.store.add_result(self.shared.run, result)
+            self.done.results.append(brief(result) if self.store is not None else result)
+
+    def _has_news(self, result: Result) -> bool:
+        """Whether to end early. What is asked of all servers is looked up now and then, not for every trial."""
+        now = time.monotonic()
+        if now < self.look_at and not result.error:
+            return False
+        self.look_at = now + LOOK_EVERY
+        return now - self.started > self.chunk.seconds or overload() is not None or self._is_failing()
+
+    def _is_failing(self) -> bool:
+        return any(each.in_a_row > self.chunk.failures.get(name, 0) for name, each in self.models.failures.items())
+
+
+def brief(result: Result) -> Result:
+    """A result with what is counted and nothing of what was said. Equal parts are one object, which is sent once."""
+    said = result.trace
+    calls = tuple((step.tool, step.status) for step in said.calls) if said else ()
+    trace = said and _trace(calls, said.model, said.turns, said.warnings)
+    judgements = tuple(_judgement(each.check, each.passed, each.decides) for each in result.judgements)
+    return replace(result, trace=trace, judgements=judgements, asked=())
+
+
+@lru_cache(1000)
+def _trace(calls: tuple[tuple[str, Status], ...], model: str, turns: int, warnings: tuple[str, ...]) -> Trace:
+    steps = tuple(Step("tool", tool=tool, status=status) for tool, status in calls)
+    return Trace(steps, model=model, turns=turns, warnings=warnings)
+
+
+@lru_cache(1000)
+def _judgement(check: str, passed: bool, decides: bool) -> Judgement:
+    return Judgement(check, passed, "", decides)
+
+
+def _first(errors: BaseExceptionGroup[UpskillError]) -> UpskillError:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+# Cutting chunks.
+
+
+class Waiting:
+    """Trials of one model and arm that nobody has begun: made when they are needed, but for those that came back."""
+
+    def __init__(self, trials: Collection[Trial] = ()) -> None:
+        self._trials, self._unmade = iter(trials), len(trials)
+        self._returned: deque[Trial] = deque()
+
+    def __len__(self) -> int:
+        return len(self._returned) + self._unmade
+
+    @property
+    def first(self) -> Trial:
+        if not self._returned:
+            self.put_back(self.take(1))
+        return self._returned[0]
+
+    def take(self, count: int) -> tuple[Trial, ...]:
+        known = [self._returned.popleft() for _ in range(min(count, len(self._returned)))]
+        made = list(islice(self._trials, count - len(known)))
+        self._unmade -= len(made)
+        return (*known, *made)
+
+    def put_back(self, trials: Sequence[Trial]) -> None:
+        self._returned.extendleft(reversed(trials))
+
+
+@dataclass
+class Lane:
+    """A server, or a model without one: so many trials of it run at a time over all workers."""
+
+    limiter: AdaptiveLimiter
+    waiting: dict[Group, Waiting] = field(default_factory=dict[Group, Waiting])
+
+    @property
+    def left(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+    def next_group(self) -> Group:
+        """The one with the most left, so that arms keep pace."""
+        return max(self.waiting, key=lambda group: len(self.waiting[group]))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A chunk that is with a worker."""
+
+    chunk: Chunk
+    lane: Lane
+    group: Group
+    since: float
+
+
+class ChunkQueue:
+    def __init__(self, job: Job, concurrency: int, ledger: Ledger, *, one_at_a_time: bool) -> None:
+        self.job = job
+        self.leases = LeaseBook(ledger)
+        self.one_at_a_time = one_at_a_time
+        self._lanes: dict[str, Lane] = {}
+        self._by_model: dict[str, Lane] = {}
+        self._rates: dict[Group, float] = {}  # trials per second that one slot of a chunk runs
+        self._failures: dict[str, int] = {}
+        self._crashes: dict[Trial, int] = {}
+        for model in job.plan.addresses:
+            lane = self._lanes.setdefault(_lane_of(job.plan, model), Lane(AdaptiveLimiter(concurrency)))
+            self._by_model[model] = lane
+            for arm in job.plan.arms:
+                if trials := pending_of(job.trials, [model], arm):
+                    lane.waiting[model, arm] = Waiting(trials)
+
+    @property
+    def left(self) -> int:
+        return sum(lane.left for lane in self._lanes.values())
+
+    def clear(self) -> None:
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+
+    def stop(self, model: str) -> None:
+        """Run no further trial of a model."""
+        waiting = self._by_model[model].waiting
+        for group in [group for group in waiting if group[0] == model]:
+            del waiting[group]
+
+    def assign(self, workers: int) -> Assignment | None:
+        """The next chunk for one of so many workers; None where it has to wait for another one to end."""
+        busy = [lane for lane in self._lanes.values() if lane.left]
+        open_lanes = [lane for lane in busy if lane.limiter.free > 0 and not lane.limiter.pause]
+        if not open_lanes:
+            return None
+        lane = max(open_lanes, key=lambda lane: (lane.limiter.free / lane.limiter.max_concurrency, lane.left))
+        limiter = lane.limiter
+        group = lane.next_group()
+        waiting = lane.waiting[group]
+        share = max(1, workers // len(busy))
+        width = 1 if self.one_at_a_time else max(1, min(limiter.free, math.ceil(limiter.limit / share)))
+        size = self._size(group, width, math.ceil(lane.left / share))
+        crashes = self._crashes.get(waiting.first, 0) if self._crashes else 0
+        if crashes > 2:  # alone with its worker, a trial that kills it is found
+            size = min(size, 8 if crashes == 3 else 1)
+        width = min(width, size, len(waiting))
+        lease = self.leases.grant(min(size, len(waiting)), workers)
+        if lease is None:
+            return None
+        trials = waiting.take(size)
+        if not waiting:
+            del lane.waiting[group]
+        previous = {trial: self.job.previous[trial] for trial in trials if trial in self.job.previous}
+        limiter.in_flight += width
+        chunk = Chunk(trials, width, CHUNK_SECONDS, lease, previous, dict(self._failures))
+        return Assignment(chunk, lane, group, time.monotonic())
+
+    def pause(self) -> float:
+        """Seconds until a lane may go on that its server has paused."""
+        return min((pause for lane in self._lanes.values() if (pause := lane.limiter.pause)), default=0.0)
+
+    def settle(self, assignment: Assignment, done: Done) -> None:
+        limiter, chunk = assignment.lane.limiter, assignment.chunk
+        limiter.in_flight -= chunk.width
+        ran = len(chunk.trials) - len(done.left)
+        self.leases.settle(chunk.lease, done.calls, done.spent, ran)
+        for trial in chunk.trials:
+            self._crashes.pop(trial, None)
+        self._put_back(assignment, done.left)
+        if ran and done.seconds:
+            self._rates[assignment.group] = ran / done.seconds / chunk.width
+        if done.overload is None:
+            limiter.record_success(ran)
+        else:
+            limiter.record_overload(assignment.since, done.overload)
+        for model, failures in done.failures.items():
+            known = 0 if failures.answered else self._failures.get(model, 0) - chunk.failures.get(model, 0)
+            self._failures[model] = max(0, known) + failures.in_a_row
+
+    def requeue_lost(self, assignment: Assignment, stored: Sequence[Result] | None) -> Trial | None:
+        """The worker died: what it has not stored is run again; None: that cannot be known.
+
+        Returns a trial that is given up, since workers die of it.
+        """
+        chunk, done = assignment.chunk, {result.trial for result in stored or ()}
+        left = [trial for trial in chunk.trials if trial not in done]
+        assignment.lane.limiter.in_flight -= chunk.width
+        self.leases.settle_lost(chunk.lease, stored or (), len(left) if stored is None else UNSAVED * chunk.width)
+        for trial in left:
+            self._crashes[trial] = self._crashes.get(trial, 0) + 1
+        if len(chunk.trials) == 1 and left and self._crashes[left[0]] >= MAX_CRASHES:
+            return left[0]
+        self._put_back(assignment, left)
+        return None
+
+    def _put_back(self, assignment: Assignment, trials: Sequence[Trial]) -> None:
+        if trials:
+            assignment.lane.waiting.setdefault(assignment.group, Waiting()).put_back(trials)
+
+    def _size(self, group: Group, width: int, fair: int) -> int:
+        rate = self._rates.get(group)
+        trials = FIRST_TRIALS * width if rate is None else int(rate * width * CHUNK_SECONDS)
+        return max(1, min(MAX_CHUNK, max(width, trials), max(width, fair)))
+
+
+def _lane_of(plan: Plan, model: str) -> str:
+    """Models at one server share a lane; so does everything that a judge has to keep up with."""
+    address = plan.addresses[model]
+    if plan.judge:
+        return ""
+    if address.provider not in ("openai", "anthropic"):
+        return model
+    return f"{address.provider} {address.endpoint} {address.base_url}"
+
+
+# Sharing the ceilings.
+
+
+@dataclass
+class _Sum:
+    """How much of each of the three that may have a ceiling."""
+
+    cost_usd: float = 0.0
+    tokens: float = 0
+    calls: float = 0
+
+    def add(self, lease: Ceilings, sign: int = 1) -> None:
+        for name in CEILINGS:
+            setattr(self, name, getattr(self, name) + sign * (getattr(lease, name) or 0))
+
+
+class LeaseBook:
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.ceilings = ledger.ceilings
+        self._holders = 0
+        self._outstanding = _Sum()
+        self._lost = _Sum()
+        self._used = _Sum()  # for the trials that are settled
+        self._trials = 0
+
+    def grant(self, trials: int, workers: int) -> Ceilings | None:
+        """A lease for so many trials, one of about so many at a time; None while others hold all that is left.
+
+        CeilingReached when that is how it stays.
+        """
+        self.ledger.check()
+        shares = {name: self._share(name, trials, workers) for name in CEILINGS}
+        if all(share is None or share > 0 for share in shares.values()):
+            calls, tokens = shares["calls"], shares["tokens"]
+            lease = Ceilings(
+                shares["cost_usd"],
+                None if tokens is None else math.ceil(tokens),
+                None if calls is None else math.floor(calls),
+            )
+            self._holders += 1
+            self._outstanding.add(lease)
+            return lease
+        if self._holders:
+            return None
+        raise CeilingReached("the ceiling is reached, with what workers that were lost may have spent")
+
+    def settle(self, lease: Ceilings, calls: int, spent: Mapping[str, Usage], trials: int) -> None:
+        """A worker is done with its lease: record what it used."""
+        self._return(lease)
+        self.ledger.calls += calls
+        for role, usage in spent.items():
+            self.ledger.spent[role] = self.ledger.spent.get(role, NO_USAGE) + usage
+            self._used.add(Ceilings(usage.cost_usd, usage.total_tokens, 0))
+        self._used.calls += calls
+        self._trials += trials
+
+    def settle_lost(self, lease: Ceilings, stored: Sequence[Result], in_flight: int) -> None:
+        """A worker died that had stored these results, and nobody knows how far it was with so many others."""
+        calls = sum(max(1, len(result.asked)) for result in stored)
+        student = sum((result.usage for result in stored), NO_USAGE)
+        judge = sum((result.judging for result in stored), NO_USAGE)
+        self.settle(lease, calls, {"student": student, "judge": judge} if stored else {}, len(stored))
+        total = student + judge
+        known = _Sum(total.cost_usd or 0.0, total.total_tokens, calls)
+        for name in CEILINGS:
+            unknown = max(0.0, (getattr(lease, name) or 0) - getattr(known, name))
+            if self._trials and (each := self._per_trial(name)):
+                unknown = min(unknown, UNCERTAINTY * each * in_flight)
+            setattr(self._lost, name, getattr(self._lost, name) + unknown)
+
+    def _per_trial(self, name: str) -> float:
+        return getattr(self._used, name) / self._trials
+
+    def _return(self, lease: Ceilings) -> None:
+        self._holders -= 1
+        self._outstanding.add(lease, -1)
+        if not self._holders:
+            self._outstanding = _Sum()  # exactly: fractions of dollars do not add up
+
+    def _share(self, name: str, trials: int, workers: int) -> float | None:
+        ceiling = getattr(self.ceilings, name)
+        if ceiling is None:
+            return None
+        total = self.ledger.total
+        spent = {"cost_usd": total.cost_usd or 0.0, "tokens": total.total_tokens, "calls": self.ledger.calls}[name]
+        left = ceiling - spent - getattr(self._outstanding, name) - getattr(self._lost, name)
+        if left <= 0 or (name == "calls" and left < 1):  # an estimate of what was lost has fractions
+            return 0
+        share = left / (2 * workers)
+        if self._trials and (each := self._per_trial(name)):
+            share = min(share, UNCERTAINTY * each * trials)
+        return min(left, max(share, 1)) if name == "calls" else share
