@@ -58,7 +58,7 @@ class Live:
                 connection.putheader(name, value)
             connection.endheaders(data)
             found = connection.getresponse()
-            return Answer(found.status, dict(found.getheaders()), found.read().decode())
+            return Answer(found.status, dict(found.getheaders()), found.read().decode(errors="replace"))
         finally:
             connection.close()
 

@@ -19,8 +19,8 @@ from live_server import HOSTILE, Live, add_runs, run_now, served
 from test_store import PLAN, TRIALS, begin, result_of
 from upskill import Skill, Suite, open_store
 from upskill.reports import json as json_report
-from upskill.reports.live import skills, summaries, trials
-from upskill.reports.live.watcher import Rate
+from upskill.reports.live import pages, summaries
+from upskill.reports.live.watcher import Rate, Watcher
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
 from upskill.suites.part import CaseFilter
@@ -234,7 +234,7 @@ def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) 
 
 
 def test_older_runs_are_listed_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upskill.reports.live.overview.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("upskill.reports.live.pages.RUNS_AT_ONCE", 2)
     with open_store(tmp_path) as store:
         ids = [begin(store, fresh=True).id for _ in range(5)]
     with served(tmp_path) as live:
@@ -278,10 +278,10 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
     model = next(key[1] for key in whole if "student" in key[1])
     # Also where no time is left after the first trial of each request.
     for page, looked_at, seconds in ((50, 10_000, 1e9), (5, 3, 1e9), (1, 7, 1e9), (50, 10_000, -1.0)):
-        monkeypatch.setattr(trials, "PAGE", page)
-        monkeypatch.setattr(trials, "LOOKED_AT", looked_at)
-        monkeypatch.setattr(trials, "SECONDS", seconds)
-        monkeypatch.setattr(trials, "AT_ONCE", page)
+        monkeypatch.setattr(pages, "TRIALS_AT_ONCE", page)
+        monkeypatch.setattr(pages, "MAX_OUTCOMES_READ", looked_at)
+        monkeypatch.setattr(pages, "MAX_SECONDS", seconds)
+        monkeypatch.setattr(pages, "OUTCOMES_AT_ONCE", page)
         asked.clear()
         assert listed() == whole
         assert listed(model=model) == [key for key in whole if key[1] == model]
@@ -347,7 +347,7 @@ def test_a_skill_is_shown_over_its_versions_and_models(site: Site) -> None:
 def test_the_page_of_a_skill_has_its_latest_runs_and_says_of_how_many(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skills, "MOST_RUNS", 1)
+    monkeypatch.setattr(pages, "MAX_RUNS", 1)
     found = site.live.api("skill", skill="greeter")
     assert [one["latest"] for one in found["versions"]] == [site.second]
     assert (found["runs"], found["shown"]) == (2, 1)
@@ -366,7 +366,7 @@ def test_a_large_run_is_computed_elsewhere_once_and_kept(tmp_path: Path, monkeyp
         while (answer := live.ask(asked)).status == 202:
             pass
         assert answer.json["run"]["id"] == ids["first"]
-    monkeypatch.setattr(summaries, "read_and_summarise", None)  # nobody computes anything any more
+    monkeypatch.setattr(summaries, "read_and_summarize", None)  # nobody computes anything any more
     with served(tmp_path / "runs") as live:
         assert live.ask(asked).json == answer.json
 
@@ -499,3 +499,83 @@ def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site)
     assert done.code == 2
     assert f"port {site.live.port} of this machine is in use" in done.err
     assert "--port" in done.err
+
+
+# What open pages cost the server and the run that they follow.
+
+
+def test_pages_that_open_at_once_have_one_watcher(tmp_path: Path) -> None:
+    async def use() -> None:
+        found = Watcher(store)
+        for _ in range(2):  # also after all have been closed
+            pages = [found.messages() for _ in range(20)]
+            assert await asyncio.gather(*(anext(page) for page in pages)) == [b"[]"] * 20
+            watching = [
+                task
+                for task in asyncio.all_tasks()
+                if "Watcher._watch" in repr(task.get_coro()) and not task.cancelling()
+            ]
+            assert len(watching) == 1
+            for page in pages:
+                await page.aclose()
+
+    with open_store(tmp_path) as store:
+        begin(store)
+        asyncio.run(use())
+
+
+def test_a_page_that_has_heard_of_a_change_is_answered_with_it(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live, listening(live) as page:
+        run = begin(store).id
+        for number in range(4):
+            heard(page)
+            assert live.api("trials", run=run)["total"] == number
+            assert live.api("summary", run=run)["run"]["scored"] == number
+            assert [row["passed"] for row in live.api("overview")["runs"]] == [number]
+            add(store, number)
+
+
+def test_an_answer_is_compressed_and_sent_once(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        path = f"api/summary?run={begin(store).id}"
+        plain = live.ask(path)
+        assert "Content-Encoding" not in plain.headers
+        assert live.ask(path, Accept_Encoding="gzip, br").headers["Content-Encoding"] == "gzip"
+        assert live.ask(path, If_None_Match=plain.headers["ETag"]).status == 304
+
+
+def test_a_run_that_goes_on_is_summarized_seldom_and_at_once_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "RECOMPUTE_FACTOR", 1e9)
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+        with store.claim(run):
+            add(store, 0)
+            assert live.api("summary", run=run.id)["run"]["scored"] == 1
+            add(store, 1)
+            answer = live.ask(f"api/summary?run={run.id}")
+            assert (answer.json["run"]["scored"], answer.headers["X-Stale"]) == (1, "1")
+        answer = live.ask(f"api/summary?run={run.id}")
+        assert (answer.json["run"]["scored"], answer.headers.get("X-Stale")) == (2, None)
+
+
+def test_nothing_is_written_to_the_store_of_a_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summaries, "SMALL", 0)
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+
+        def computed() -> int:
+            while (answer := live.ask(f"api/summary?run={run.id}")).status == 202 or "X-Stale" in answer.headers:
+                pass
+            return answer.json["run"]["scored"]
+
+        with store.claim(run):
+            add(store, 0)
+            assert computed() == 1
+            assert store.summary(run) is None
+        add(store, 1)
+        assert computed() == 2
+        kept = store.summary(run)
+        assert kept
+        assert json.loads(kept[1])["run"]["scored"] == 2

@@ -299,3 +299,34 @@ def test_a_server_that_has_ended_is_said(browser: Browser, tmp_path: Path) -> No
 
     with pytest.raises(AssertionError, match="ERR_"):  # the browser itself says so in its console
         assert browser.run(use, live.address) == "not connected"
+
+
+HIDE = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => true })"
+SHOW = "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+def test_a_page_that_nobody_sees_asks_for_nothing_until_somebody_does(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = elsewhere(begin, store)
+
+        def use(page: Any) -> tuple[int, str]:
+            asked: list[str] = []
+
+            def note(request: Any) -> None:
+                asked.append(request.url)
+
+            page.on("request", note)
+            page.add_init_script(HIDE)
+            add(store, 0)
+            page.goto(live.page.address(live.port, run.id))
+            page.locator("#trials-status", has_text="1 trial").wait_for()
+            page.locator("[data-connection=live]").wait_for()
+            add(store, 1)
+            page.locator(".going[data-done='2']").wait_for(state="attached")  # which it is told
+            before = sum("api/trials" in url for url in asked)
+            shown = page.locator("#trials-status").inner_text()
+            page.evaluate(SHOW)
+            page.locator("#trials-status", has_text="2 trials").wait_for()
+            return before, shown
+
+        assert browser.run(use, live.address) == (1, "1 trial")

@@ -13,7 +13,7 @@ Parts that several of them share, and what other commands print:
 
 - `numbers`: how percentages, points, prices and intervals are written
 - `layout`: paragraphs and tables for any width
-- `groups`: the lift by tag and by author of the cases
+- `trial_rows`: a trial as one row
 - `sentences`: what is said about a run in words
 - `exports`: a stored run as files of other tools (`upskill export`)
 - `trials`: every trial of a stored run (`upskill show`), and `check_rates`: how often each check passes in it

@@ -35,11 +35,11 @@ def render(found: Comparison) -> Iterator[RenderableType]:
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
     yield Text("")
-    yield from (_line(said) for said in words(found))
+    yield from (_line(said) for said in describe(found))
     yield Text("")
 
 
-def words(found: Comparison) -> Iterator[str]:
+def describe(found: Comparison) -> Iterator[str]:
     same = found.same_skill
     if found.differences:
         also = "Besides the skill, " if not same else "The skill is the same; "

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from upskill.reports import ReportContext
-from upskill.reports.groups import lifts_by_group
+from upskill.reports.trial_rows import author_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.statistics import rounded, rounded_interval
+
+MAX_GROUPS = 40  # of each kind that are shown: those with most cases
+NOT_TAGGED = "(no tag)"
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
@@ -44,7 +47,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             }
             for verdict in evaluation.verdicts
         ],
-        "groups": lifts_by_group(evaluation),
+        "groups": _lifts_by_group(evaluation),
         "requirements": requirements(evaluation.rulings),
         "errors": errors([evaluation]),
         "bugs": bugs([evaluation]),
@@ -133,3 +136,28 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
         "target": evaluation.target,
         "cheapest": plain(best) if best else None,
     }
+
+
+def _lifts_by_group(evaluation: Evaluation) -> dict[str, list[dict[str, Any]]]:
+    """By tag and by author: how many cases there are, and the lift of each model. One group that has every case says
+    nothing new, and is left out."""
+    suite = evaluation.run.plan.suite
+    tags: dict[str, list[str]] = {}
+    authors: dict[str, list[str]] = {}
+    for case in suite.cases:
+        for tag in case.tags or [NOT_TAGGED]:
+            tags.setdefault(tag, []).append(case.id)
+        authors.setdefault(author_of(case, suite.source), []).append(case.id)
+    return {"tag": list(_lifts(evaluation, tags)), "author": list(_lifts(evaluation, authors))}
+
+
+def _lifts(evaluation: Evaluation, groups: Mapping[str, list[str]]) -> Iterator[dict[str, Any]]:
+    if len(groups) < 2:
+        return
+    for name, ids in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_GROUPS]:
+        verdicts = evaluation.by_cases(set(ids))
+        yield {
+            "name": name,
+            "cases": len(ids),
+            "models": {model: verdict.split_to_dict() for model, verdict in verdicts.items()},
+        }

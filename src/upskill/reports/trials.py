@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -17,13 +16,13 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports.numbers import dollars
+from upskill.reports.trial_rows import OUTCOMES
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, Tally
 from upskill.sandboxes import printable
 from upskill.traces import Step
 
-OUTCOMES = {True: "passed", False: "failed", None: "errored"}
 COLOURS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
 BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
@@ -206,14 +205,3 @@ def _cut(text: str) -> str:
     more = len(text) - MOST_CHARACTERS
     said = printable(text[:MOST_CHARACTERS])
     return f"{said}\n… {more:,} more characters; --json has them all" if more > 0 else said
-
-
-def to_json(result: Result) -> dict[str, Any]:
-    fields = asdict(result)
-    trial = fields.pop("trial")
-    fields.pop("fatal")
-    fields.pop("asked")
-    if not result.traceback:
-        fields.pop("traceback")
-    answer = result.trace.answer if result.trace else None
-    return {**trial, "outcome": OUTCOMES[result.passed], "answer": answer, **fields}

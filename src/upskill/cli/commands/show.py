@@ -20,6 +20,7 @@ from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
@@ -127,7 +128,7 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
     plan = to_json_text(run.plan.to_dict())
     click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {plan},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
-        click.echo(f"{',' if number else ''}\n    {to_json_text(trials.to_json(result), 4)}", nl=False)
+        click.echo(f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False)
     people = agreement_with_people(store, run)
     more = f',\n  "feedback": {to_json_text(people.plain())}' if people else ""
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')

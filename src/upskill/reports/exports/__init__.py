@@ -2,10 +2,10 @@
 
 Kinds:
 
-- `csv`, `jsonl`, `parquet`: one row for each trial, with the columns of `trial_rows`
+- `csv`, `jsonl`, `parquet`: one row for each trial
 - `junit`, `markdown`: the reports of these names (`rendered`)
-- `inspect`: logs of inspect_ai, one for each model and arm (`inspect_log`; `inspect_samples` writes a trial)
-- `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`; `skill_creator_run` writes a trial)
+- `inspect`: logs of inspect_ai, one for each model and arm
+- `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`)
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
 
 A kind is a `FileExport` or a `FolderExport`, and one row of `EXPORTS`; from another package, an entry point in the
@@ -35,7 +35,7 @@ EXPORTS = Registry(
         "parquet": "upskill.reports.exports.parquet:EXPORT",
         "junit": "upskill.reports.exports.rendered:JUNIT",
         "markdown": "upskill.reports.exports.rendered:MARKDOWN",
-        "inspect": "upskill.reports.exports.inspect_log:EXPORT",
+        "inspect": "upskill.reports.exports.inspect:EXPORT",
         "skill-creator": "upskill.reports.exports.skill_creator:EXPORT",
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
     },

@@ -8,7 +8,7 @@ import re
 from typing import BinaryIO
 
 from upskill.reports.exports import FileExport, StoredRun
-from upskill.reports.exports.trial_rows import COLUMNS, trial_row
+from upskill.reports.trial_rows import COLUMNS, trial_row
 
 # What a spreadsheet takes for a formula, and would carry out.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -20,7 +20,7 @@ def write(run: StoredRun, stream: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in run.results():
-        writer.writerow(_cell(value) for value in trial_row(run, result).values())
+        writer.writerow(_cell(value) for value in trial_row(run.run, result).values())
     text.flush()
     text.detach()
 

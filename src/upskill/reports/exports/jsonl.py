@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from upskill.reports.exports import FileExport, StoredRun
-from upskill.reports.exports.trial_rows import trial_row
+from upskill.reports.trial_rows import trial_row
 from upskill.traces import Step
 
 # It has no place in UTF-8, and many readers of JSON refuse its escape. So it becomes the text of one, as in Parquet.
@@ -17,7 +17,7 @@ HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 def write(run: StoredRun, stream: BinaryIO) -> None:
     for result in run.results():
-        row = trial_row(run, result)
+        row = trial_row(run.run, result)
         case = run.cases.get(result.trial.case)
         row["tags"] = list(case.tags) if case else []
         row["findings"] = json.loads(row["findings"])

@@ -8,7 +8,7 @@ import pyarrow  # noqa: ICN001 - it has its usual name below
 from pyarrow.parquet import ParquetWriter
 
 from upskill.reports.exports import FileExport, StoredRun
-from upskill.reports.exports.trial_rows import COLUMNS, trial_row
+from upskill.reports.trial_rows import COLUMNS, trial_row
 
 pa: Any = pyarrow  # which says nothing of its types
 ROWS_AT_ONCE, LETTERS_AT_ONCE = 1000, 1_000_000
@@ -26,7 +26,7 @@ def write(run: StoredRun, stream: BinaryIO) -> None:
     letters = 0
     with ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
         for result in run.results():
-            rows.append({name: _value(value) for name, value in trial_row(run, result).items()})
+            rows.append({name: _value(value) for name, value in trial_row(run.run, result).items()})
             letters += sum(len(rows[-1][name]) for name in ("prompt", "answer", "findings"))
             if len(rows) == ROWS_AT_ONCE or letters > LETTERS_AT_ONCE:
                 writer.write_table(_table(rows))

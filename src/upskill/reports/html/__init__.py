@@ -4,7 +4,6 @@ Everything on the page comes from plain data: `summary` of a run, and its trials
 compressed; the live page asks a server for the same. What models, students and suites wrote is only ever set as text.
 
 - `data`: a run and its trials as the plain data that the page is made from
-- `blocks`: trials in compressed blocks, which the page opens when it needs them, within a bound on their size
-- `page`: the one file, with the hashes that its Content-Security-Policy allows
+- `page`: the one file, with trials in compressed blocks and the hashes that its Content-Security-Policy allows
 - `assets`: the page itself; `source.js` says what a source of data has to offer
 """

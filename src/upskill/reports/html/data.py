@@ -16,11 +16,10 @@ from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports import sentences
-from upskill.reports.groups import author_of
 from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
-from upskill.reports.trials import OUTCOMES
+from upskill.reports.trial_rows import author_of, finding_row, outcome_row
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
 from upskill.runs.results.evaluation import Evaluation
@@ -37,6 +36,11 @@ WIDTHS = {"wide": 520, "narrow": 310}  # that pictures are drawn in
 MOST_FILES = 20  # of a case that are shown
 MOST_SEEDS = 500  # that a case can be opened with
 MOST_STEPS, FEWEST_STEPS = 400, 10  # of an agent
+# Of the list of trials.
+COLUMNS = (
+    *("case", "model", "arm", "seed", "outcome", "cause", "input_tokens", "output_tokens", "cost_usd", "seconds"),
+    *("activated", "turns", "tool_calls"),
+)
 _DECISIONS = {
     "helps": "helps",
     "saves": "saves with",
@@ -256,21 +260,9 @@ def _skill(evaluation: Evaluation) -> dict[str, Any]:
 
 def trial_row(outcome: Outcome) -> dict[str, Any]:
     """One line of the list of trials."""
-    return {
-        "case": outcome.case,
-        "model": outcome.model,
-        "arm": outcome.arm,
-        "seed": page_seed(outcome.seed),
-        "outcome": OUTCOMES[outcome.passed],
-        "cause": outcome.cause,
-        "input_tokens": outcome.input_tokens,
-        "output_tokens": outcome.output_tokens,
-        "cost_usd": outcome.cost_usd,
-        "seconds": round(outcome.seconds, 3),
-        "activated": outcome.activated,
-        "turns": outcome.turns,
-        "calls": outcome.calls,
-    }
+    row = outcome_row(outcome)
+    row |= {"seed": page_seed(outcome.seed), "seconds": round(outcome.seconds, 3)}
+    return {name: row[name] for name in COLUMNS}
 
 
 def page_seed(seed: int) -> int | str:
@@ -287,8 +279,7 @@ def trial_to_page(result: Result, most: int = LONGEST_TEXT) -> dict[str, Any]:
         **trial_row(result.outcome),
         "answer": cut(trace.answer, most) if trace else None,
         "findings": [
-            {"check": one.check, "passed": one.passed, "reason": cut(one.reason, most)["text"], "decides": one.decides}
-            for one in result.judgements
+            finding_row(finding) | {"reason": cut(finding.reason, most)["text"]} for finding in result.judgements
         ],
         "judge_tokens": result.judging.total_tokens,
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,

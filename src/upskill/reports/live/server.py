@@ -1,58 +1,74 @@
-"""The live page's server: what it answers to whom, on this machine alone. Everything but feedback only reads."""
+"""The live page's server: what it answers to whom, on this machine alone. Everything but feedback only reads.
+
+Who may read it: whoever has its address, from this machine's own browser, and nobody else's page. The address has a
+random token as its first part. A page of another site that gets a browser to send requests here, by a link, a form, a
+script or a name that it points at 127.0.0.1 (DNS rebinding), does not know it; and such requests are refused by their
+`Host`, `Origin` and `Sec-Fetch-Site` before the token is looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
+import hmac
 import json
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from secrets import token_urlsafe
-from typing import Any
-from urllib.parse import quote
+from typing import Any, cast, get_args
+from urllib.parse import quote, urlsplit
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
 
-from upskill.errors import UsageError
+from upskill.errors import UpskillError, UsageError
+from upskill.plain import as_mapping
 from upskill.reports.html.page import script, style
-from upskill.reports.live.answers import Answer, Answers
-from upskill.reports.live.compare import comparison_page
-from upskill.reports.live.feedback import read_mark
-from upskill.reports.live.guard import HEADERS, make_guard
-from upskill.reports.live.overview import Rows, overview, run_row
-from upskill.reports.live.skills import skill_page
+from upskill.reports.live.pages import (
+    RunRows,
+    TrialFilter,
+    comparison_page,
+    find_trial,
+    list_trials,
+    overview,
+    run_row,
+    skill_page,
+    trial_at,
+)
 from upskill.reports.live.summaries import Summaries
-from upskill.reports.live.trials import TrialFilter, find_trial, list_trials, trial_at
 from upskill.reports.live.watcher import Watcher
-from upskill.runs.results.feedback import export_feedback
-from upskill.runs.stores import Run, Store
+from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.results.feedback import LARGEST_SEED, LONGEST_NOTE, export_feedback
+from upskill.runs.stores import Review, Run, Store
+from upskill.runs.stores.rows import FeedbackVerdict
 
+logger = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 PORT = 8321
-LARGEST_POST = 100_000  # bytes
-COMPUTED_EVERY = 0.5  # seconds between two looks at whether a summary has been computed
+MAX_POST = 100_000  # bytes
+WORTH_COMPRESSING = 2_000  # bytes
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
 
 
 class LivePage:
     """The pages of one store."""
 
-    def __init__(self, store: Store, place: str, token: str = "") -> None:
+    def __init__(self, store: Store, location: str, token: str = "") -> None:
         self.store = store
         self.token = token or token_urlsafe(24)
-        self.rows: Rows = {}
+        self.rows: RunRows = {}
         self.watcher = Watcher(store)
-        self.summaries = Summaries(store, place)
-        self.answers = Answers(self.watcher.latest_change)
+        self.summaries = Summaries(store, location)
 
     def address(self, port: int, run: str = "") -> str:
         return f"http://{HOST}:{port}/{self.token}/" + (f"run/{quote(run, safe='')}" if run else "")
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[make_guard(self.token)], client_max_size=LARGEST_POST)
+        app = web.Application(middlewares=[make_guard(self.token)], client_max_size=MAX_POST)
         start = "/{token}"
         for path in ("", "run/{run}", "skill/{skill}", "compare"):
             app.router.add_get(f"{start}/{path}", self._page)
@@ -94,7 +110,7 @@ class LivePage:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        async with aclosing_messages(self.watcher) as messages:
+        async with aclosing(self.watcher.messages()) as messages:
             with suppress(ConnectionResetError):  # the page was closed
                 async for message in messages:
                     await response.write(b"data: " + message + b"\n\n" if message else b": still here\n\n")
@@ -106,10 +122,7 @@ class LivePage:
         before = request.query.get("before", "")
         number = int(before) if before.isdecimal() and len(before) < 19 else None
 
-        async def make() -> Answer:
-            return Answer.of(await asyncio.to_thread(overview, self.store, number, self.rows))
-
-        return await self._shared(request, make)
+        return await self._answer(request, overview, self.store, number, self.rows)
 
     async def _run(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -131,37 +144,28 @@ class LivePage:
     async def _compare(self, request: web.Request) -> web.Response:
         before, after = await self._find_run(request, "before"), await self._find_run(request, "after")
         models = (request.query.get("model", ""), request.query.get("other", ""))
-        return await self._answer(comparison_page, self.store, before, after, models, request.query.get("arm", ""))
+        return await self._answer(
+            request, comparison_page, self.store, before, after, models, request.query.get("arm", "")
+        )
 
     async def _summary(self, request: web.Request) -> web.Response:
         """What the page of a run is made from; `202` while it is computed for the first time."""
-
-        async def make() -> Answer:
-            run = await self._find_run(request)
-            found = await self.summaries.get(run)
-            soon = time.monotonic() + COMPUTED_EVERY
-            if found is None:
-                return Answer(b'{"computing": true}', status=202, until=soon)
-            if found.revision == await asyncio.to_thread(self.store.revision, run):
-                return Answer(found.document)
-            return Answer(found.document, {"X-Stale": "1"}, until=soon)
-
-        return await self._shared(request, make)
+        run = await self._find_run(request)
+        summary = await self.summaries.get(run)
+        if summary is None:
+            return _json({"computing": True}, status=202)
+        response = _respond(request, summary.document)
+        if summary.revision != await asyncio.to_thread(self.store.revision, run):
+            response.headers["X-Stale"] = "1"
+        return response
 
     async def _trials(self, request: web.Request) -> web.Response:
-        after = request.query.get("after")
+        run, after = await self._find_run(request), request.query.get("after")
         try:
-            place = trial_at(after) if after else None
+            trial = trial_at(after) if after else None
         except ValueError as error:
             raise web.HTTPBadRequest(text=f"after: {error}\n") from error
-
-        async def make() -> Answer:
-            run = await self._find_run(request)
-            return Answer.of(
-                await asyncio.to_thread(list_trials, self.store, run, TrialFilter.of(request.query), place)
-            )
-
-        return await self._shared(request, make)
+        return await self._answer(request, list_trials, self.store, run, TrialFilter.of(request.query), trial)
 
     async def _trial(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -169,7 +173,7 @@ class LivePage:
             trial = trial_at(request.query.get("key", ""))
         except ValueError as error:
             raise web.HTTPBadRequest(text=f"key: {error}\n") from error
-        return await self._answer(find_trial, self.store, run, trial)
+        return await self._answer(request, find_trial, self.store, run, trial)
 
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -194,31 +198,16 @@ class LivePage:
         return _json({"stored": True})
 
     async def _find_run(self, request: web.Request, name: str = "run") -> Run:
-        wanted = request.query.get(name, "")
-        if not wanted:
+        run_id = request.query.get(name, "")
+        if not run_id:
             raise web.HTTPNotFound(text="No run is named.\n")
         try:
-            return await asyncio.to_thread(self.store.run, wanted)
+            return await asyncio.to_thread(self.store.run, run_id)
         except UsageError as error:
             raise web.HTTPNotFound(text=f"{error.message}\n") from error
 
-    async def _shared(self, request: web.Request, make: Callable[[], Awaitable[Answer]]) -> web.Response:
-        """An answer to everyone who asks this, and how many milliseconds to wait before asking again."""
-        response = (await self.answers.get(request.path_qs, make)).response(request)
-        response.headers["X-Again"] = str(round(1000 * self.watcher.pause()))
-        return response
-
-    async def _answer(self, read: Callable[..., Any], *values: object) -> web.Response:
-        return _json(await asyncio.to_thread(read, *values))
-
-
-@asynccontextmanager
-async def aclosing_messages(watcher: Watcher) -> AsyncGenerator[AsyncGenerator[bytes]]:
-    messages = watcher.messages()
-    try:
-        yield messages
-    finally:
-        await messages.aclose()
+    async def _answer(self, request: web.Request, read: Callable[..., Any], *arguments: object) -> web.Response:
+        return _respond(request, json.dumps(await asyncio.to_thread(read, *arguments)).encode())
 
 
 @asynccontextmanager
@@ -251,6 +240,17 @@ def _json(found: object, status: int = 200) -> web.Response:
     return web.Response(text=json.dumps(found), content_type="application/json", status=status)
 
 
+def _respond(request: web.Request, body: bytes) -> web.Response:
+    """JSON with its tag; nothing but the tag where the page has this answer already."""
+    headers = {"ETag": f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'}
+    if request.headers.get(hdrs.IF_NONE_MATCH) == headers["ETag"]:
+        return web.Response(status=304, headers=headers)
+    response = web.Response(body=body, content_type="application/json", headers=headers)
+    if len(body) > WORTH_COMPRESSING:
+        response.enable_compression()
+    return response
+
+
 @cache
 def _style() -> str:
     return f"{style()}\n{_asset('live.css')}"
@@ -265,3 +265,96 @@ def _script() -> str:
 @cache
 def _asset(name: str) -> str:
     return (files("upskill.reports.live") / "assets" / name).read_text(encoding="utf-8")
+
+
+# The guard.
+
+LOOPBACK = ("127.0.0.1", "localhost")
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Server": "upskill",
+}
+
+
+def make_guard(token: str) -> Middleware:
+    """A middleware that refuses what is not ours, and adds the headers of a page that trusts nobody."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal = _refusal(request, token)
+        if refusal:
+            return web.Response(status=403, text=refusal, headers=HEADERS)
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            error.headers.update(HEADERS)
+            raise
+        except UpskillError as error:
+            status = 400 if isinstance(error, UsageError) else 503  # the question is wrong, or the store
+            message = error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
+            return web.Response(status=status, text=f"{message} {error.hint}".strip() + "\n", headers=HEADERS)
+        except Exception:
+            logger.exception("a bug in the live page: %s", request.path.partition("/api/")[2])
+            return web.Response(status=500, text="This is a bug in upskill; its log has more.\n", headers=HEADERS)
+        if not response.prepared:  # a stream sends its headers itself
+            response.headers.update(HEADERS)
+        return response
+
+    return guard
+
+
+def _refusal(request: web.Request, token: str) -> str:
+    if not _is_loopback(request.host):
+        return "upskill view answers under 127.0.0.1 and localhost only.\n"
+    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "same-origin")
+    own = f"http://{request.host}"
+    # A link from elsewhere may open a page; everything else has to come from our own pages.
+    opens_a_page = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
+    if (origin is not None and origin != own) or (site not in ("same-origin", "none") and not opens_a_page):
+        return "This request comes from the page of another site.\n"
+    if request.method not in ("GET", "HEAD") and origin != own:
+        return "What changes anything has to say where it comes from (Origin).\n"
+    if not hmac.compare_digest(request.path.split("/")[1].encode(errors="replace"), token.encode()):
+        return "Open the whole address that `upskill view` printed: it has a token in it.\n"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        # Any port: one that is forwarded from another machine has a number of its own.
+        return parts.hostname in LOOPBACK and parts.netloc == host and parts.username is None and (parts.port or 80) > 0
+    except ValueError:
+        return False
+
+
+# Feedback.
+
+
+def read_mark(body: object) -> tuple[Trial, Review | None]:
+    """The trial that is meant and what is said of it; None takes back what was said. ValueError for anything else."""
+    mark = as_mapping(body)
+    if mark is None:
+        raise ValueError("it is not an object")
+    case, model, arm, verdict, note = (mark.get(name, "") for name in ("case", "model", "arm", "verdict", "feedback"))
+    seed = mark.get("seed")
+    if not all(isinstance(each, str) for each in (case, model, arm, verdict, note)) or type(seed) is not int:
+        raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
+    if verdict not in get_args(FeedbackVerdict):
+        raise ValueError("the verdict is right, wrong, odd or empty")
+    if abs(seed) > LARGEST_SEED:
+        raise ValueError(f"no seed is larger than {LARGEST_SEED}")
+    if len(note) > LONGEST_NOTE:
+        raise ValueError(f"a note has at most {LONGEST_NOTE} characters")
+    trial = Trial(model, case, cast("Arm", arm), seed)
+    return trial, Review(trial, cast("FeedbackVerdict", verdict), note.strip()) if verdict or note.strip() else None

@@ -20,8 +20,8 @@ from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Run, Store, find_store
 
 SMALL = 3_000  # results that are computed while the page waits
-REST = 24  # times as long as it took, and a second at least: how long a run that goes on is not computed again
-MOST_KEPT = 100  # summaries in memory
+RECOMPUTE_FACTOR = 24  # a run in progress is computed again after so many times as long as it took, at least 1 s
+MAX_KEPT = 100  # summaries in memory
 logger = logging.getLogger(__name__)
 
 
@@ -33,16 +33,16 @@ class Summary:
 
 
 class Summaries:
-    def __init__(self, store: Store, place: str) -> None:
-        self._store, self._place = store, place
-        self._found: dict[str, Summary] = {}
+    def __init__(self, store: Store, location: str) -> None:
+        self._store, self._location = store, location
+        self._known: dict[str, Summary] = {}
         self._tasks: dict[str, asyncio.Task[Summary]] = {}
         self._pool: ProcessPoolExecutor | None = None
 
     async def get(self, run: Run) -> Summary | None:
         """The latest that is known; None while it is computed for the first time, of a large run."""
         revision = await asyncio.to_thread(self._store.revision, run)
-        known = self._found.get(run.id) or await asyncio.to_thread(self._stored, run)
+        known = self._known.get(run.id) or await asyncio.to_thread(self._stored, run)
         if known and known.revision == revision:
             return self._keep(run, known)
         small = run.passed + run.failed + run.errored <= SMALL
@@ -64,15 +64,15 @@ class Summaries:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _stored(self, run: Run) -> Summary | None:
-        found = self._store.summary(run)
-        return Summary(found[0], found[1].encode()) if found else None
+        stored = self._store.summary(run)
+        return Summary(stored[0], stored[1].encode()) if stored else None
 
-    def _keep(self, run: Run, found: Summary) -> Summary:
-        self._found.pop(run.id, None)
-        self._found[run.id] = found
-        if len(self._found) > MOST_KEPT:
-            del self._found[next(iter(self._found))]
-        return found
+    def _keep(self, run: Run, summary: Summary) -> Summary:
+        self._known.pop(run.id, None)
+        self._known[run.id] = summary
+        if len(self._known) > MAX_KEPT:
+            del self._known[next(iter(self._known))]
+        return summary
 
     async def _compute(self, run: Run, revision: int, *, small: bool) -> Summary:
         began = time.monotonic()
@@ -81,22 +81,24 @@ class Summaries:
         else:
             document = await self._compute_elsewhere(run)
         now = time.monotonic()
-        found = Summary(revision, document, now + max(1.0, REST * (now - began)))
+        computed = Summary(revision, document, now + max(1.0, RECOMPUTE_FACTOR * (now - began)))
         if not small and not await asyncio.to_thread(self._store.is_claimed, run):
-            await asyncio.to_thread(self._store_summary, run, found)  # before that, nobody but the run writes
-        return self._keep(run, found)
+            await asyncio.to_thread(self._store_summary, run, computed)  # before that, nobody but the run writes
+        return self._keep(run, computed)
 
     async def _compute_elsewhere(self, run: Run) -> bytes:
         self._pool = self._pool or ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, read_and_summarise, self._place, run.id)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._pool, read_and_summarize, self._location, run.id
+            )
         except BrokenProcessPool:  # it was killed, for want of memory perhaps
             self._pool = None
             raise
 
-    def _store_summary(self, run: Run, found: Summary) -> None:
+    def _store_summary(self, run: Run, summary: Summary) -> None:
         try:
-            self._store.keep_summary(run, found.revision, found.document.decode())
+            self._store.keep_summary(run, summary.revision, summary.document.decode())
         except UpskillError as error:  # on a medium that cannot be written it is computed again
             logger.info("the summary of %s is not kept: %s", run.id, error)
 
@@ -105,9 +107,9 @@ def summary_document(store: Store, run: str) -> bytes:
     return to_json_bytes(summary(evaluation_of(store, store.run(run))))
 
 
-def read_and_summarise(place: str, run: str) -> bytes:
+def read_and_summarize(location: str, run: str) -> bytes:
     """In a process of its own."""
-    store = find_store(place)
+    store = find_store(location)
     assert store is not None
     with store:
         return summary_document(store, run)

@@ -1,8 +1,7 @@
 """One watcher for all open pages: it asks the store whether anything has changed, and tells every page what did.
 
 Asking is one row of a small table, a few times a second and only while a page is open. What has changed is written as
-JSON once, however many pages there are. The more pages are open, the longer are the pauses in which they hear and ask,
-so that a run which goes on beside them keeps its pace.
+JSON once, however many pages there are.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from contextlib import suppress
 from typing import Any
 
 from upskill.errors import UpskillError
-from upskill.reports.live.overview import run_row
+from upskill.reports.live.pages import run_row
 from upskill.runs.stores import Run, Store
 
-EVERY, SELDOM = 0.3, 1.0  # seconds between two questions: of one page, and at most
-AGAIN = 1.5  # seconds before a page that has heard of a change asks for everything anew
-PER_PAGE = 0.015, 0.06  # seconds that each open page adds to the first, and that it is given of the second
-CLAIMS_EVERY = 2.0  # seconds between two looks at who is still working: a process that dies tells nobody
+INTERVAL = 0.3  # seconds between two questions
+CLAIMS_INTERVAL = 2.0  # seconds between two looks at who is still working: a process that dies tells nobody
 WINDOW = 60.0  # seconds of progress that the time left is judged by
-MOST_RUNS = 50  # that one message tells of
+MAX_RUNS = 50  # that one message tells of
 logger = logging.getLogger(__name__)
 
 
@@ -35,11 +32,11 @@ class Watcher:
         self._news: dict[str, tuple[int, bytes]] = {}  # by run: the message in which it was last told
         self._message = 0
         self._written: dict[int, bytes] = {}  # by the last message that was heard: what has changed since
-        self._told = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._pages = 0
         self._task: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
-        self._trouble = ""
+        self._problem = ""
         self._seen = 0
         self._rates: dict[str, Rate] = {}
         self._running: set[str] = set()
@@ -56,9 +53,9 @@ class Watcher:
             yield b"[]"
             while True:
                 try:
-                    async with asyncio.timeout(15), self._told:
+                    async with asyncio.timeout(15), self._changed:
                         while self._message == heard:
-                            await self._told.wait()
+                            await self._changed.wait()
                 except TimeoutError:
                     yield b""
                     continue
@@ -75,14 +72,6 @@ class Watcher:
             self._written[heard] = b"[" + b",".join(row for number, row in self._news.values() if number > heard) + b"]"
         return self._written[heard]
 
-    def latest_change(self) -> int | None:
-        """The number of the latest message; None while nobody looks for changes, or nobody can."""
-        return self._message if self._task and self._begun.is_set() and not self._trouble else None
-
-    def pause(self) -> float:
-        """How many seconds a page waits before it asks for everything anew."""
-        return max(AGAIN, PER_PAGE[1] * self._pages)
-
     async def close(self) -> None:
         if self._task:
             self._task.cancel()
@@ -97,21 +86,21 @@ class Watcher:
                     self._seen = await asyncio.to_thread(self._begin)
                     self._begun.set()
                 now = time.monotonic()
-                ask_claims = now - claims_asked >= CLAIMS_EVERY
+                ask_claims = now - claims_asked >= CLAIMS_INTERVAL
                 claims_asked = now if ask_claims else claims_asked
                 if rows := await asyncio.to_thread(self._look, ask_claims):
                     await self._tell(rows)
-                self._trouble = ""
+                self._problem = ""
             except UpskillError as error:  # the store is busy or gone: the next look may work
-                if self._trouble != str(error):
+                if self._problem != str(error):
                     logger.warning("the live page cannot read the store: %s", error)
-                self._trouble = str(error)
-            await asyncio.sleep(min(SELDOM, EVERY + PER_PAGE[0] * (self._pages - 1)))
+                self._problem = str(error)
+            await asyncio.sleep(INTERVAL)
 
     def _begin(self) -> int:
         revision = self._store.revision()
         # Those that are going on already may end without another result.
-        self._running = {run.id for run in self._store.latest_runs(MOST_RUNS) if self._store.is_claimed(run)}
+        self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
         return revision
 
     def _look(self, ask_claims: bool) -> list[dict[str, Any]]:
@@ -120,7 +109,7 @@ class Watcher:
         names = self._store.changed_runs(self._seen) if revision != self._seen else []
         gone = revision != self._seen and not names
         self._seen = revision
-        changed = dict.fromkeys(names[-MOST_RUNS:])
+        changed = dict.fromkeys(names[-MAX_RUNS:])
         if ask_claims:
             changed |= dict.fromkeys(name for name in self._running if not self._is_claimed(name))
         rows = [row for name in changed if (row := self._row(name))]
@@ -147,12 +136,12 @@ class Watcher:
         return rate.add(time.monotonic(), run.passed + run.failed + run.errored, run.trials)
 
     async def _tell(self, rows: list[dict[str, Any]]) -> None:
-        async with self._told:
+        async with self._changed:
             self._message += 1
             self._written.clear()
             for row in rows:
                 self._news[row["id"]] = (self._message, json.dumps(row).encode())
-            self._told.notify_all()
+            self._changed.notify_all()
 
 
 class Rate:

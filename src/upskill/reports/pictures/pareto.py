@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.reports.numbers import dollars, percent
-from upskill.reports.pictures.scales import Scale
-from upskill.reports.pictures.svg import Drawing, PictureOptions, circle, dot, element, legend
+from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, circle, dot, element, legend
 from upskill.reports.pictures.texts import SMALL, shorten, text_width
 
 NAMED = 6  # models whose points have a name; of more, a number

@@ -118,7 +118,7 @@ function answer(report, arm, trial, pieces) {
     cost,
     `${decimal(trial.seconds)} s`,
     trial.activated === null ? "" : trial.activated ? "opened the skill" : "did not open the skill",
-    trial.calls ? `${counted(trial.turns, "turn")}, ${counted(trial.calls, "tool call")}` : "",
+    trial.tool_calls ? `${counted(trial.turns, "turn")}, ${counted(trial.tool_calls, "tool call")}` : "",
     trial.judge_tokens ? `judge ${grouped(trial.judge_tokens)} tokens` : "",
     trial.stop && !ENDINGS.has(trial.stop) ? `ended with ${trial.stop}` : "",
   ].filter(Boolean);

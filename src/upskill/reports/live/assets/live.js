@@ -1,7 +1,7 @@
 /* What all live pages share: asking the server, hearing what has changed, and the bar on top. */
 
 const BASE = document.querySelector('meta[name="upskill-base"]').content; // with the token
-let refreshPause = 1500; // ms between two times that a page asks for everything anew: the server says more where many are open
+const refreshPause = 1500; // ms between two times that a page asks for everything anew
 
 async function ask(path, query = {}, options = {}) {
   const url = new URL(`${BASE}api/${path}`, location.href);
@@ -12,7 +12,6 @@ async function ask(path, query = {}, options = {}) {
   } catch {
     throw new Error("The server does not answer: upskill view has ended. Start it again, and open its new address.");
   }
-  refreshPause = Number(response.headers.get("X-Again")) || refreshPause;
   if (!response.ok && response.status !== 304) throw new Error((await response.text()).trim() || response.statusText);
   return response;
 }

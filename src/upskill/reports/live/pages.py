@@ -1,0 +1,427 @@
+"""What each live page shows: the list of runs and skills, a skill, two runs compared, and the trials of a run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Any, Literal, cast
+
+from upskill.errors import UsageError
+from upskill.reports.comparison import describe, shown_answers
+from upskill.reports.html.data import trial_row, trial_to_page
+from upskill.reports.pictures import PictureOptions, lift_forest
+from upskill.reports.trial_rows import OUTCOMES
+from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.planning.stored_plan import StoredCase
+from upskill.runs.results.comparison import Side, compare
+from upskill.runs.results.looks import current_verdicts, limits_of
+from upskill.runs.stores import Look, Run, Store
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.statistics import rounded
+
+RUNS_AT_ONCE = 50
+LOOKS_AT_ONCE = 30  # at a skill, that its latest decisions are taken from
+MAX_RUNS, MAX_LOOKS = 50, 200  # of a skill, the latest
+MAX_LINES = 1_500  # of a text that is compared line by line
+MAX_IN_PICTURE = 40  # verdicts
+WIDTHS = (300, 1100)  # of a picture, in px
+UNCHANGED_LINES = 3  # that are shown beside a change
+MAX_CASES = 20  # of a comparison that are shown with their answers
+TRIALS_AT_ONCE = 50
+MAX_OUTCOMES_READ = 10_000  # by one request
+MAX_SECONDS = 0.08  # after which a request answers with the trials it has, and with where to continue
+OUTCOMES_AT_ONCE = 100  # that are read together
+MAX_SEARCH_TEXT = 500  # characters
+
+State = Literal["running", "done", "ended", "interrupted"]
+RunRows = dict[str, dict[str, Any]]  # by id: runs as they were last listed; under SKILLS: skills
+SKILLS = "skills"  # which is no id of a run
+
+
+def overview(store: Store, before: int | None = None, known: RunRows | None = None) -> dict[str, Any]:
+    """A page of runs, the newest first, and all skills. What is known of a run that has not changed is used again."""
+    runs = store.latest_runs(RUNS_AT_ONCE + 1, before)
+    listed = [_listed(store, run, {} if known is None else known) for run in runs[:RUNS_AT_ONCE]]
+    return {
+        "runs": listed,
+        "more": runs[RUNS_AT_ONCE - 1].number if len(runs) > RUNS_AT_ONCE else None,
+        "skills": _skills(store, {} if known is None else known),
+        "location": store.location,
+    }
+
+
+def _listed(store: Store, run: Run, known: RunRows) -> dict[str, Any]:
+    row = known.get(run.id)
+    if row is None or row["revision"] != store.revision(run):
+        known[run.id] = row = run_row(store, run)
+    return row | {"state": _state(store, run, decided=row["verdicts_are_current"])}  # which the store does not know
+
+
+def run_row(store: Store, run: Run) -> dict[str, Any]:
+    """One run in the list: nothing here depends on how many trials it has."""
+    progress = store.progress(run)
+    costs = [row.cost_usd for row in progress]
+    verdicts, current = last_verdicts(store, run)
+    suite = run.plan.suite
+    return {
+        "id": run.id,
+        "number": run.number,
+        "skill": run.skill,
+        "version": run.plan.skill.visible_hash[:8],
+        "created": run.created,
+        "models": run.models,
+        "agent": run.plan.agent,
+        "cases": len(suite.cases),
+        "held_out": sum(case.held_out for case in suite.cases),
+        "part": bool(suite.part),
+        "against": bool(run.plan.reference_skill),
+        "trials": run.trials,
+        "passed": run.passed,
+        "failed": run.failed,
+        "errored": run.errored,
+        "state": _state(store, run, decided=current),
+        "tokens": sum(row.tokens for row in progress),
+        "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
+        "arms": [
+            {"model": row.model, "arm": row.arm, "passed": row.passed, "failed": row.failed, "errored": row.errored}
+            for row in progress
+        ],
+        "verdicts": verdicts,
+        "verdicts_are_current": current,
+        "revision": store.revision(run),
+    }
+
+
+def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
+    """The verdicts that were last reported of a run, and whether they are what its trials say today."""
+    looks = {look.model: look for look in store.looks_at(run.id)}
+    current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
+    through = run.passed + run.failed + run.errored == run.trials
+    without_pairs = {row.model for row in store.tally(run) if through and not row.passed + row.failed}
+    rows: list[dict[str, Any]] = []
+    for model in run.models:
+        if model in looks:
+            rows.append(verdict_row(current.get(model) or _verdict(looks[model])))
+        elif model in without_pairs:  # of which no look is kept
+            rows.append(verdict_row({"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}))
+    return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
+
+
+def _verdict(look: Look) -> Mapping[str, Any]:
+    # An older version kept of its verdicts no more than the decision.
+    return look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs}
+
+
+def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown of a verdict in a line, under the names that `--json` has for it."""
+    arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
+    named = {name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs")}
+    return {**named, **arms}
+
+
+def _state(store: Store, run: Run, *, decided: bool) -> State:
+    if store.is_claimed(run):
+        return "running"
+    if run.passed + run.failed + run.errored == run.trials:
+        return "done"
+    return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
+
+
+def _skills(store: Store, known: RunRows) -> list[dict[str, Any]]:
+    """All skills; those of which no run has changed since the last time are used again."""
+    revision, before = store.revision(), known.get(SKILLS, {"revision": 0, "rows": {}})
+    ids = store.changed_runs(before["revision"]) if before["rows"] else []
+    changed = {found.skill for run in ids if (found := _stored(store, run))}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, (count, latest) in store.skills().items():
+        row = before["rows"].get(name)
+        same = row and name not in changed and (row["runs"], row["latest"]) == (count, latest)
+        rows[name] = row if same else skill_row(store, name, count, latest)
+    known[SKILLS] = {"revision": revision, "rows": rows}
+    return list(rows.values())
+
+
+def skill_row(store: Store, name: str, count: int, latest: str) -> dict[str, Any]:
+    """A skill with what was last decided for each of its models."""
+    created = store.run(latest).created
+    return {"name": name, "runs": count, "latest": latest, "created": created, "verdicts": skill_verdicts(store, name)}
+
+
+def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
+    """For each model the latest verdict on all of a suite; where there is none, the latest, with what it is of."""
+    looks = store.latest_looks(name, LOOKS_AT_ONCE)
+    runs = {run: found for run in dict.fromkeys(look.run for look in looks) if (found := _stored(store, run))}
+    latest: dict[str, tuple[Look, str]] = {}
+    for look in looks:
+        if run := runs.get(look.run):
+            limits = limits_of(run, look.decision)
+            if look.model not in latest or (latest[look.model][1] and not limits):
+                latest[look.model] = (look, limits)
+    newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
+    rows: list[dict[str, Any]] = []
+    for look, limits in sorted(latest.values(), key=lambda one: (-runs[one[0].run].number, one[0].number)):
+        older = not limits and newest is not None and look.skill_hash != newest.skill_hash
+        of = "an older version of the skill" if older else limits
+        rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of})
+    return rows
+
+
+def _stored(store: Store, run: str) -> Run | None:
+    try:
+        found = store.run(run)
+    except UsageError:  # deleted: what was looked at stays known
+        return None
+    return found if found.id == run else None
+
+
+# A skill over its versions and models..
+
+
+def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
+    """The versions of the latest runs, oldest first, with what was last reported of each model; None: no such skill."""
+    versions: dict[str, dict[str, Any]] = {}
+    reported: dict[tuple[str, str], Mapping[str, Any]] = {}
+    known: dict[str, tuple[dict[str, Any], Run]] = {}
+    latest = list(islice(store.runs(name, newest_first=True), MAX_RUNS))
+    for run in reversed(latest):
+        skill = run.plan.skill
+        version = versions.setdefault(
+            skill.visible_hash,
+            {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": [], "verdicts": {}},
+        )
+        version["runs"].append(run.id)
+        version |= {"latest": run.id, "created": run.created}
+        known[run.id] = (version, run)
+    if not versions:
+        return None
+    for look in reversed(store.latest_looks(name, MAX_LOOKS)):
+        if look.run not in known or not look.verdict:
+            continue
+        version, run = known[look.run]
+        limits, before = limits_of(run, look.decision), version["verdicts"].get(look.model)
+        if before and limits and not before["of"]:
+            continue  # what was said of all of a suite stands
+        source = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
+        version["verdicts"][look.model] = verdict_row(look.verdict) | source
+        reported[version["hash"], look.model] = look.verdict
+    numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
+    by_hash = {version["hash"]: version for version in versions.values()}
+    # By model, and then by version: what became of it is read downwards.
+    rows = sorted(reported.items(), key=lambda row: (row[0][1], numbers[row[0][0]]))
+    lifts = [
+        dict(verdict) | {"model": f"v{numbers[version]} {model}"}
+        for (version, model), verdict in rows
+        if not by_hash[version]["verdicts"][model][
+            "of"
+        ]  # a lift over a reference skill, or on a part, is another thing
+    ]
+    return {
+        "name": name,
+        "versions": list(versions.values()),
+        "runs": store.skills()[name][0],
+        "shown": len(latest),
+        "searches": store.skills_with_candidates().get(name, 0),
+        "picture": _picture(name, lifts[-MAX_IN_PICTURE:], width) if lifts else "",
+    }
+
+
+def _picture(name: str, lifts: list[dict[str, Any]], width: int) -> str:
+    document = {"skill": {"name": name}, "models": lifts}
+    narrowest, widest = WIDTHS
+    options = PictureOptions(style=False, heading=False, width=max(narrowest, min(width, widest)))
+    return lift_forest(document, options)
+
+
+def line_diff(before: str, after: str) -> list[list[Any]]:
+    """Lines as ["=" | "-" | "+" | "…", text]: what was removed and added, and what stands beside it."""
+    old, new = (text.splitlines()[:MAX_LINES] for text in (before, after))
+    lines: list[list[Any]] = []
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(UNCHANGED_LINES):
+        lines.append(["…", f"line {group[0][1] + 1}"])
+        for kind, old_start, old_end, new_start, new_end in group:
+            lines += [["=" if kind == "equal" else "-", line] for line in old[old_start:old_end]]
+            if kind != "equal":
+                lines += [["+", line] for line in new[new_start:new_end]]
+    return lines
+
+
+# Two runs side by side: which cases changed, with both answers, and how the skills differ..
+
+
+def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
+    """UsageError where a run has no such model."""
+    first = models[0] or next((name for name in before.models if name in after.models), before.models[0])
+    second = models[1] or (first if first in after.models else after.models[0])
+    for run, model in ((before, first), (after, second)):
+        if model not in run.models:
+            raise UsageError(f"{run.id}: no model is called {model!r}")
+    sides = [Side(run, model, cast("Arm", arm or "skill")) for run, model in ((before, first), (after, second))]
+    texts = [f"{run.plan.skill.description}\n\n{run.plan.skill.body}" for run in (before, after)]
+    page: dict[str, Any] = {
+        "before": _side(sides[0]),
+        "after": _side(sides[1]),
+        "words": ["The two runs have no case in common, so only what the skills say can be compared."],
+        "p_value": None,
+        "diff": line_diff(*texts),
+        "same_skill": texts[0] == texts[1],
+        "changed": [],
+        "same": [],
+    }
+    if before.plan.suite.by_id.keys().isdisjoint(after.plan.suite.by_id):
+        return page
+    comparison = compare(store, *sides)
+    changed = [*comparison.changed("worse"), *comparison.changed("better")]
+    prompts = {case.id: case.prompt for case in after.plan.suite.cases}
+    return page | {
+        "words": list(describe(comparison)),
+        "p_value": rounded(comparison.p_value),
+        "diff": [] if comparison.same_skill else page["diff"],
+        "same_skill": comparison.same_skill,
+        "changed": [
+            {
+                "id": case.id,
+                "change": case.change,
+                "before": case.before,
+                "after": case.after,
+                "prompt": prompts.get(case.id, ""),
+                "answers": [trial_to_page(result) for result in shown_answers(store, comparison, case)]
+                if number < MAX_CASES
+                else [],
+            }
+            for number, case in enumerate(changed)
+        ],
+        "same": [{"id": case.id, "before": case.before, "after": case.after} for case in comparison.changed("same")],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    run = side.run
+    return {
+        "run": run.id,
+        "skill": run.skill,
+        "version": run.plan.skill.visible_hash[:8],
+        "created": run.created,
+        "model": side.model,
+        "arm": side.arm,
+        "models": run.models,
+        "arms": list(run.plan.arms),
+    }
+
+
+# The trials of a run: filtered, a page at a time..
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFilter:
+    """Which trials to list; empty fields do not count."""
+
+    case: str = ""
+    model: str = ""
+    arm: str = ""
+    outcome: str = ""
+    tag: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> TrialFilter:
+        fields = {name: query.get(name, "") for name in ("case", "model", "arm", "outcome", "tag")}
+        return cls(**fields, text=query.get("text", "").strip().lower()[:MAX_SEARCH_TEXT])
+
+    def matches(self, row: Outcome, case: StoredCase) -> bool:
+        """All but the text."""
+        return (
+            (not self.model or row.model == self.model)
+            and (not self.arm or row.arm == self.arm)
+            and (not self.outcome or OUTCOMES[row.passed] == self.outcome)
+            and (not self.tag or self.tag in case.tags)
+        )
+
+
+def list_trials(store: Store, run: Run, trial_filter: TrialFilter, after: Trial | None) -> dict[str, Any]:
+    """Up to a page of trials that fit, and where to go on; it may have to be asked again to fill a page."""
+    cases = run.plan.suite.by_id
+    rows: list[dict[str, Any]] = []
+    last: Outcome | None = None
+    began = time.monotonic()
+    for looked_at, row in enumerate(_outcomes(store, run, trial_filter.case or None, after), start=1):
+        last = row
+        case = cases.get(row.case) or StoredCase(id=row.case, prompt="")
+        if trial_filter.matches(row, case) and (
+            not trial_filter.text or _has_text(store, run, row, case, trial_filter.text)
+        ):
+            rows.append(trial_row(row))
+        if len(rows) == TRIALS_AT_ONCE or looked_at == MAX_OUTCOMES_READ or time.monotonic() - began > MAX_SECONDS:
+            break
+    else:
+        last = None  # that was all
+    return {"rows": rows, "next": trial_key(last) if last else None, "total": count(store, run, trial_filter)}
+
+
+def _outcomes(store: Store, run: Run, case: str | None, after: Trial | None) -> Iterator[Outcome]:
+    """A few at a time: who stops early has read few in vain."""
+    while some := list(store.outcomes(run, case, after=after, limit=OUTCOMES_AT_ONCE)):
+        yield from some
+        after = trial_of(some[-1])
+
+
+def trial_of(row: Outcome) -> Trial:
+    return Trial(row.model, row.case, cast("Arm", row.arm), row.seed)
+
+
+def count(store: Store, run: Run, trial_filter: TrialFilter) -> int | None:
+    """How many trials fit, where that is known without looking at them."""
+    if trial_filter.case or trial_filter.tag or trial_filter.text:
+        return None
+    fitting = [
+        row
+        for row in store.tally(run)
+        if (not trial_filter.model or row.model == trial_filter.model)
+        and (not trial_filter.arm or row.arm == trial_filter.arm)
+    ]
+    outcomes = (trial_filter.outcome,) if trial_filter.outcome else ("passed", "failed", "errored")
+    return sum(getattr(row, outcome, 0) for row in fitting for outcome in outcomes)
+
+
+def find_trial(store: Store, run: Run, trial: Trial) -> dict[str, Any] | None:
+    result = store.result(run, trial)
+    return trial_to_page(result) if result else None
+
+
+def trial_key(row: Outcome) -> str:
+    return json.dumps([row.case, row.model, row.arm, row.seed])
+
+
+def trial_at(key: str) -> Trial:
+    """ValueError where that is no key of a trial."""
+    try:
+        fields: object = json.loads(key)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(fields, list) or len(cast("list[Any]", fields)) != 4:
+        raise ValueError("a key is case, model, arm and seed")
+    case, model, arm, seed = cast("list[Any]", fields)
+    if not all(isinstance(each, str) for each in (case, model, arm)) or type(seed) is not int or abs(seed) >= 2**63:
+        raise ValueError("a key is three texts and a number")
+    return Trial(model, case, cast("Arm", arm), seed)
+
+
+def _has_text(store: Store, run: Run, row: Outcome, case: StoredCase, text: str) -> bool:
+    if text in f"{row.case}\n{row.model}\n{case.prompt}".lower():
+        return True
+    result = store.result(run, trial_of(row))
+    if result is None:
+        return False
+
+    def texts() -> Iterator[str]:
+        yield result.error
+        for judgement in result.judgements:
+            yield judgement.check
+            yield judgement.reason
+        for step in result.trace.steps if result.trace else ():
+            yield from (step.text, step.tool, step.output, json.dumps(step.arguments, ensure_ascii=False))
+
+    return any(text in each.lower() for each in texts())

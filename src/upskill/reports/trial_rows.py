@@ -1,0 +1,120 @@
+"""A trial as one row: what exports, the HTML report, the live page and `upskill show --json` have in common."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Literal
+
+from upskill.runs.planning.plan import Judgement, Result
+from upskill.runs.planning.stored_plan import StoredCase
+from upskill.runs.stores import Run
+from upskill.suites import OWN_FACTS
+from upskill.verdicts.outcome import Outcome
+
+OUTCOMES = {True: "passed", False: "failed", None: "errored"}
+Kind = Literal["text", "whole", "number", "boolean"]
+COLUMNS: dict[str, Kind] = {
+    "run": "text",
+    "skill": "text",
+    "model": "text",
+    "case": "text",
+    "tags": "text",  # separated by commas
+    "held_out": "boolean",
+    "author": "text",  # of the case
+    "arm": "text",
+    "seed": "whole",
+    "outcome": "text",  # passed, failed, errored
+    "cause": "text",  # of a failure: why there was no answer that could pass
+    "error": "text",
+    "checks_passed": "whole",
+    "checks": "whole",
+    "input_tokens": "whole",
+    "output_tokens": "whole",
+    "cached_tokens": "whole",
+    "reasoning_tokens": "whole",
+    "cost_usd": "number",  # empty: the price is not known
+    "judge_tokens": "whole",
+    "judge_cost_usd": "number",
+    "seconds": "number",
+    "turns": "whole",
+    "tool_calls": "whole",
+    "tool_errors": "whole",
+    "activated": "boolean",  # empty: no skill was on offer that an agent could open
+    "leak": "text",
+    "answered_by": "text",  # the name that the provider answered under
+    "prompt": "text",
+    "answer": "text",
+    "findings": "text",  # JSON
+}
+
+
+def outcome_row(outcome: Outcome) -> dict[str, Any]:
+    """What is known of a trial without reading its trace."""
+    return {
+        "case": outcome.case,
+        "model": outcome.model,
+        "arm": outcome.arm,
+        "seed": outcome.seed,
+        "outcome": OUTCOMES[outcome.passed],
+        "cause": outcome.cause,
+        "checks_passed": outcome.checks_passed,
+        "checks": outcome.checks,
+        "input_tokens": outcome.input_tokens,
+        "output_tokens": outcome.output_tokens,
+        "cached_tokens": outcome.cached_tokens,
+        "cost_usd": outcome.cost_usd,
+        "seconds": outcome.seconds,
+        "activated": outcome.activated,
+        "turns": outcome.turns,
+        "tool_calls": outcome.calls,
+        "tool_errors": outcome.tool_errors,
+        "answered_by": outcome.snapshot,
+    }
+
+
+def finding_row(finding: Judgement) -> dict[str, Any]:
+    return {"check": finding.check, "passed": finding.passed, "reason": finding.reason, "decides": finding.decides}
+
+
+def trial_row(run: Run, result: Result) -> dict[str, Any]:
+    """A trial under the names of COLUMNS."""
+    case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(id=result.trial.case, prompt="")
+    row = outcome_row(result.outcome) | {
+        "run": run.id,
+        "skill": run.skill,
+        "tags": ", ".join(case.tags),
+        "held_out": case.held_out,
+        "author": author_of(case, run.plan.suite.source),
+        "error": result.error,
+        "reasoning_tokens": result.usage.reasoning_tokens,
+        "judge_tokens": result.judging.total_tokens,
+        "judge_cost_usd": result.judging.cost_usd,
+        "leak": result.leak,
+        "prompt": case.prompt,
+        "answer": result.trace.answer if result.trace else "",
+        "findings": json.dumps([finding_row(finding) for finding in result.judgements], ensure_ascii=False),
+    }
+    return {name: row[name] for name in COLUMNS}
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    """All of a trial, as `upskill show --json` prints it."""
+    fields = asdict(result)
+    trial = fields.pop("trial")
+    for name in ("fatal", "asked", *(() if result.traceback else ("traceback",))):
+        fields.pop(name)
+    answer = result.trace.answer if result.trace else None
+    return {**trial, "outcome": OUTCOMES[result.passed], "answer": answer, **fields}
+
+
+def author_of(case: StoredCase, source: str = "") -> str:
+    """Who wrote a case of a stored plan, as far as the case tells."""
+    author = case.metadata.get("author")
+    if isinstance(author, str) and author.strip():
+        return author.strip()
+    if OWN_FACTS in case.tags:
+        return "the skill's own lines"
+    if case.evidence:
+        return "a model, from evidence"
+    return "a model" if source == "generated" else "people"
