@@ -22,7 +22,7 @@ from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
 from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
 from upskill.agents.activation import activated, find_canaries, resources_read
 from upskill.agents.catalog import INSTRUCTIONS, activation_text, catalog_prompt
-from upskill.agents.isolation import Withheld, canary_for, find_leak, plant_canary
+from upskill.agents.isolation import HiddenSkill, canary_for, find_leak, plant_canary
 from upskill.agents.tool_calling import MAX_TEXT, JsonToolCalling, has_native_tools, tool_calling_for
 from upskill.agents.toolbox import TOOLS, Toolbox, shorten_middle
 from upskill.agents.tools import WORKSPACE_PROMPT, Tools
@@ -792,8 +792,8 @@ def test_a_marked_skill_differs_by_its_canary_alone() -> None:
 OWN, STRANGE = canary_for("own"), canary_for("strange")
 
 
-async def leak(trace: Trace, own: str, sandbox: Sandbox | None, withheld: Withheld | None = None) -> str:
-    return await find_leak(trace, own, lambda: {OWN, STRANGE}, withheld, sandbox)
+async def leak(trace: Trace, own: str, sandbox: Sandbox | None, hidden: HiddenSkill | None = None) -> str:
+    return await find_leak(trace, own, lambda: {OWN, STRANGE}, hidden, sandbox)
 
 
 async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: Sandbox) -> None:
@@ -808,7 +808,7 @@ async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: S
 async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path: Path) -> None:
     write_skill(tmp_path / "greeter")
     said = "Say hello. Files: src/skills/welcome/main.py"
-    withheld = Withheld(Skill.load(tmp_path / "greeter"), "/home/student", said)
+    hidden = HiddenSkill(Skill.load(tmp_path / "greeter"), "/home/student", said)
     reached = [
         Trace((step("bash", f"/usr/x\n{place}\n", command="find / -name SKILL.md"),))
         for place in (
@@ -820,7 +820,7 @@ async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path
     ]
     reached.append(Trace((step("bash", "No such file", command="cat ~/.agents/skills/greeter/a", status="error"),)))
     for trace in reached:
-        found = await leak(trace, "", None, withheld)
+        found = await leak(trace, "", None, hidden)
         assert found.startswith("step 1 reaches for the folder of the skill: "), trace
     invented = [
         Trace((Step("assistant", "I looked at ~/.agents/skills/greeter."),)),
@@ -830,8 +830,8 @@ async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path
         Trace((step("bash", ".agents/skills/greeter-two", command="ls ~/.agents/skills"),)),
     ]
     for trace in invented:
-        assert await leak(trace, "", None, withheld) == "", trace
-    own_files = Withheld(withheld.skill, "/home/student", "The files: .claude/skills/greeter/a.md")
+        assert await leak(trace, "", None, hidden) == "", trace
+    own_files = HiddenSkill(hidden.skill, "/home/student", "The files: .claude/skills/greeter/a.md")
     of_the_case = Trace((step("bash", ".claude/skills/greeter/a.md", command="find ."),))
     assert await leak(of_the_case, "", None, own_files) == ""
 

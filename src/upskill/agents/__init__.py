@@ -8,7 +8,7 @@ Kinds, one module each:
 
 Parts of `tools`: `catalog` (the skills on offer), `toolbox` (its tools), `tool_calling` (how a model calls them). Parts
 of the real programs: `program` (finding and running one), `proxy` (its only way to the model), `allow_list` (what it
-may send there), `usage_meter` (what the answers use). `activation` tells whether an agent opened a skill, `isolation`
+may send there). `activation` tells whether an agent opened a skill, `isolation`
 whether it saw one that it must not see.
 
 An agent that needs a sandbox describes it (`setup`); whoever runs the trial opens it, runs the agent in it, lets the
@@ -18,11 +18,10 @@ checks look at what is left there, and closes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from upskill.models import Address, Model, ToolCall
-from upskill.record import record
 from upskill.registry import Registry
 from upskill.skills import MANIFEST, Skill
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -46,7 +45,7 @@ AGENTS = Registry(
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """When an agent in a sandbox is stopped: turns of the model, tokens in all, seconds in all."""
 
@@ -56,7 +55,7 @@ class Bounds:
     until_activated: bool = False  # or when the skill under test is opened, if the agent can be stopped there
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Task:
     """One task for an agent. Between arms, only the skill differs."""
 
@@ -75,7 +74,7 @@ class Task:
         return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Student:
     """The model under test, and its sandbox.
 

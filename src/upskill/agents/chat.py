@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from upskill.agents import SYSTEM, Student, Task
@@ -31,29 +30,11 @@ class Chat:
 
 
 def chat_request(task: Task) -> Request:
-    body = task.skill.body if task.skill else None
+    system = f"{SYSTEM}\n\n{task.skill.body}" if task.skill else SYSTEM
+    files = [f"{name}:\n```\n{text.rstrip()}\n```" for name, text in task.files.items()]
     return Request(
-        _with_files(body, task) if task.files else _messages(body, task.prompt),
+        (Message("system", system), Message("user", "\n\n".join([*files, task.prompt.strip()]))),
         max_output_tokens=task.max_output_tokens,
         temperature=task.temperature,
         seed=task.seed,
     )
-
-
-@lru_cache(maxsize=2_000)
-def _messages(body: str | None, prompt: str) -> tuple[Message, Message]:
-    """The same for every seed, made once."""
-    return Message("system", SYSTEM if body is None else _system(body)), Message("user", prompt.strip())
-
-
-def _with_files(body: str | None, task: Task) -> tuple[Message, Message]:
-    """The same with the files in front of the prompt."""
-    files = [f"{name}:\n```\n{text.rstrip()}\n```" for name, text in task.files.items()]
-    system, user = _messages(body, task.prompt)
-    return system, Message("user", "\n\n".join([*files, user.text]))
-
-
-@lru_cache(maxsize=8)
-def _system(body: str) -> str:
-    """The same text for all trials of an arm, so that its hash and its JSON are made once."""
-    return f"{SYSTEM}\n\n{body}"

@@ -22,16 +22,21 @@ from aiohttp import web
 
 from upskill.agents import Bounds
 from upskill.agents.allow_list import RequestFilter, Wire, points_outside
-from upskill.agents.usage_meter import UsageMeter, error_in
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Unanswered
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
 from upskill.models.ledger import Ledger
-from upskill.models.parsing import collect_secrets, safe_excerpt, unanswered_stop
+from upskill.models.parsing import (
+    collect_secrets,
+    count_or_zero,
+    estimate_tokens,
+    safe_excerpt,
+    unanswered_stop,
+)
 from upskill.models.prices import Price, Prices, price_for
-from upskill.plain import compact, dict_or_empty, is_deep
+from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import NO_USAGE, Usage
 
 log = logging.getLogger(__name__)
@@ -48,6 +53,8 @@ FATAL_STATUSES = (401, 403, 404)
 # What the request is to blame for. The agent's own pass once its first has; the student's commands can send others.
 REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
 MAX_REFUSALS = 100  # that are recorded
+READ_EVENTS = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # what the events that are read contain
+MAX_PLAIN_BYTES = 16 * 1024 * 1024  # of an answer that is not a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +79,8 @@ def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: 
         headers = {"x-api-key": key}
     else:
         endpoint = ENDPOINTS[address.endpoint or "openai"]
-        given = (keys.get(variable, "") for variable in endpoint.url_variables)
-        base_url = (address.base_url or next(filter(None, given), "") or endpoint.base_url).rstrip("/")
+        configured = (keys.get(variable, "") for variable in endpoint.url_variables)
+        base_url = (address.base_url or next(filter(None, configured), "") or endpoint.base_url).rstrip("/")
         key = next(filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)), "")
         name = endpoint.key_variables[0] if endpoint.key_variables else ""
         base_url = messages_url(base_url) if wire == "messages" else base_url.removesuffix("/" + MODEL_PATHS[wire])
@@ -174,11 +181,11 @@ class Proxy:
         finally:
             self._pending -= 1
             if meter.started:
-                used = meter.usage()
-                self.usage = self.usage + used
-                log.debug("%d + %d tokens", used.input_tokens, used.output_tokens)
+                usage = meter.usage()
+                self.usage = self.usage + usage
+                log.debug("%d + %d tokens", usage.input_tokens, usage.output_tokens)
                 if self.ledger:
-                    self.ledger.record("student", used)
+                    self.ledger.record("student", usage)
 
     def _limit_reached(self) -> str:
         """Why no further request is let through; empty if one is."""
@@ -244,12 +251,12 @@ class Proxy:
         if meter is not None:
             message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
             hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
-            said = f"the server answered {answer.status}: {message}"
+            error = f"the server answered {answer.status}: {message}"
             if stop := unanswered_stop(message, answer.status):
-                self.model_error = Unanswered(said, stop=stop, status=answer.status)
+                self.model_error = Unanswered(error, stop=stop, status=answer.status)
             elif not (self.turns and answer.status in REQUEST_STATUSES):
                 fatal = answer.status in FATAL_STATUSES
-                self.model_error = ModelError(said, hint, status=answer.status, fatal=fatal)
+                self.model_error = ModelError(error, hint, status=answer.status, fatal=fatal)
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
@@ -277,9 +284,9 @@ class Proxy:
             meter.end()
             if meter.error:
                 message = safe_excerpt(meter.error, self.upstream.secrets)
-                said, stop = f"the model's server broke off its answer: {message}", unanswered_stop(message, 200)
-                broken = ModelError(said, status=200)
-                self.model_error = Unanswered(said, stop=stop, status=200) if stop else broken
+                error = f"the model's server broke off its answer: {message}"
+                stop = unanswered_stop(message, 200)
+                self.model_error = Unanswered(error, stop=stop, status=200) if stop else ModelError(error, status=200)
             else:
                 refused = Unanswered("the provider refused", stop="refusal", status=200)
                 self.model_error = refused if meter.refused else None
@@ -308,4 +315,89 @@ def _error_message(text: str) -> str:
         answer = dict_or_empty(json.loads(text))
     except ValueError:
         return text
-    return str(error_in(answer) or answer.get("detail") or text)
+    return str(_error_in(answer) or answer.get("detail") or text)
+
+
+def _error_in(data: Mapping[str, Any]) -> str:
+    """The message of an error in any of the three APIs; empty if this is no error."""
+    error = data.get("error") or dict_or_empty(data.get("response")).get("error")
+    if isinstance(error, str):
+        return error
+    return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
+
+
+def _is_refusal(data: Mapping[str, Any]) -> bool:
+    """Whether the model or the provider's filter ended its answer, in any of the three APIs."""
+    choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
+    incomplete = dict_or_empty(dict_or_empty(data.get("response") or data).get("incomplete_details"))
+    ended = data.get("stop_reason") or dict_or_empty(data.get("delta")).get("stop_reason")
+    reasons = (ended, choice.get("finish_reason"), incomplete.get("reason"))
+    return any(reason in ("refusal", "content_filter") for reason in reasons)
+
+
+class UsageMeter:
+    """Reads the usage from an answer while it is forwarded, as one document or as a stream of events."""
+
+    def __init__(self, wire: Wire, price: Price, body: Mapping[str, Any]) -> None:
+        self.wire = wire
+        self.price = price
+        self.input_estimate = estimate_tokens(compact(body))
+        self.started = False
+        self.error = ""
+        self.refused = False
+        self._fields: dict[str, Any] = {}
+        self._events = 0
+        self._plain = bytearray()  # of an answer that is not a stream
+        self._partial_line = b""
+
+    def feed(self, chunk: bytes) -> None:
+        lines = (self._partial_line + chunk).split(b"\n")
+        self._partial_line = lines.pop()
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        self._line(self._partial_line)
+        self._partial_line = b""
+        if self._plain:
+            self._read(bytes(self._plain))
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            self._events += 1
+            if any(word in line for word in READ_EVENTS):  # otherwise it is one token of many
+                self._read(line[5:])
+        elif not self._events and len(self._plain) < MAX_PLAIN_BYTES and not line.startswith((b"event:", b":", b"id:")):
+            self._plain += line + b"\n"
+
+    def _read(self, text: bytes) -> None:
+        try:
+            data = dict_or_empty(json.loads(text))
+        except (ValueError, RecursionError):
+            return
+        for holder in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
+            # Later events count the whole answer; what they leave out stays as it was.
+            self._fields |= {name: value for name, value in dict_or_empty(holder.get("usage")).items() if value}
+        self.error = _error_in(data) or self.error
+        self.refused = self.refused or _is_refusal(data)
+
+    def usage(self) -> Usage:
+        fields, wire = self._fields, self.wire
+        if not fields:  # about one token in each event of a stream
+            output_tokens = self._events or estimate_tokens(self._plain.decode("utf-8", "replace"))
+            cost = self.price.cost(self.input_estimate, output_tokens)
+            return Usage(self.input_estimate, output_tokens, cost_usd=cost)
+        if wire == "messages":
+            cached, written = (count_or_zero(fields.get(f"cache_{how}_input_tokens")) for how in ("read", "creation"))
+            input_tokens = count_or_zero(fields.get("input_tokens")) + cached + written
+            output_tokens = count_or_zero(fields.get("output_tokens"))
+            cost = self.price.cost(input_tokens, output_tokens, cached, written)
+            return Usage(input_tokens, output_tokens, cached, 0, cost)
+        names = ("input", "output") if wire == "responses" else ("prompt", "completion")
+        input_tokens, output_tokens = (count_or_zero(fields.get(f"{name}_tokens")) for name in names)
+        cached = count_or_zero(dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens"))
+        reasoning = count_or_zero(dict_or_empty(fields.get(f"{names[1]}_tokens_details")).get("reasoning_tokens"))
+        cost = fields.get("cost")  # some routers report it
+        if not isinstance(cost, int | float):
+            cost = self.price.cost(input_tokens, output_tokens, cached)
+        return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from upskill.agents.catalog import ACTIVATE_TOOL
 from upskill.models import Address, Message, Reply, Tool, ToolCall
@@ -38,28 +38,6 @@ class Turn:
     stop: str
 
 
-class ToolCalling(Protocol):
-    """`tools` and `schema` go into every request, `instructions` into the system prompt.
-
-    `max_result` is how many characters of a result the model can take; None means the usual number.
-    """
-
-    tools: tuple[Tool, ...]
-    schema: Mapping[str, Any] | None
-    instructions: str
-    max_result: int | None
-
-    def read(self, reply: Reply) -> Turn: ...
-
-    def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
-        """The messages that continue the conversation: the model's turn, and the results of its calls."""
-        ...
-
-    def fit(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation as it is sent, shortened if it would be too long."""
-        ...
-
-
 def has_native_tools(address: Address) -> bool:
     """Whether this model has tool calls, in its API or in the chat template of its weights."""
     if address.provider == "local":
@@ -70,7 +48,7 @@ def has_native_tools(address: Address) -> bool:
 
 def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: int) -> ToolCalling:
     if has_native_tools(address):
-        return NativeToolCalling(tools, max_result=LOCAL_RESULT if address.provider == "local" else None)
+        return ToolCalling(tools, max_result=LOCAL_RESULT if address.provider == "local" else None)
     if address.provider != "local":
         return JsonToolCalling(tools)
     row = LOCAL_MODELS.get(address.model)
@@ -79,7 +57,13 @@ def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: i
     return JsonToolCalling(tools, max_text=max_text, max_conversation=max_conversation)
 
 
-class NativeToolCalling:
+class ToolCalling:
+    """With the tool calls of the model's API.
+
+    `tools` and `schema` go into every request, `instructions` into the system prompt. `max_result` is how many
+    characters of a result the model can take; None means the usual number.
+    """
+
     def __init__(self, tools: tuple[Tool, ...], *, max_result: int | None = None) -> None:
         self.tools = tools
         self.schema: Mapping[str, Any] | None = None
@@ -95,6 +79,7 @@ class NativeToolCalling:
         return Turn(reply.text, calls, reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
+        """The messages that continue the conversation: the model's turn, and the results of its calls."""
         results = [
             Message("tool", step.output, call_id=call.id, is_error=step.status == "error")
             for call, step in zip(turn.calls, steps, strict=True)
@@ -102,26 +87,27 @@ class NativeToolCalling:
         return [Message("assistant", turn.text, turn.calls, thinking=reply.thinking), *results]
 
     def fit(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The conversation as it is sent, shortened if it would be too long."""
         return tuple(messages)
 
 
-class JsonToolCalling:
-    """`max_text` limits the texts of a call together, `max_conversation` all messages; both are characters."""
+class JsonToolCalling(ToolCalling):
+    """By answers that are JSON. `max_text` limits the texts of a call together, `max_conversation` all messages, in
+    characters."""
 
     def __init__(
         self, tools: tuple[Tool, ...], *, max_text: int | None = None, max_conversation: int | None = None
     ) -> None:
-        self.tools: tuple[Tool, ...] = ()
+        super().__init__((), max_result=None if max_conversation is None else max(400, max_conversation // 12))
         self.max_conversation = max_conversation
         self._kept: set[str] = set()
-        self.max_result: int | None = None if max_conversation is None else max(400, max_conversation // 12)
         answer = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
         forms.append((ANSWER, "End, and say what came of it.", answer))
         lines = [f"- {name}({', '.join(parameters['required'])}): {words}" for name, words, parameters in forms]
         self.instructions = "\n".join([INSTRUCTIONS, *lines])
         call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
-        self.schema: Mapping[str, Any] | None = {
+        self.schema = {
             "type": "object",
             "properties": {"call": call},
             "required": ["call"],

@@ -23,7 +23,6 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
 from upskill.models import Address, Reply, Stop, ToolCall
 from upskill.plain import as_list, as_mapping, counted, is_deep
-from upskill.record import record
 
 FORMAT, VERSION = "upskill-replies", 1
 MOST_BYTES = 2_000_000_000  # of the file
@@ -44,7 +43,7 @@ CREATE TABLE trials (
 """
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """What a cassette knows of one trial."""
 

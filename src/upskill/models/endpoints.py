@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from upskill.record import record
 
-
-@record
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A server that speaks chat completions. `base_url` may be replaced by one of `url_variables`."""
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from upskill.errors import CeilingReached, ModelError
 from upskill.models import Model, Reply, Request, Role
-from upskill.record import record
 from upskill.traces import NO_USAGE, Usage
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Ceilings:
     """The most that may be spent; None: no ceiling."""
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.record import record
 
 NO_FORECAST = "It does not forecast the lift of a larger model: measure the one that you will use."
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Package:
     """A package that contains the weights, or a part of them.
 
@@ -26,7 +25,7 @@ class Package:
     data_size: int  # bytes of the file inside
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Packages:
     """The parts of the weights, in order."""
 
@@ -38,7 +37,7 @@ class Packages:
         return f"{self.registry} {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class HubFile:
     """A file on the Hugging Face hub, which states its SHA-256."""
 

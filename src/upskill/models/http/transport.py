@@ -152,11 +152,11 @@ BUNDLES = (
 @lru_cache(maxsize=1)
 def trusted_certificates() -> ssl.SSLContext:
     """Those in SSL_CERT_FILE, or those of this machine."""
-    try:
-        if named := os.environ.get("SSL_CERT_FILE"):
+    if named := os.environ.get("SSL_CERT_FILE"):
+        try:
             return ssl.create_default_context(cafile=named)
-    except OSError as error:
-        raise TransportError(f"no connection: SSL_CERT_FILE is {named}: {error.strerror}", "connect") from None
+        except OSError as error:
+            raise TransportError(f"no connection: SSL_CERT_FILE is {named}: {error.strerror}", "connect") from None
     context = ssl.create_default_context()
     if bundle := next((path for path in BUNDLES if Path(path).is_file()), None):
         context.load_verify_locations(bundle)  # a Python from elsewhere may look for them in another place

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
 from upskill.agents.activation import activated
-from upskill.agents.isolation import Withheld, find_leak
+from upskill.agents.isolation import HiddenSkill, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
@@ -171,8 +171,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             if agent.needs_sandbox:
                 attempt.activated = activated(trace, task.skill.name, own) if task.skill else None
                 home = sandbox.home if sandbox else "/"
-                withheld = Withheld(plan.skill, home, case.text) if task.skill is None else None
-                attempt.leak = await find_leak(trace, own, lambda: plan.canaries, withheld, sandbox)
+                hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
+                attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
                 await _take_skills_away(sandbox, task)
         if attempt.cause:  # no check could change that, and nobody is paid to grade it
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
